@@ -1,0 +1,1 @@
+"""skimp: PyTorch's tensors and memory model, where memory comes first."""

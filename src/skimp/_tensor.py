@@ -1,0 +1,196 @@
+"""Tensor: a Storage seen through a Layout as elements of a dtype, with autograd's metadata.
+
+Everything that a tensor can do is attached from the op rows (`ops/forms.py`), so the class itself is small: what a
+tensor is, how it is made, and how its elements are reached.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skimp import dtypes
+from skimp.config import config
+from skimp.devices import CPU, device
+from skimp.memory import storage as storages
+from skimp.memory.layout import Layout, contiguous_strides, numel
+from skimp.memory.ledger import host
+from skimp.memory.storage import POOLED, Storage
+from skimp.size import Size
+
+if TYPE_CHECKING:
+    from skimp.autograd.graph import Node
+
+Array = np.ndarray[Any, Any]
+_ndarray = np.ndarray
+_new = object.__new__
+
+
+class VersionCounter:
+    """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
+
+    __slots__ = ("version",)
+
+    def __init__(self) -> None:
+        self.version = 0
+
+
+class Tensor:
+    """A multi-dimensional array of one dtype: a view of a Storage that other tensors may share."""
+
+    # Elements at hand: an ndarray while the tensor is small, resident and plain; None sends an op the general way.
+    _np: Array | None = None
+    _layout: Layout | None = None  # None: the layout of `_np`
+    _storage: Storage
+    _dtype: dtypes.dtype
+
+    _rg: bool = False  # takes part in differentiation: a leaf that requires grad, or a result of one
+    _node: Node | None = None  # grad_fn; None for a leaf
+    _index: int = 0  # which of the node's outputs this is
+    _grad: Tensor | None = None
+    _base: Tensor | None = None  # the tensor that this is a differentiable view of
+    _stale: int = -1  # version of the base's history that `_node` was made from (views only)
+    _counter: VersionCounter | None = None  # None: the storage's version
+    _conj: bool = False  # the bytes hold the conjugate
+    _neg: bool = False  # the bytes hold the negative
+    _inference: bool = False
+    _accumulate: Node | None = None  # the leaf's node in the graph, made when first needed
+    _hooks: Any = None
+    _post_hooks: Any = None
+    _retains: bool = False
+
+    __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
+
+    # -- what it is -------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return self._dtype
+
+    @property
+    def shape(self) -> Size:
+        a = self._np
+        return Size(a.shape if a is not None else self._layout.shape)  # type: ignore[union-attr]
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    def layout_of(self) -> Layout:
+        """Shape, strides and offset, in elements."""
+        layout = self._layout
+        if layout is None:
+            a = self._np
+            assert a is not None
+            size = a.itemsize
+            block = self._storage.block
+            if a is block and a.flags.c_contiguous:  # NumPy leaves strides of size-1 dims as they come
+                layout = Layout(a.shape, contiguous_strides(a.shape), 0)
+            else:
+                offset = (a.__array_interface__["data"][0] - self._storage.address()) // size if a.size else 0
+                layout = Layout(a.shape, tuple([s // size for s in a.strides]), offset)
+            self._layout = layout
+        return layout
+
+    def array(self) -> Array:
+        """The elements as an ndarray over the storage's bytes; delivers. For reading (see `writable`)."""
+        a = self._np
+        if a is not None:
+            return a
+        layout = self._layout
+        assert layout is not None
+        a = self._storage.view(layout, self._dtype.np)
+        if self._conj:
+            a = np.conjugate(a)
+        if self._neg:
+            a = np.negative(a)
+        if a.size < config.small_below and not (self._conj or self._neg):
+            self._np = a
+        return a
+
+    def writable(self) -> Array:
+        """The elements as an ndarray to write to: whoever promised to read the old ones has delivered."""
+        s = self._storage
+        s.will_write()
+        self.bump()
+        a = self._np
+        if a is not None:
+            return a
+        assert self._layout is not None
+        if self._conj or self._neg:
+            raise RuntimeError("skimp: in-place writes to a lazily conjugated tensor; call resolve_conj() first")
+        return s.view(self._layout, self._dtype.np)
+
+    def bump(self) -> None:
+        """One more in-place write."""
+        counter = self._counter
+        if counter is not None:
+            counter.version += 1
+        else:
+            self._storage.version += 1
+
+    @property
+    def _version(self) -> int:
+        return self._storage.version if self._counter is None else self._counter.version
+
+
+# -- making tensors -------------------------------------------------------------------------------
+
+
+def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
+    """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""
+    if type(array) is not _ndarray:
+        array = np.asarray(array)
+    n = array.nbytes
+    if n >= POOLED or not config.small_below:
+        return adopt(array, dtype)
+    s = _new(Storage)
+    s.block = array
+    host.made = host.made + 1
+    host.total = total = host.total + n
+    if total - host.freed > host.ceiling:
+        host.rise(n, s)
+    s.nbytes = n
+    t = _new(Tensor)
+    t._np = array
+    t._storage = s
+    t._dtype = dtype
+    return t
+
+
+def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
+    """A tensor of any array that nobody else holds, of any size and dense layout."""
+    if not array.flags.owndata and array.base is not None and array.base.nbytes != array.nbytes:
+        array = array.copy(order="K")
+    layout = Layout(array.shape, tuple([s // array.itemsize for s in array.strides]), 0)
+    if array.size == 0:
+        layout = Layout(array.shape, contiguous_strides(array.shape), 0)
+    return wrap(storages.owned(array), layout, dtype)
+
+
+def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
+    """A tensor on storage `s`."""
+    t = _new(Tensor)
+    t._storage = s
+    t._layout = layout
+    t._dtype = dtype
+    return t
+
+
+def empty(shape: tuple[int, ...], dtype: dtypes.dtype, strides: tuple[int, ...] | None = None) -> Tensor:
+    """A tensor of uninitialised elements, dense; `strides` default to row-major."""
+    if strides is None:
+        strides = contiguous_strides(shape)
+    s = storages.empty(numel(shape) * dtype.itemsize)
+    return wrap(s, Layout(shape, strides, 0), dtype)
+
+
+def alias(t: Tensor, layout: Layout) -> Tensor:
+    """Another tensor on `t`'s storage and version, in no relation to its history."""
+    new = wrap(t._storage, layout, t._dtype)
+    if t._counter is not None:
+        new._counter = t._counter
+    if t._conj or t._neg:
+        new._conj, new._neg = t._conj, t._neg
+    return new

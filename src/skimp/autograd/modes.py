@@ -1,0 +1,158 @@
+"""Whether operations are recorded: no_grad, enable_grad, set_grad_enabled, inference_mode. Per thread."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _State(threading.local):
+    grad: bool = True
+    inference: bool = False
+    hooks: tuple[Any, ...] = ()  # innermost (pack, unpack) pair of saved_tensors_hooks last
+    hooks_off: str | None = None  # the error message of disable_saved_tensors_hooks
+    keep_nothing: Any = None  # the Site of a region in which nothing is kept for backward
+
+
+state = _State()
+
+
+def is_grad_enabled() -> bool:
+    return state.grad
+
+
+def is_inference_mode_enabled() -> bool:
+    return state.inference
+
+
+class _Mode:
+    """A context manager that is also a decorator, for functions and generators alike."""
+
+    def __call__(self, f: F) -> F:
+        if inspect.isclass(f):
+            raise TypeError(f"{type(self).__name__}: decorate the methods of {f!r}, not the class")
+        if inspect.isgeneratorfunction(f):
+            return _generator(self, f)
+
+        @functools.wraps(f)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return f(*args, **kwargs)
+
+        return run  # type: ignore[return-value]
+
+    def clone(self) -> Self:
+        return type(self)()
+
+    def __enter__(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(self, *_: object) -> None:
+        raise NotImplementedError
+
+
+def _generator(mode: _Mode, f: Any) -> Any:
+    """A generator whose body runs in the mode, and whose consumer does not."""
+
+    @functools.wraps(f)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        inner = f(*args, **kwargs)
+        sent: Any = None
+        while True:
+            try:
+                with mode.clone():
+                    value = inner.send(sent)
+            except StopIteration as end:
+                return end.value
+            try:
+                sent = yield value
+            except GeneratorExit:
+                inner.close()
+                raise
+            except BaseException as e:
+                with mode.clone():
+                    sent = None
+                    value = inner.throw(e)
+                yield value
+
+    return run
+
+
+class set_grad_enabled(_Mode):  # noqa: N801
+    """Record operations or not: as a function at once, as a context until its end."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+        self.previous = state.grad
+        state.grad = mode
+
+    def __call__(self, f: F) -> F:
+        state.grad = self.previous
+        return super().__call__(f)
+
+    def clone(self) -> set_grad_enabled:
+        return type(self)(self.mode)
+
+    def __enter__(self) -> None:
+        state.grad = self.mode
+
+    def __exit__(self, *_: object) -> None:
+        state.grad = self.previous
+
+
+class _Grad(_Mode):
+    value: bool
+
+    def __new__(cls, orig_func: Any = None) -> Any:
+        mode = object.__new__(cls)
+        return mode if orig_func is None else mode(orig_func)  # used as `@no_grad` without parentheses
+
+    def __enter__(self) -> None:
+        self.previous = state.grad
+        state.grad = self.value
+
+    def __exit__(self, *_: object) -> None:
+        state.grad = self.previous
+
+
+class no_grad(_Grad):  # noqa: N801
+    """Nothing inside is recorded."""
+
+    value = False
+
+
+class enable_grad(_Grad):  # noqa: N801
+    """Operations inside are recorded, inside `no_grad` too."""
+
+    value = True
+
+
+class inference_mode(_Mode):  # noqa: N801
+    """Nothing inside is recorded, and tensors made inside never take part in differentiation."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        self = object.__new__(cls)
+        if callable(mode):
+            self.__init__(True)  # type: ignore[misc]
+            return self(mode)
+        return self
+
+    def __init__(self, mode: bool = True) -> None:
+        self.mode = mode
+
+    def clone(self) -> inference_mode:
+        return type(self)(self.mode)
+
+    def __enter__(self) -> None:
+        self.previous = state.grad, state.inference
+        state.inference = self.mode
+        if self.mode:
+            state.grad = False
+
+    def __exit__(self, *_: object) -> None:
+        state.grad, state.inference = self.previous

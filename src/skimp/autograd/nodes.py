@@ -1,0 +1,219 @@
+"""Nodes: what the graph of a gradient is made of, and the edges between them.
+
+A node is made by the op that it differentiates. `edges` holds, flat, (node, index) of every input: where the
+gradients go, None for inputs that need none. `saved` holds, flat, (value, version) of everything that the formulas
+read; None once freed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skimp._tensor import Tensor
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from skimp.autograd.rules import Plan
+    from skimp.dtypes import dtype
+
+Grads = list["Tensor | None"]
+Hook = Callable[..., Any]
+
+sequence = itertools.count(1)  # a node's number is higher than those of all nodes that it leads to
+_new = object.__new__
+
+
+class Extra:
+    """What few nodes have: hooks, metadata, several outputs, the trace of anomaly mode."""
+
+    __slots__ = ("after", "before", "first", "metadata", "metas", "on", "retains", "trace")
+
+    def __init__(self) -> None:
+        self.metas: tuple[tuple[Any, Any], ...] | None = None  # (shape, dtype) of several outputs
+        self.on: dict[int, OrderedDict[int, Hook]] = {}  # tensor hooks, by output
+        self.retains: dict[int, weakref.ref[Tensor]] = {}  # tensors whose .grad is wanted, by output
+        self.before: OrderedDict[int, Hook] = OrderedDict()
+        self.after: OrderedDict[int, Hook] = OrderedDict()
+        self.metadata: dict[Any, Any] = {}
+        self.trace: str | None = None  # where the op was called, if anomaly mode recorded it
+        self.first: tuple[Any, int] | None = None  # where the backward that freed the node was called
+
+
+class Node:
+    """A step of backward: gradients of an op's outputs in, gradients of its inputs out."""
+
+    __slots__ = (
+        "__weakref__", "code", "dtype", "edges", "extra", "lasti", "plan", "saved", "sequence_nr", "shape",
+    )  # fmt: skip
+
+    label: ClassVar[str] = "Node"
+    plan: Plan
+    edges: tuple[Any, ...]
+    saved: Any
+    sequence_nr: int
+    shape: tuple[int, ...]  # of output 0
+    dtype: dtype
+    code: CodeType | None  # the user's code and the place in it: a line, when somebody asks
+    lasti: int
+    extra: Extra | None
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
+        """Gradients for `edges`, in order, from the gradients of the outputs; `wanted`: the nodes that need theirs."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Forget what was saved."""
+
+    # -- what PyTorch shows of a node -------------------------------------------------------------
+
+    def name(self) -> str:
+        return type(self).label
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        e = self.edges
+        return tuple([(e[i], e[i + 1]) for i in range(0, len(e), 2)])
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        return self.more().metadata
+
+    @property
+    def requires_grad(self) -> bool:
+        return True
+
+    def _sequence_nr(self) -> int:
+        return self.sequence_nr
+
+    def _set_sequence_nr(self, number: int) -> None:
+        raise RuntimeError(
+            "skimp: the order of backward follows from the nodes' numbers; they can't be changed"
+        )
+
+    @property
+    def _input_metadata(self) -> list[tuple[Any, Any]]:
+        return list(self.metas())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object at {id(self):#x}>"
+
+    def __call__(self, *grads: Any) -> Any:
+        out = tuple(self.apply(list(grads), None))
+        return out[0] if len(out) == 1 else out
+
+    # -- outputs and hooks ------------------------------------------------------------------------
+
+    def more(self) -> Extra:
+        if self.extra is None:
+            self.extra = Extra()
+        return self.extra
+
+    def metas(self) -> tuple[tuple[Any, Any], ...]:
+        """(shape, dtype) of each output."""
+        extra = self.extra
+        if extra is not None and extra.metas is not None:
+            return extra.metas
+        return ((self.shape, self.dtype),)
+
+    def register_hook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces grad_inputs."""
+        return RemovableHandle.put(self.more().after, hook)
+
+    def register_prehook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(grad_outputs)` before this node; what it returns replaces them."""
+        return RemovableHandle.put(self.more().before, hook)
+
+    @property
+    def _register_hook_dict(self) -> dict[int, Hook]:
+        return self.more().after
+
+
+class RemovableHandle:
+    """Takes a hook away again: `remove()`, or the end of a `with`."""
+
+    next_id = 0
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        extras = [] if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        self.extra_dict_ref = tuple([weakref.ref(d) for d in extras])
+
+    @classmethod
+    def put(cls, hooks: Any, hook: Hook) -> RemovableHandle:
+        """Add `hook` to `hooks`."""
+        handle = cls(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def remove(self) -> None:
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = ref()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class AccumulateGrad(Node):
+    """The end of every path: adds what arrives to a leaf's `.grad`."""
+
+    __slots__ = ("variable",)
+    label = "torch::autograd::AccumulateGrad"
+    variable: Tensor
+
+    def _sequence_nr(self) -> int:
+        return 2**64 - 1
+
+    def __call__(self, *grads: Any) -> None:
+        self.apply(list(grads), None)
+
+
+def accumulate_of(t: Tensor) -> Node:
+    """The node of a leaf: one as long as a graph holds it (the leaf itself does not)."""
+    ref: Any = t._accumulate
+    if ref is not None:
+        node: Node | None = ref()
+        if node is not None:
+            return node
+    made = _new(AccumulateGrad)
+    made.variable = t
+    made.sequence_nr = next(sequence)
+    made.edges = ()
+    made.saved = ()
+    a = t._np
+    made.shape = a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
+    made.dtype = t._dtype
+    made.code = None
+    made.lasti = 0
+    made.extra = None
+    t._accumulate = weakref.ref(made)  # type: ignore[assignment]
+    return made
+
+
+def init(node: Node, edges: tuple[Any, ...], shape: tuple[int, ...], dtype: dtype) -> None:
+    """Fill in a node that is not made by the short way of `record`."""
+    node.edges = edges
+    node.saved = ()
+    node.sequence_nr = next(sequence)
+    node.shape = shape
+    node.dtype = dtype
+    node.code = None
+    node.lasti = 0
+    node.extra = None
+
+
+def shape_of(t: Tensor) -> tuple[int, ...]:
+    """The shape as a plain tuple."""
+    a = t._np
+    return a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]

@@ -1,0 +1,276 @@
+"""Recording: from a rule, an op's arguments and its outputs, the node that will differentiate it.
+
+`record` takes any op; `record1` and `record2` are the short way of pointwise ops with one and two operands. In-place
+ops begin before the write and finish after it (`begin`, `finish`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd import lines, saved
+from skimp.autograd.nodes import Extra, Grads, Node, accumulate_of, init, sequence, shape_of
+from skimp.autograd.refresh import node_of_view
+from skimp.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule
+
+_new = object.__new__
+_frame = sys._getframe
+_next = sequence.__next__
+_inside = lines.INSIDE
+_DIFFERENTIABLE = (2, 3)  # categories FLOAT and COMPLEX
+
+
+class OpNode(Node):
+    """The node of an op with a rule; each rule has a subclass of its own, named as in PyTorch."""
+
+    __slots__ = ()
+    rule: Rule
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
+        """Run the formulas of the inputs that need gradients."""
+        plan = self.plan
+        if plan.single:
+            g = grads[0]
+            if g is None:
+                return (None,) * (len(self.edges) >> 1)
+            values: list[Any] = [g]
+        else:
+            if not any([g is not None for g in grads]):
+                return (None,) * (len(self.edges) >> 1)
+            values = [saved.with_zeros(self, grads) if plan.zeros else grads, *grads[: plan.gcount]]
+        if plan.slots:
+            saved.unpack(self, values)
+        edges = self.edges
+        names = plan.rule.names
+        if len(edges) != 2 * len(names):
+            return self._apply_lists(values, wanted)
+        out: list[Any] = [None] * len(names)
+        for _, positions, formula, reads, joint in plan.steps:
+            if wanted is not None and not any([edges[2 * p] in wanted for p in positions]):
+                continue
+            r = formula(*[values[i] for i in reads])
+            if joint:
+                for p, one in zip(positions, r, strict=True):
+                    out[p] = one
+            elif type(r) is list:
+                out[positions[0]] = r[0]
+            else:
+                out[positions[0]] = r
+        return out
+
+    def _apply_lists(self, values: list[Any], wanted: set[Node] | None) -> list[Any]:
+        """The same where some argument is a list of tensors, with an edge for each."""
+        plan = self.plan
+        spans: dict[str, int] = self.more().metadata[_SPANS]
+        found: dict[str, Any] = {}
+        for names, _, formula, reads, joint in plan.steps:
+            r = formula(*[values[i] for i in reads])
+            found.update(zip(names, r, strict=True) if joint else {names[0]: r})
+        out: list[Any] = []
+        for name in plan.rule.names:
+            n = spans[name]
+            r = found.get(name)
+            out.extend([r] if n == 1 and not isinstance(r, (list, tuple)) else [None] * n if r is None else r)
+        return out
+
+    def release(self) -> None:
+        if self.plan.frees:
+            self.saved = None
+
+    def __getattr__(self, name: str) -> Any:
+        return saved.attribute(self, name)
+
+
+_SPANS = "skimp: edges by argument"
+
+
+def edge(t: Tensor) -> tuple[Node | None, int]:
+    """Where the gradient of `t` goes."""
+    if not t._rg:
+        return None, 0
+    if t._base is not None:
+        node = node_of_view(t)
+    else:
+        node = t._node
+    if node is not None:
+        return node, t._index
+    return (None, 0) if t._inherits else (accumulate_of(t), 0)
+
+
+def record(rule: Rule, bindings: dict[str, Any], outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
+    """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by `rule`."""
+    node = begin(rule, bindings)
+    if node is not None:
+        finish(node, outputs, nondiff)
+
+
+def begin(rule: Rule, bindings: dict[str, Any], first: tuple[Node | None, int] | None = None) -> OpNode | None:
+    """A node with its edges and saved inputs; None where no input that the rule knows needs a gradient.
+
+    `first`: the edge of the first argument, where that is no longer the tensor bound to it.
+    """
+    edges: list[Any] = []
+    mask = []
+    spans: dict[str, int] | None = None
+    for name in rule.names:
+        value = bindings.get(name)
+        if isinstance(value, Tensor):
+            if first is not None and name == next(iter(bindings)):
+                e = first
+            else:
+                e = edge(value)
+            edges += e
+            mask.append(e[0] is not None or value._rg)
+        elif isinstance(value, (list, tuple)):
+            mask.append(False)
+            for t in value:
+                is_tensor = isinstance(t, Tensor)
+                edges += edge(t) if is_tensor else (None, 0)
+                mask[-1] |= is_tensor and t._rg
+            spans = {**(spans or {}), name: len(value)}
+        else:
+            edges += (None, 0)
+            mask.append(False)
+    if True not in mask:
+        return None
+    key = tuple(mask)
+    plan = rule.masks.get(key)
+    if plan is None:
+        plan = rule.plan(key, bindings)
+    node: OpNode = _new(plan.cls)
+    init(node, tuple(edges), (), None)  # type: ignore[arg-type]
+    node.plan = plan
+    node.code, node.lasti = lines.here(2)
+    if lines.TRACE:
+        node.more().trace = lines.trace()
+    if spans is not None:
+        node.more().metadata[_SPANS] = {n: spans.get(n, 1) for n in rule.names}
+    if plan.slots:
+        _save_inputs(node, plan, bindings)
+    return node
+
+
+def _save_inputs(node: OpNode, plan: Plan, bindings: dict[str, Any]) -> None:
+    kept: list[Any] = []
+    for kind, _, of, meta in plan.slots:
+        if kind == ARG:
+            kept += saved.keep(node, bindings[of])
+        elif kind == ARG_META:
+            kept += (_meta(bindings[of], meta), None)
+        elif kind == CONSTANT:
+            kept += (of, None)
+        else:
+            kept += (None, None)  # a result: when there is one
+    node.saved = kept
+
+
+def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
+    """Save what the formulas read of the outputs, and make the node their grad_fn."""
+    several = isinstance(outputs, (tuple, list))
+    results = outputs if several else (outputs,)
+    first = results[0]
+    node.shape, node.dtype = shape_of(first), first._dtype
+    if several:
+        extra = node.extra = node.extra or Extra()
+        extra.metas = tuple([(shape_of(t), t._dtype) for t in results])
+    for i, t in enumerate(results):
+        if t._dtype.category in _DIFFERENTIABLE and i not in nondiff:
+            t._rg = True
+            t._node = node
+            t._index = i
+    kept = node.saved
+    for i, (kind, _, of, meta) in enumerate(node.plan.slots):
+        if kind == RESULT:
+            kept[2 * i : 2 * i + 2] = saved.keep(node, results[of], of)
+        elif kind == RESULT_META:
+            kept[2 * i] = _meta(results[of], meta)
+
+
+def _meta(value: Any, meta: str) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_meta(v, meta) for v in value]
+    if not isinstance(value, Tensor):
+        return () if meta == "_shape" else None
+    if meta == "_shape":
+        return shape_of(value)
+    return value._dtype if meta == "_dtype" else value.layout_of()
+
+
+# -- the short way ---------------------------------------------------------------------------------
+
+
+def record1(rule: Rule, a: Tensor, out: Tensor) -> None:
+    """`record` for an op whose only argument is a tensor that requires grad."""
+    plan = rule.one
+    if plan is None:
+        plan = rule.one = rule.plan((True,), rule.args[:1])
+    codes = plan.codes
+    if codes is None or saved.GUARDED[0] or a._base is not None:
+        record(rule, {rule.args[0]: a}, out)
+        return
+    node = _new(plan.cls)
+    edge_ = a._node
+    node.edges = (edge_, a._index) if edge_ is not None else (accumulate_of(a), 0)
+    node.plan = plan
+    node.extra = None
+    node.saved = saved.keep_fast(codes, a, a, out) if codes else ()
+    _made(node, out)
+
+
+def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
+    """`record` for an op on two operands, one of which may be a number; at least one requires grad."""
+    ra = a._rg if isinstance(a, Tensor) else False
+    rb = b._rg if isinstance(b, Tensor) else False
+    which = ra + 2 * rb
+    plan = rule.two[which]
+    if plan is None:
+        mask = tuple([(ra, rb)[rule.args.index(n)] for n in rule.names])
+        plan = rule.two[which] = rule.plan(mask, rule.args)
+    codes = plan.codes
+    if (
+        codes is None
+        or saved.GUARDED[0]
+        or (ra and a._base is not None)
+        or (rb and b._base is not None)
+        or len(rule.names) != 2
+    ):
+        record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
+        return
+    node = _new(plan.cls)
+    if ra:
+        na = a._node
+        ia = a._index
+        if na is None:
+            na = accumulate_of(a)
+    else:
+        na = None
+        ia = 0
+    if rb:
+        nb = b._node
+        if nb is None:
+            nb = accumulate_of(b)
+        node.edges = (na, ia, nb, b._index)
+    else:
+        node.edges = (na, ia, None, 0)
+    node.plan = plan
+    node.extra = None
+    node.saved = saved.keep_fast(codes, a, b, out) if codes else ()
+    _made(node, out)
+
+
+def _made(node: Any, out: Tensor) -> None:
+    node.sequence_nr = _next()
+    x = out._np
+    node.shape = x.shape if x is not None else out._layout.shape  # type: ignore[union-attr]
+    node.dtype = out._dtype
+    f = _frame(3)
+    code = f.f_code
+    if code.co_filename in _inside:
+        node.code, node.lasti = lines.outside(f)
+    else:
+        node.code = code
+        node.lasti = f.f_lasti
+    out._rg = True
+    out._node = node

@@ -1,0 +1,170 @@
+"""Random numbers on NumPy arrays, with the bits that PyTorch 2.13's CPU kernels draw.
+
+Each function fills a C-contiguous `out` of one of PyTorch's types in memory order, from an Engine
+whose state then equals that of the torch.Generator. Emulated are the kernels that PyTorch picks on
+x86-64 with AVX2 or AVX-512 (they share these) and glibc. On Intel CPUs PyTorch hands scalar
+bernoulli_ and exponential_ to MKL's own generators; here everyone gets the numbers of AMD CPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skimp.backend.draws_integers import random_, randperm
+from skimp.backend.draws_math import F32, F64, exp, fma32, fma64, log1p, log_below_one, tan
+from skimp.backend.draws_normal import narrowed, normal, serial_normal, uniform53
+from skimp.backend.draws_rejection import poisson, standard_gamma
+from skimp.backend.draws_weighted import multinomial
+from skimp.backend.mt19937 import Engine
+
+__all__ = [
+    "Engine",
+    "bernoulli",
+    "bernoulli_each",
+    "cauchy",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "multinomial",
+    "normal",
+    "poisson",
+    "random_",
+    "randperm",
+    "standard_gamma",
+    "uniform",
+]
+
+_PART: Final = 1 << 16
+_LOW24: Final = np.uint32((1 << 24) - 1)
+
+
+def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
+    """torch.Tensor.uniform_: fill `out` from [low, high); both parts of complex numbers."""
+    flat = out.reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(np.float32 if flat.dtype == np.complex64 else np.float64)
+    if not low <= high:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
+        )
+    opmath = np.float64 if flat.dtype == np.float64 else np.float32
+    start, stop = opmath(low), opmath(high)
+    # Rounding up may reach `high`, which is outside; but not from [0, 1) in the type drawn in.
+    first, last = flat.dtype.type(low), flat.dtype.type(high)
+    clamped = (low, high) != (0, 1) or flat.dtype != opmath
+    with engine.lock:
+        for part in _parts(flat):
+            if opmath is np.float64:
+                _scale64(uniform53(part.size, engine), float(start), float(stop), part)
+            else:
+                _scale32(uniform24(part.size, engine), start, stop, part)
+            if clamped:
+                part[part == last] = first
+
+
+def exponential(out: NDArray[Any], rate: float, engine: Engine) -> None:
+    """torch.Tensor.exponential_."""
+    if not rate > 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate:g}")
+    with engine.lock:
+        for part in _parts(out.reshape(-1)):
+            values = log1p(-uniform53(part.size, engine))
+            values *= -1.0 / rate
+            part[:] = narrowed(values, part.dtype)
+
+
+def cauchy(out: NDArray[Any], median: float, sigma: float, engine: Engine) -> None:
+    """torch.Tensor.cauchy_."""
+    if not sigma > 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
+    with engine.lock:
+        for part in _parts(out.reshape(-1)):
+            angles = uniform53(part.size, engine)
+            angles -= 0.5
+            angles *= math.pi
+            part[:] = narrowed(fma64(tan(angles), sigma, median), part.dtype)
+
+
+def log_normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
+    """torch.Tensor.log_normal_."""
+    if not std > 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
+    with engine.lock:
+        for part in _parts(out.reshape(-1)):
+            values = exp(serial_normal(part.size, mean, std, engine))
+            part[:] = narrowed(values, part.dtype)
+
+
+def geometric(out: NDArray[Any], p: float, engine: Engine) -> None:
+    """torch.Tensor.geometric_: the number of trials up to the first success."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
+    scale = math.log1p(-p)
+    with engine.lock:
+        for part in _parts(out.reshape(-1)):
+            values = np.ceil(log_below_one(uniform53(part.size, engine)) / scale)
+            if part.dtype.kind in "iu":
+                values = _truncated(values, part.dtype)
+            part[:] = narrowed(values, part.dtype)
+
+
+def bernoulli(out: NDArray[Any], p: float, engine: Engine) -> None:
+    """torch.Tensor.bernoulli_(p): ones with probability p."""
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
+    with engine.lock:
+        for part in _parts(out.reshape(-1)):
+            part[:] = uniform53(part.size, engine) < p
+
+
+def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
+    """torch.Tensor.bernoulli_(p): ones, each with its own probability; p broadcasts to `out`."""
+    if not bool(((p >= 0) & (p <= 1)).all()):
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    flat = out.reshape(-1)
+    chances = np.broadcast_to(p, out.shape).reshape(-1)
+    draw = uniform53 if p.dtype == np.float64 else uniform24
+    with engine.lock:
+        for start in range(0, flat.size, _PART):
+            chance = chances[start : start + _PART]
+            values = draw(chance.size, engine)
+            flat[start : start + _PART] = values < chance.astype(values.dtype, copy=False)
+
+
+def uniform24(n: int, engine: Engine) -> F32:
+    """n multiples of 2**-24 in [0, 1): at::uniform_real_distribution<float>(0, 1)."""
+    words = engine.random32(n)
+    words &= _LOW24
+    result = words.view(np.int32).astype(np.float32)
+    result *= np.float32(2.0**-24)
+    return result
+
+
+def _scale32(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) -> None:
+    span = np.subtract(high, low)
+    if low == 0 or math.frexp(span)[0] in (0.5, 0.0):  # then the product is exact, or the sum
+        values *= span
+        values += low
+        out[:] = values
+    else:
+        out[:] = fma32(values, span, low)
+
+
+def _scale64(values: F64, low: float, high: float, out: NDArray[Any]) -> None:
+    out[:] = fma64(values, high - low, low)
+
+
+def _truncated(values: F64, dtype: np.dtype[Any]) -> F64 | NDArray[np.int64]:
+    """Floats as x86 converts them to integers: too large ones become the smallest integer."""
+    smallest = -(2.0**31) if dtype.itemsize <= 4 else -(2.0**63)
+    return np.where(values >= -smallest, smallest, values).astype(np.int64)
+
+
+def _parts(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    for start in range(0, flat.size, _PART):
+        yield flat[start : start + _PART]

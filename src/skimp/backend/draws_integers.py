@@ -1,0 +1,250 @@
+"""Whole numbers from PyTorch's CPU generator: random_, randint's kernel, and permutations."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skimp.backend.mt19937 import Engine
+
+I64 = NDArray[np.int64]
+
+_PART: Final = 1 << 16
+_SKEW: Final = 1 << 28  # from this range on PyTorch takes the remainder of 64 bits
+_WIDE_PERMUTATION: Final = ((1 << 32) - 1) // 20  # from here on randperm is another algorithm
+_LISTED: Final = 256  # up to this length swapping in a list is faster
+_DIGITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+_INT64: Final = np.iinfo(np.int64)
+
+
+def random_(
+    out: NDArray[Any], engine: Engine, low: int | None = None, high: int | None = None
+) -> None:
+    """torch.Tensor.random_: from [low, high), from [low, the largest], or from all that is >= 0.
+
+    Floats are whole numbers up to 2**digits where nothing says otherwise.
+    """
+    if low is None:
+        _random_any(out.reshape(-1), engine)
+    elif high is None and low == _INT64.min:
+        _random_bits(out.reshape(-1), engine)
+    else:
+        first, last = _bounds(out.dtype, low, high)
+        _random_range(out.reshape(-1), first, last - first + 1, engine)
+
+
+def randperm(out: NDArray[Any], engine: Engine) -> None:
+    """torch.randperm: fill the vector `out` with a permutation of 0 .. out.size - 1."""
+    n = out.size
+    with engine.lock:
+        if n >= _WIDE_PERMUTATION:
+            steps = np.arange(1, n + 1, dtype=np.uint64)
+            out[:] = _inside_out((engine.random64(n) % steps).view(np.int64))
+        elif n > 1:
+            words = engine.random32(n - 1).astype(np.int64)
+            words %= np.arange(n, 1, -1)
+            words += np.arange(n - 1)
+            out[:] = _swapped(words) if n <= _LISTED else _shuffled(words)
+        else:
+            out[:] = 0
+
+
+def _random_any(flat: NDArray[Any], engine: Engine) -> None:
+    kind, name = flat.dtype.kind, flat.dtype.name
+    wide = name in ("int64", "float64")
+    if kind == "b":
+        count = 2
+    elif kind in "iu":
+        count = int(np.iinfo(flat.dtype).max) + 1
+    else:
+        count = (1 << _DIGITS[name]) + 1
+    _remainders(flat, 0, count, wide, engine)
+
+
+def _random_bits(flat: NDArray[Any], engine: Engine) -> None:
+    if flat.dtype.name not in ("int64", "float64", "float32", "bfloat16"):
+        raise RuntimeError(
+            "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16"
+        )
+    with engine.lock:
+        for start in range(0, flat.size, _PART):
+            part = flat[start : start + _PART]
+            _store(part, engine.random64(part.size).view(np.int64))
+
+
+def _random_range(flat: NDArray[Any], base: int, count: int, engine: Engine) -> None:
+    _remainders(flat, base, count, count >= _SKEW, engine)
+
+
+def _remainders(flat: NDArray[Any], base: int, count: int, wide: bool, engine: Engine) -> None:
+    """Fill with base + word % count, from 64-bit words where `wide`."""
+    with engine.lock:
+        for start in range(0, flat.size, _PART):
+            part = flat[start : start + _PART]
+            if wide:
+                long = engine.random64(part.size)
+                values = (long % np.uint64(count)).view(np.int64)
+            else:
+                values = _narrow_remainder(engine.random32(part.size), count).astype(np.int64)
+            if base:
+                values += base
+            _store(part, values)
+
+
+def _narrow_remainder(words: NDArray[np.uint32], count: int) -> NDArray[np.uint32]:
+    if count & (count - 1) == 0:
+        words &= np.uint32(count - 1)
+    else:
+        words %= np.uint32(count)
+    return words
+
+
+def _store(part: NDArray[Any], values: I64) -> None:
+    if part.dtype.name in ("float16", "bfloat16"):  # C++ goes by way of float
+        part[:] = values.astype(np.float32).astype(part.dtype)
+    else:
+        part[:] = values.astype(part.dtype)
+
+
+def _bounds(dtype: np.dtype[Any], low: int, high: int | None) -> tuple[int, int]:
+    """The smallest and the largest number to draw, both exact in `dtype`."""
+    digits = _DIGITS.get(dtype.name)
+    if high is None:
+        last = 1 << digits if digits else 1 if dtype.kind == "b" else int(np.iinfo(dtype).max)
+        first = _raised(low, dtype, digits) if digits else low
+        if digits and first >= last:
+            raise RuntimeError(
+                "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' "
+                f"casted to dtype, but got from={first} > to_inc={last}"
+            )
+        _check_range(dtype, first, last)
+        return first, last
+    if low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    if digits:
+        low, high = _raised(low, dtype, digits), _lowered(high, dtype, digits)
+        if low >= high:
+            raise RuntimeError(
+                "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, "
+                f"but got from={low} >= to={high}"
+            )
+    _check_range(dtype, low, high - 1)
+    return low, high - 1
+
+
+def _check_range(dtype: np.dtype[Any], first: int, last: int) -> None:
+    least, most = _limits(dtype)
+    for name, value in (("from", first), ("to - 1", last)):
+        if not least <= value <= most:
+            raise RuntimeError(f"{name} is out of bounds for {_C_NAMES[dtype.name]}")
+
+
+_C_NAMES: Final = {
+    "bool": "bool",
+    "uint8": "unsigned char",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "float32": "float",
+    "float64": "double",
+}
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    if dtype.kind == "b":
+        return 0, 1
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return int(info.min), int(info.max)
+    if dtype.name == "bfloat16":
+        return -3.3895313892515355e38, 3.3895313892515355e38
+    limits = np.finfo(dtype)
+    return float(limits.min), float(limits.max)
+
+
+def _raised(low: int, dtype: np.dtype[Any], digits: int) -> int:
+    """The next whole number from `low` up that survives the cast to `dtype`."""
+    above = _cast(low + 1, dtype)
+    if above >= low:
+        return low
+    return above + (1 << (abs(low + 1).bit_length() - digits))
+
+
+def _lowered(high: int, dtype: np.dtype[Any], digits: int) -> int:
+    below = _cast(high - 1, dtype)
+    if below < high:
+        return high
+    return below - (1 << (abs(high - 1).bit_length() - digits))
+
+
+def _cast(value: int, dtype: np.dtype[Any]) -> int:
+    if dtype.itemsize == 2:
+        number = float(np.float32(value).astype(dtype))
+    else:
+        number = float(dtype.type(value))
+    return _INT64.min if not abs(number) < 2.0**63 else int(number)
+
+
+def _swapped(targets: I64) -> list[int]:
+    result = list(range(targets.size + 1))
+    for i, j in enumerate(targets.tolist()):
+        result[i], result[j] = result[j], result[i]
+    return result
+
+
+def _shuffled(targets: I64) -> I64:
+    """What swapping i with targets[i] >= i, for each i in turn, makes of 0 .. targets.size.
+
+    Just before step t, place t holds t, or what place s held before the last step s < t that
+    targeted t: chains that pointer doubling resolves in a few passes.
+    """
+    n = targets.size + 1
+    numbers = np.arange(n)
+    targets = np.append(targets, n - 1)
+    earlier, latest = _same_target(targets)
+    sources = np.where(targets == numbers, earlier, latest)
+    held = _resolved(np.where(sources < 0, numbers, sources))
+    return np.where(earlier < 0, targets, held[earlier])
+
+
+def _inside_out(targets: I64) -> I64:
+    """What r[i] = r[targets[i]], r[targets[i]] = i, for each i in turn, makes of nothing."""
+    earlier, latest = _same_target(targets)
+    known = earlier >= 0
+    # Place i is first filled with a number known at once, or with what place targets[i] got.
+    sources = np.where(known, np.arange(targets.size), targets)
+    first = _resolved(sources)
+    filled = np.where(known[first], earlier[first], first)
+    return np.where(latest < 0, filled, latest)
+
+
+def _same_target(targets: I64) -> tuple[I64, I64]:
+    """For each step the last one before it with its target, for each target its last step; or -1."""
+    keys = targets.view(np.uint64) << np.uint64(32)
+    keys |= np.arange(targets.size, dtype=np.uint64)
+    keys.sort()
+    steps = (keys & np.uint64(0xFFFFFFFF)).view(np.int64)
+    ordered = (keys >> np.uint64(32)).view(np.int64)
+    same = ordered[1:] == ordered[:-1]
+    earlier = np.full(targets.size, -1)
+    earlier[steps[1:][same]] = steps[:-1][same]
+    ends = np.append(~same, True)
+    latest = np.full(targets.size, -1)
+    latest[ordered[ends]] = steps[ends]
+    return earlier, latest
+
+
+def _resolved(sources: I64) -> I64:
+    """Follow each chain of sources to its end."""
+    while True:
+        further = sources[sources]
+        if np.array_equal(further, sources):
+            return sources
+        sources = further

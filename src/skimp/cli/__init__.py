@@ -1,0 +1,30 @@
+"""The command `skimp`: one file per sub-command, and `main` that picks one."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+
+from skimp.cli import run
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code; SystemExit comes out as it is."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="skimp", description="PyTorch programs on NumPy, where memory comes first."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"skimp {importlib.metadata.version('skimp')}"
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    run.add_to(commands)
+    if words[:1] == ["run"]:
+        options, program = run.split(words[1:])
+        return run.main(parser.parse_args(["run", *options]), program)
+    parser.parse_args(words)
+    return 2  # never reached: without a command, parse_args exits

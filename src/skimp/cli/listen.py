@@ -1,0 +1,66 @@
+"""Listening to the ledger while a program runs, and reporting when the interpreter ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from skimp import report
+from skimp.memory.ledger import host
+
+Destination = Path | Literal["json"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Where the report goes: a file, or stderr as JSON or as text. Quiet: not to stderr."""
+
+    destination: Destination
+    quiet: bool
+
+
+class Listener:
+    """Counts from its creation until the interpreter ends, after threads and exit hooks."""
+
+    def __init__(self, program: str, wishes: Wishes) -> None:
+        self._program = program
+        self._wishes = wishes
+        self._process = os.getpid()
+        self._stderr = sys.stderr  # the program may put something else there
+        self._collector = report.Collector(host)
+        host.watch(self._collector)
+        atexit.register(self._finish)
+
+    def stop(self) -> None:
+        """Listen no longer, and report nothing."""
+        host.unwatch(self._collector)
+        atexit.unregister(self._finish)
+
+    def _finish(self) -> None:
+        if os.getpid() != self._process:  # a fork that ends through the same door
+            return
+        host.unwatch(self._collector)
+        self._write(self._collector.report(self._program))
+
+    def _write(self, result: report.Report) -> None:
+        destination = self._wishes.destination
+        if isinstance(destination, Path):
+            self._save(result, destination)
+        elif not self._wishes.quiet:
+            sys.stdout.flush()  # the program's last words come first
+            if destination == "json":
+                print(report.to_json(result), file=self._stderr)
+            else:
+                report.show(result, self._stderr)
+
+    def _save(self, result: report.Report, path: Path) -> None:
+        as_json = path.suffix == ".json"
+        text = report.to_json(result) + "\n" if as_json else report.to_text(result)
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            print(f"skimp run: can't write {str(path)!r}: {error.strerror}", file=self._stderr)

@@ -1,0 +1,118 @@
+"""`skimp run`: a program that imports torch runs on skimp and ends with a report of its memory."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from skimp import compat
+from skimp.cli import tracebacks
+from skimp.cli.listen import Destination, Listener, Wishes
+from skimp.cli.program import BadProgram, Program, load_file, load_module
+from skimp.memory import stats
+from skimp.memory.sizes import parse_size
+
+USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
+TAKES_VALUE = ("--report", "--limit")
+INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command and its options. The program is not among them: see `split`."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "run",
+        usage=USAGE,
+        help="run a Python program with torch resolving to skimp",
+        description="Run a program as Python would, with torch resolving to skimp. When it has "
+        "ended, say on stderr where its memory went.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--report",
+        type=_destination,
+        metavar="json|FILE",
+        help="write the report as JSON to stderr, or to FILE (as JSON if it ends in .json)",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no report on stderr")
+    parser.add_argument(
+        "--limit",
+        type=_size,
+        metavar="SIZE",
+        help="memory that tensors may take, as in 2GiB; beyond it an op raises OutOfMemoryError",
+    )
+    parser.add_argument(
+        "--full-traceback", action="store_true", help="keep skimp's own frames in tracebacks"
+    )
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our options, and the program with its own: from the first word that is no option."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-m":
+        at += 2 if words[at] in TAKES_VALUE else 1
+    return list(words[:at]), list(words[at:])
+
+
+def main(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """Run the program that `words` name; the result is its exit code."""
+    if not words or words == ["-m"]:
+        return _refuse(f"there is no program to run\nusage: {USAGE}", 2)
+    try:
+        compat.install()
+    except RuntimeError as error:
+        return _refuse(str(error), 2)
+    if options.limit is not None:
+        stats.set_limit(options.limit)
+    if not options.full_traceback:
+        sys.excepthook = tracebacks.print_without_our_frames
+    name = " ".join(words[:2]) if words[0] == "-m" else words[0]
+    listener = Listener(name, Wishes(options.report, options.quiet))
+    try:
+        return _run(words)
+    except BadProgram as error:
+        listener.stop()
+        return _refuse(str(error), error.code)
+
+
+def _run(words: Sequence[str]) -> int:
+    """Run it to its end. SystemExit goes on to the interpreter, which knows what its codes mean."""
+    try:
+        _load(words).run()
+    except (SystemExit, BadProgram):
+        raise
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _load(words: Sequence[str]) -> Program:
+    if words[0] == "-m":
+        return load_module(words[1], words[2:])
+    return load_file(words[0], words[1:])
+
+
+def _refuse(message: str, code: int) -> int:
+    print(f"skimp run: {message}", file=sys.stderr)
+    return code
+
+
+def _destination(text: str) -> Destination:
+    if text == "json":
+        return "json"
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a directory")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no directory {str(path.parent)!r}")
+    return path.absolute()  # the program may change its directory
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -1,0 +1,95 @@
+"""An import hook: `torch` and `torch.x.y` are the module objects `skimp` and `skimp.x.y`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import multiprocessing
+import pkgutil
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+from skimp.compat.missing import nearest
+
+OURS, THEIRS = "skimp", "torch"
+
+# A folder with a package `torch` that installs this hook. It stands in sys.path for the sake of
+# processes that `multiprocessing` starts afresh: they get the parent's sys.path, and no hooks.
+SHIM = str(Path(__file__).parent / "shim")
+CHILD = "skimp.compat.child"
+
+
+class Finder(MetaPathFinder):
+    """Finds `torch` and everything below it, and nothing else."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != THEIRS and not fullname.startswith(THEIRS + "."):
+            return None
+        real = ours(fullname)
+        if importlib.util.find_spec(real) is None:
+            raise _no_module(fullname, real)
+        return ModuleSpec(fullname, _Alias(real))
+
+
+class _Alias(Loader):
+    """Puts an existing module where the import system looks for a new one.
+
+    Done in `exec_module`: a module returned by `create_module` would get the new name's `__spec__`.
+    """
+
+    def __init__(self, real: str) -> None:
+        self._real = real
+
+    def exec_module(self, module: ModuleType) -> None:
+        sys.modules[module.__name__] = importlib.import_module(self._real)
+
+
+def ours(name: str) -> str:
+    """The skimp module behind a torch module's name; any other name as it is."""
+    if name == THEIRS or name.startswith(THEIRS + "."):
+        return OURS + name[len(THEIRS) :]
+    return name
+
+
+def install() -> None:
+    """From now on `import torch` gives skimp, here and in processes that multiprocessing starts.
+
+    Raises RuntimeError where PyTorch itself is already imported: a program can't have both.
+    """
+    present = sys.modules.get(THEIRS)
+    if present is not None and present is not sys.modules.get(OURS):
+        place = getattr(present, "__file__", None) or "no file"
+        raise RuntimeError(
+            f"torch is already imported ({place}), so that name can't stand for skimp; "
+            "call skimp.compat.install() before the first import of torch"
+        )
+    if any(isinstance(finder, Finder) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, Finder())
+    sys.path.insert(1, SHIM)
+    # Its server imports these modules at its start, and by default the main module first, whose
+    # `import torch` would come too early.
+    multiprocessing.set_forkserver_preload([CHILD])
+
+
+def uninstall() -> None:
+    """Forget the name `torch` again; modules that imported it keep what they have."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+    sys.path[:] = [entry for entry in sys.path if entry != SHIM]
+    for name, module in list(sys.modules.items()):
+        if ours(name) != name and module is sys.modules.get(ours(name)):
+            del sys.modules[name]
+    multiprocessing.set_forkserver_preload(["__main__"])
+
+
+def _no_module(fullname: str, real: str) -> ModuleNotFoundError:
+    parent, _, last = real.rpartition(".")
+    paths = getattr(sys.modules.get(parent), "__path__", [])
+    hint = nearest(last, (found.name for found in pkgutil.iter_modules(paths)))
+    return ModuleNotFoundError(f"No module named {fullname!r} in skimp{hint}", name=fullname)

@@ -1,0 +1,9 @@
+"""The name `torch` in processes that multiprocessing started: its import gets skimp."""
+
+import sys
+
+import skimp
+from skimp.compat.finder import install
+
+sys.modules[__name__] = skimp  # before install(), which refuses any other `torch`
+install()

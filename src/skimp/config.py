@@ -1,0 +1,119 @@
+"""Settings that decide when work is deferred, how it is cut into blocks, and on how many threads it runs.
+
+They are read from the environment once, at import (`SKIMP_THREADS`, `SKIMP_DEFER`), and can be changed
+while a program runs. `settings` is the one object; its attributes are plain, because the path of every
+op reads them. Results do not depend on any of them: only time and memory do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+MAX_THREADS: Final = 64
+MODES: Final = ("auto", "never", "always")
+HUGE: Final = 1 << 62
+
+# (defer_from, small_below) by mode: from how many elements work is deferred, and below how many
+# elements one NumPy call per op is better than a plan.
+_LIMITS: Final = {"auto": (1 << 16, 1 << 16), "never": (HUGE, 1 << 16), "always": (0, 0)}
+
+
+class Config:
+    """The settings. Assigning a wrong value raises a ValueError that says what would be right."""
+
+    __slots__ = (
+        "block",
+        "defer",
+        "defer_from",
+        "max_nodes",
+        "small_below",
+        "threads",
+        "threads_from",
+    )
+
+    defer: str
+    defer_from: int
+    small_below: int
+    threads: int
+    block: int
+    threads_from: int
+    max_nodes: int
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.block = 1 << 16
+        self.threads_from = 1 << 19
+        self.max_nodes = 256
+        self.threads = _threads_of(environ)
+        self.defer = environ.get("SKIMP_DEFER", "auto")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, _checked(name, value))
+        if name == "defer":
+            self.defer_from, self.small_below = _LIMITS[value]
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+    @contextmanager
+    def using(self, **changes: Any) -> Iterator[Config]:
+        """Change settings inside a `with`: `config.using(defer="never", threads=1)`.
+
+        The settings belong to the process: other threads see the change too.
+        """
+        before = {name: getattr(self, name) for name in self.__slots__}
+        try:
+            # The mode sets two limits, which may be among the changes: it goes first.
+            for name in sorted(changes, key=lambda name: name != "defer"):
+                setattr(self, name, changes[name])
+            yield self
+        finally:
+            for name in sorted(before, key=lambda name: name != "defer"):
+                setattr(self, name, before[name])
+
+
+_LEAST: Final = {
+    "defer_from": 0,
+    "small_below": 0,
+    "threads": 1,
+    "block": 64,
+    "threads_from": 0,
+    "max_nodes": 1,
+}
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name == "defer":
+        if value not in MODES:
+            raise ValueError(f"defer must be one of {', '.join(MODES)}; got {value!r}")
+        return value
+    if name not in _LEAST:
+        raise AttributeError(f"no setting {name!r}; settings are {', '.join(Config.__slots__)}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < _LEAST[name]:
+        raise ValueError(f"{name} must be an integer of at least {_LEAST[name]}; got {value!r}")
+    return min(value, MAX_THREADS) if name == "threads" else value
+
+
+def _threads_of(environ: Mapping[str, str]) -> int:
+    text = environ.get("SKIMP_THREADS", "")
+    if not text:
+        return min(os.cpu_count() or 1, MAX_THREADS)
+    if not text.isdigit():
+        raise ValueError(f"SKIMP_THREADS must be an integer of at least 1; got {text!r}")
+    return int(text)
+
+
+config: Final = Config(os.environ)
+using = config.using
+
+
+def get_num_threads() -> int:
+    """How many threads one op may use (PyTorch: get_num_threads)."""
+    return config.threads
+
+
+def set_num_threads(threads: int) -> None:
+    """Let one op use this many threads, the caller's among them (PyTorch: set_num_threads)."""
+    config.threads = threads

@@ -1,0 +1,64 @@
+"""The element types: PyTorch's names on NumPy's types."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+BOOL, INT, FLOAT, COMPLEX = range(4)  # categories, in the order of promotion
+
+
+class dtype:  # noqa: N801  (PyTorch's name)
+    """An element type. `np` is the NumPy type of the same bytes, `itemsize` its size in bytes."""
+
+    __slots__ = ("category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np")
+
+    def __init__(self, name: str, np_dtype: Any, category: int, is_signed: bool = True) -> None:
+        self.name: Final = name
+        self.np: Final[np.dtype[Any]] = np.dtype(np_dtype)
+        self.category: Final = category
+        self.itemsize: Final = self.np.itemsize
+        self.is_floating_point: Final = category == FLOAT
+        self.is_complex: Final = category == COMPLEX
+        self.is_signed: Final = is_signed
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name  # a module-level singleton: pickles by name
+
+    def to_complex(self) -> dtype:
+        """The complex type whose parts are this type (PyTorch: dtype.to_complex)."""
+        return _TO_COMPLEX.get(self, complex64)
+
+    def to_real(self) -> dtype:
+        """The type of this type's real part; itself where it is not complex."""
+        return {complex64: float32, complex128: float64}.get(self, self)
+
+
+bool = dtype("bool", np.bool_, BOOL, is_signed=False)  # noqa: A001
+uint8 = dtype("uint8", np.uint8, INT, is_signed=False)
+int8 = dtype("int8", np.int8, INT)
+int16 = dtype("int16", np.int16, INT)
+int32 = dtype("int32", np.int32, INT)
+int64 = dtype("int64", np.int64, INT)
+float16 = dtype("float16", np.float16, FLOAT)
+bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, FLOAT)
+float32 = dtype("float32", np.float32, FLOAT)
+float64 = dtype("float64", np.float64, FLOAT)
+complex64 = dtype("complex64", np.complex64, COMPLEX)
+complex128 = dtype("complex128", np.complex128, COMPLEX)
+
+ALL: Final = (
+    bool, uint8, int8, int16, int32, int64,
+    float16, bfloat16, float32, float64, complex64, complex128,
+)  # fmt: skip
+FROM_NUMPY: Final[dict[np.dtype[Any], dtype]] = {d.np: d for d in ALL}
+ALIASES: Final = {
+    "short": int16, "int": int32, "long": int64, "half": float16, "float": float32,
+    "double": float64, "cfloat": complex64, "cdouble": complex128,
+}  # fmt: skip
+_TO_COMPLEX = {float32: complex64, float64: complex128, complex64: complex64, complex128: complex128}

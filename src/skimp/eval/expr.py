@@ -1,0 +1,138 @@
+"""Pointwise work that has not run yet: a DAG of kernels over arrays.
+
+An `Expr` is what a deferred storage holds. Building one is on the path of every op on a large tensor,
+so it does nothing but count its nodes and collect its leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+# Ufuncs whose NumPy loops give the same bits at every positive stride, a broadcast one (0) included.
+# All others differ somewhere (float16 exp: strided loops call libm; power: a broadcast exponent of 2 is
+# a multiplication), so what they read is made contiguous first. See docs/notes/eval.md.
+_SAME_AT_ANY_STRIDE: Final = frozenset(
+    getattr(np, name)
+    for name in (
+        "add subtract multiply divide negative positive reciprocal sqrt square maximum minimum fmax fmin "
+        "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor "
+        "logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift floor ceil trunc "
+        "rint copysign"
+    ).split()
+)
+
+
+class Kernel:
+    """One elementwise function, `fn(*arrays, out=array)`, which writes out, reading nothing but its arrays.
+
+    `aliases`: out may be the very same array as an input (True for NumPy's ufuncs).
+    `strided`: the bits of the result do not depend on the strides of the inputs.
+    Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
+    """
+
+    __slots__ = ("aliases", "fn", "name", "strided")
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        aliases: bool | None = None,
+        strided: bool | None = None,
+    ) -> None:
+        self.name: Final = name
+        self.fn: Final = fn
+        self.aliases: Final = isinstance(fn, np.ufunc) if aliases is None else aliases
+        self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _cast(source: Any, out: Array) -> None:
+    np.copyto(out, source, casting="unsafe")
+
+
+COPY: Final = Kernel("copy", _cast, aliases=False, strided=True)
+"""Copies its argument, converting as NumPy does (`astype`); a cast with PyTorch's corner cases is its own."""
+
+
+class Leaf:
+    """An array that an expression reads. `storage` is kept alive, and only its identity matters here.
+
+    `array` has as many dims as the expression, each equal to the expression's or broadcast (size 1 or
+    stride 0).
+    """
+
+    __slots__ = ("array", "storage")
+
+    def __init__(self, storage: object, array: Array) -> None:
+        self.storage: Final = storage
+        self.array: Final = array
+
+    def __repr__(self) -> str:
+        return f"Leaf({self.array.dtype}{list(self.array.shape)})"
+
+
+_NONE: Final[frozenset[Leaf]] = frozenset()
+
+
+class Expr:
+    """`kernel` over `args`: a promise of a C-contiguous array of `shape` and `dtype`.
+
+    args are Exprs of the same shape, Leaves, or NumPy scalars (0-d arrays) of the kernel's dtypes.
+    `size` counts the nodes (a shared node as often as it is used: an upper bound) and `leaves` are the
+    distinct leaves.
+    """
+
+    __slots__ = ("args", "dtype", "kernel", "leaves", "shape", "size")
+
+    def __init__(
+        self, kernel: Kernel, args: tuple[Any, ...], shape: Shape, dtype: np.dtype[Any]
+    ) -> None:
+        self.kernel = kernel
+        self.args = args
+        self.shape = shape
+        self.dtype = dtype
+        size = 1
+        leaves = _NONE
+        for arg in args:
+            kind = type(arg)
+            if kind is Expr:
+                size += arg.size
+                more = arg.leaves
+            elif kind is Leaf:
+                more = frozenset((arg,))
+            else:
+                continue
+            leaves = (leaves | more) if leaves and leaves is not more else more
+        self.size = size
+        self.leaves: frozenset[Leaf] = leaves
+
+    def __repr__(self) -> str:
+        return f"Expr({self.kernel.name}, {self.dtype}{list(self.shape)}, nodes<={self.size})"
+
+
+def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
+    """Every node once, arguments before the nodes that read them, without recursion.
+
+    Of two arguments the larger comes first, which keeps fewer intermediate results alive.
+    """
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.append((node, True))
+        inner = [arg for arg in node.args if type(arg) is Expr and id(arg) not in seen]
+        stack.extend((arg, False) for arg in sorted(inner, key=lambda arg: arg.size))

@@ -1,0 +1,472 @@
+"""Decides how expressions run, as plain frozen data: which steps, in which registers, over which blocks.
+
+`prepare` splits expressions into what repeats from step to step of a program (the plan, which is cached)
+and what does not (the arrays and numbers). `run` decides nothing any more.
+
+A plan names its operands by number: leaves first, then constants, scratch registers and outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from skimp.config import config
+from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
+
+_CACHED_PLANS: Final = 512
+_SHORT_ROW: Final = 512  # below this, NumPy's cost per row shows: broadcast leaves are spread out first
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """kernel.fn(*args, out=out), operands by number."""
+
+    kernel: Kernel
+    args: tuple[int, ...]
+    out: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeafLayout:
+    """What a plan knows of a leaf: its element type and its strides over the domain, in bytes."""
+
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How roots of one shape run.
+
+    `domain` is `shape` in as few dims as the leaves' strides allow; `block` is the largest box of it that
+    runs at once, and `tiled` says that blocks are not runs of C order. `once` are the steps whose result
+    is the same for the blocks of a thread, `steps` those that run for each.
+    """
+
+    shape: Shape
+    domain: Shape
+    block: Shape
+    tiled: bool
+    leaves: tuple[LeafLayout, ...]
+    constants: tuple[np.dtype[Any], ...]
+    scratch: tuple[np.dtype[Any], ...]
+    outs: tuple[np.dtype[Any], ...]
+    once: tuple[Step, ...]
+    steps: tuple[Step, ...]
+    unwritten_bytes: int  # what eager execution would have written besides the outputs
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes that each thread needs for its registers."""
+        return sum(dtype.itemsize for dtype in self.scratch) * math.prod(self.block)
+
+    @property
+    def first_constant(self) -> int:
+        return len(self.leaves)
+
+    @property
+    def first_scratch(self) -> int:
+        return self.first_constant + len(self.constants)
+
+    @property
+    def first_out(self) -> int:
+        return self.first_scratch + len(self.scratch)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A plan and what it runs on: the leaves' arrays, viewed over the domain, and the constants."""
+
+    plan: Plan
+    leaves: tuple[Array, ...]
+    constants: tuple[Array, ...]
+
+
+def plan(
+    roots: tuple[Expr, ...], outs: tuple[Array, ...] = (), block: int = 0, tiles: bool = True
+) -> Plan:
+    """The plan of `prepare`, for readers and tests."""
+    return prepare(roots, outs, block, tiles).plan
+
+
+def prepare(
+    roots: tuple[Expr, ...], outs: tuple[Array, ...] = (), block: int = 0, tiles: bool = True
+) -> Prepared:
+    """Plan roots of one shape to be written to `outs`, which may be the memory of leaves.
+
+    `block` is the length of a block in elements of four bytes (0: config.block). Without `tiles`, every block is a
+    run of C order, which is what reductions need.
+    """
+    graph = _read(roots)
+    key = (
+        roots[0].shape,
+        block or config.block,
+        tiles,
+        tuple(graph.nodes),
+        tuple(graph.roots),
+        tuple(graph.layouts),
+        tuple(constant.dtype for constant in graph.constants),
+        tuple(_donors(out, graph.arrays, graph.layouts) for out in outs),
+    )
+    made = _cache.get(key)
+    if made is None:
+        made = _remember(key, _make(*key))
+    return Prepared(
+        made,
+        tuple(
+            _over(array, made.domain, layout.strides)
+            for array, layout in zip(graph.arrays, made.leaves, strict=True)
+        ),
+        tuple(graph.constants),
+    )
+
+
+_cache: OrderedDict[Any, Plan] = OrderedDict()
+
+
+def _remember(key: Any, made: Plan) -> Plan:
+    _cache[key] = made
+    while len(_cache) > _CACHED_PLANS:
+        _cache.popitem(last=False)
+    return made
+
+
+def _over(array: Array, domain: Shape, strides: tuple[int, ...]) -> Array:
+    if array.shape == domain and array.strides == strides:
+        return array
+    if array.flags.c_contiguous and array.size == math.prod(domain):
+        return array.reshape(domain)
+    return np.lib.stride_tricks.as_strided(array, domain, strides)
+
+
+# -- reading a DAG --------------------------------------------------------------------------------
+
+# An argument is (kind, number): a node of the DAG, a leaf, or a constant.
+_NODE, _LEAF, _CONSTANT = range(3)
+_Arg = tuple[int, int]
+_Node = tuple[Kernel, tuple[_Arg, ...], "np.dtype[Any]"]
+
+
+class _Graph:
+    """A DAG as flat lists in which equal parts have equal numbers."""
+
+    __slots__ = ("arrays", "constants", "layouts", "nodes", "roots")
+
+    def __init__(self) -> None:
+        self.nodes: list[_Node] = []
+        self.roots: list[int] = []
+        self.arrays: list[Array] = []
+        self.layouts: list[LeafLayout] = []
+        self.constants: list[Array] = []
+
+
+def _read(roots: tuple[Expr, ...]) -> _Graph:
+    graph = _Graph()
+    numbers: dict[int, int] = {}  # id(node) -> its number
+    known: dict[Any, int] = {}  # a leaf's memory -> its number
+    for node in walk(roots):
+        args = []
+        for arg in node.args:
+            if type(arg) is Expr:
+                args.append((_NODE, numbers[id(arg)]))
+            elif type(arg) is Leaf:
+                args.append((_LEAF, _number_of(arg, node.shape, graph, known)))
+            else:
+                args.append((_CONSTANT, len(graph.constants)))
+                graph.constants.append(np.asarray(arg))
+        numbers[id(node)] = len(graph.nodes)
+        graph.nodes.append((node.kernel, tuple(args), node.dtype))
+    graph.roots = [numbers[id(root)] for root in roots]
+    return graph
+
+
+def _number_of(leaf: Leaf, shape: Shape, graph: _Graph, known: dict[Any, int]) -> int:
+    array = leaf.array
+    strides = tuple(
+        stride if have == want != 1 else 0
+        for stride, have, want in zip(array.strides, array.shape, shape, strict=True)
+    )
+    layout = LeafLayout(array.dtype, strides)
+    key = (address(array), layout)
+    number = known.get(key)
+    if number is None:
+        number = known[key] = len(graph.arrays)
+        graph.arrays.append(array)
+        graph.layouts.append(layout)
+    return number
+
+
+def address(array: Array) -> int:
+    """Where the array's first element is."""
+    where: int = array.__array_interface__["data"][0]
+    return where
+
+
+def _donors(out: Array, arrays: list[Array], layouts: list[LeafLayout]) -> tuple[int, ...]:
+    """The leaves whose memory `out` is, element for element."""
+    place = address(out)
+    strides = tuple(
+        stride if size != 1 else 0 for stride, size in zip(out.strides, out.shape, strict=True)
+    )
+    return tuple(
+        number
+        for number, array in enumerate(arrays)
+        if layouts[number].strides == strides and address(array) == place
+    )
+
+
+# -- making a plan --------------------------------------------------------------------------------
+
+
+def _make(
+    shape: Shape,
+    limit: int,
+    tiles: bool,
+    nodes: tuple[_Node, ...],
+    roots: tuple[int, ...],
+    layouts: tuple[LeafLayout, ...],
+    constants: tuple[np.dtype[Any], ...],
+    donors: tuple[tuple[int, ...], ...],
+) -> Plan:
+    domain, leaves = collapse(shape, layouts)
+    across = _transposed_dim(domain, leaves) if tiles else None
+    widest = max((dtype.itemsize for _, _, dtype in nodes), default=4)
+    limit = max(1, limit * 4 // max(widest, 4))  # blocks of equal bytes stay in the same cache
+    block = (
+        _run_block(domain, limit)
+        if across is None
+        else _tile_block(domain, across, limit)
+    )
+    maker = _Maker(nodes, leaves, domain, block, across is not None)
+    maker.emit_nodes(roots, donors or ((),) * len(roots))
+    once, steps = maker.numbered(len(leaves), len(constants))
+    total = sum(dtype.itemsize for _, _, dtype in nodes)
+    kept = sum(nodes[root][2].itemsize for root in set(roots))
+    return Plan(
+        shape=shape,
+        domain=domain,
+        block=block,
+        tiled=across is not None,
+        leaves=leaves,
+        constants=constants,
+        scratch=tuple(maker.registers),
+        outs=tuple(nodes[root][2] for root in roots),
+        once=once,
+        steps=steps,
+        unwritten_bytes=(total - kept) * math.prod(shape),
+    )
+
+
+def collapse(
+    shape: Shape, layouts: tuple[LeafLayout, ...]
+) -> tuple[Shape, tuple[LeafLayout, ...]]:
+    """Merge neighbouring dims that every leaf (and a C-contiguous output) walks through as one."""
+    dims: list[int] = []
+    strides: list[list[int]] = [[] for _ in layouts]
+    for dim, size in enumerate(shape):
+        if size == 1:
+            continue
+        here = [layout.strides[dim] for layout in layouts]
+        if dims and all(
+            known[-1] == stride * size for known, stride in zip(strides, here, strict=True)
+        ):
+            dims[-1] *= size
+            for known, stride in zip(strides, here, strict=True):
+                known[-1] = stride
+            continue
+        dims.append(size)
+        for known, stride in zip(strides, here, strict=True):
+            known.append(stride)
+    if not dims:
+        dims, strides = [1], [[0] for _ in layouts]
+    merged = tuple(
+        LeafLayout(layout.dtype, tuple(known))
+        for layout, known in zip(layouts, strides, strict=True)
+    )
+    return tuple(dims), merged
+
+
+def _transposed_dim(domain: Shape, leaves: tuple[LeafLayout, ...]) -> int | None:
+    """The dim along which some leaf is dense while it is not along the last one."""
+    for leaf in leaves:
+        across = min(
+            (dim for dim, stride in enumerate(leaf.strides) if stride),
+            key=lambda dim: leaf.strides[dim],
+            default=len(domain) - 1,
+        )
+        if across < len(domain) - 1 and 0 < leaf.strides[across] < leaf.strides[-1]:
+            return across
+    return None
+
+
+def _run_block(domain: Shape, limit: int) -> Shape:
+    """Whole trailing dims and as much of the next as `limit` elements allow: a run of C order."""
+    block = [1] * len(domain)
+    inner = 1
+    for dim in range(len(domain) - 1, -1, -1):
+        size = domain[dim]
+        if inner * size > limit:
+            block[dim] = _even_part(size, max(1, limit // inner))
+            break
+        block[dim] = size
+        inner *= size
+    return tuple(block)
+
+
+def _even_part(size: int, most: int) -> int:
+    """The length of equal parts of `size` of at most about `most`, in whole cache lines where long."""
+    part = -(-size // -(-size // most))
+    return min(-(-part // 64) * 64, most) if part > 1024 else part
+
+
+def _tile_block(domain: Shape, across: int, limit: int) -> Shape:
+    """A tile of about `limit` elements, as square as the dims `across` and last allow."""
+    width = min(domain[-1], max(1, math.isqrt(limit)))
+    height = min(domain[across], max(1, limit // width))
+    width = min(domain[-1], max(1, limit // height))
+    block = [1] * len(domain)
+    block[across], block[-1] = height, width
+    return tuple(block)
+
+
+_Place = tuple[str, int]  # ("leaf" | "constant" | "scratch" | "out", number), numbered at the end
+
+
+class _Maker:
+    """Gives every node a place and emits steps, in the order of the nodes."""
+
+    def __init__(
+        self,
+        nodes: tuple[_Node, ...],
+        leaves: tuple[LeafLayout, ...],
+        domain: Shape,
+        block: Shape,
+        tiled: bool,
+    ) -> None:
+        self.nodes = nodes
+        self.leaves = leaves
+        self.domain = domain
+        self.block = block
+        self.tiled = tiled
+        self.registers: list[np.dtype[Any]] = []
+        self._free: list[int] = []
+        self._once: list[tuple[Kernel, tuple[_Place, ...], _Place]] = []
+        self._steps: list[tuple[Kernel, tuple[_Place, ...], _Place]] = []
+        self._places: dict[_Arg, _Place] = {}
+        self._last_read: dict[_Arg, int] = {}
+        for number, (_, args, _) in enumerate(nodes):
+            for arg in args:
+                self._last_read[arg] = number
+        self._gathered = {number for number in range(len(leaves)) if self._must_gather(number)}
+
+    def _must_gather(self, number: int) -> bool:
+        """Whether the leaf's blocks are made contiguous before they are read."""
+        layout = self.leaves[number]
+        if layout.strides[-1] == layout.dtype.itemsize:
+            spread = 0 in layout.strides and self.domain[-1] < _SHORT_ROW
+            return spread and self._same_in_every_block(number)
+        if self.tiled and layout.strides[-1]:
+            return True
+        arg = (_LEAF, number)
+        return any(arg in args and not kernel.strided for kernel, args, _ in self.nodes)
+
+    def _same_in_every_block(self, number: int) -> bool:
+        strides = self.leaves[number].strides
+        return all(
+            stride == 0
+            for stride, size, part in zip(strides, self.domain, self.block, strict=True)
+            if part < size
+        )
+
+    def emit_nodes(self, roots: tuple[int, ...], donors: tuple[tuple[int, ...], ...]) -> None:
+        stores = []
+        kept = set(roots)  # results of roots are read again by their stores: never overwritten
+        for number, (kernel, args, dtype) in enumerate(self.nodes):
+            places = tuple(self._read(arg) for arg in args)
+            slot = roots.index(number) if number in kept else -1
+            if slot >= 0 and self._may_write_now(number, donors[slot]):
+                place = ("out", slot)
+                self._release(args, number, kept)
+            elif kernel.aliases:
+                self._release(args, number, kept)
+                place = self._take(dtype)
+            else:
+                place = self._take(dtype)
+                self._release(args, number, kept)
+            self._places[_NODE, number] = place
+            self._steps.append((kernel, places, place))
+            stores += [
+                (COPY, (place,), ("out", other))
+                for other, root in enumerate(roots)
+                if root == number and place != ("out", other)
+            ]
+        self._steps += stores
+
+    def _may_write_now(self, number: int, donors: tuple[int, ...]) -> bool:
+        """Whether a root can be written where it belongs, in the place of the leaves it replaces."""
+        kernel, args, _ = self.nodes[number]
+        if self.tiled and (not kernel.strided or (_NODE, number) in self._last_read):
+            return False  # rows of a tile are apart: bits of such kernels would depend on it
+        for donor in donors:
+            last = self._last_read[_LEAF, donor]
+            if last > number or ((_LEAF, donor) in args and not kernel.aliases):
+                return False
+        return True
+
+    def _read(self, arg: _Arg) -> _Place:
+        if arg in self._places:
+            return self._places[arg]
+        kind, number = arg
+        place: _Place = ("constant" if kind == _CONSTANT else "leaf", number)
+        if kind == _LEAF and number in self._gathered:
+            dtype = self.leaves[number].dtype
+            source = place
+            if self._same_in_every_block(number):
+                place = self._add_register(dtype)  # a register of its own: it outlives the block
+                self._once.append((COPY, (source,), place))
+            else:
+                place = self._take(dtype)
+                self._steps.append((COPY, (source,), place))
+        self._places[arg] = place
+        return place
+
+    def _take(self, dtype: np.dtype[Any]) -> _Place:
+        for register in reversed(self._free):
+            if self.registers[register] == dtype:
+                self._free.remove(register)
+                return ("scratch", register)
+        return self._add_register(dtype)
+
+    def _add_register(self, dtype: np.dtype[Any]) -> _Place:
+        self.registers.append(dtype)
+        return ("scratch", len(self.registers) - 1)
+
+    def _release(self, args: tuple[_Arg, ...], number: int, kept: set[int]) -> None:
+        for arg in dict.fromkeys(args):
+            kind, place = self._places[arg]
+            lasting = arg[0] == _NODE and arg[1] in kept
+            lasting = lasting or (arg[0] == _LEAF and self._same_in_every_block(arg[1]))
+            if kind == "scratch" and not lasting and self._last_read[arg] == number:
+                self._free.append(place)
+
+    def numbered(
+        self, leaves: int, constants: int
+    ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        base = {"leaf": 0, "constant": leaves, "scratch": leaves + constants}
+        base["out"] = base["scratch"] + len(self.registers)
+
+        def number(place: _Place) -> int:
+            return base[place[0]] + place[1]
+
+        def steps(emitted: list[tuple[Kernel, tuple[_Place, ...], _Place]]) -> tuple[Step, ...]:
+            return tuple(
+                Step(kernel, tuple(map(number, args)), number(out))
+                for kernel, args, out in emitted
+            )
+
+        return steps(self._once), steps(self._steps)

@@ -1,0 +1,87 @@
+"""Raw memory: large blocks straight from the system, on huge pages where it has them.
+
+A fresh block is zeroed, is private to the process (a fork's copy is its own), and goes back to the
+system when the last reference to it dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+from pathlib import Path
+from typing import Final
+
+HUGE_PAGE: Final = 2 << 20
+_ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux
+_FLAGS: Final[int | None] = (
+    mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS if hasattr(mmap, "MAP_ANONYMOUS") else None
+)
+
+
+def fresh(nbytes: int) -> memoryview:
+    """`nbytes` zeroed bytes, on a huge page's boundary if there is room for one.
+
+    Raises OSError, MemoryError or OverflowError when the system refuses.
+    """
+    if nbytes < HUGE_PAGE:
+        return memoryview(_map(nbytes))[:nbytes]
+    # The excess is never touched, so it costs addresses and no memory.
+    mapping = _map(nbytes + HUGE_PAGE)
+    if _ADVICE is not None:
+        with contextlib.suppress(OSError):  # a kernel built without huge pages refuses the advice
+            mapping.madvise(_ADVICE)
+    start = -_address(mapping) % HUGE_PAGE
+    return memoryview(mapping)[start : start + nbytes]
+
+
+def _map(nbytes: int) -> mmap.mmap:
+    if _FLAGS is None:  # Windows
+        return mmap.mmap(-1, nbytes)
+    return mmap.mmap(-1, nbytes, flags=_FLAGS)
+
+
+def _address(mapping: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+
+
+# -- what the system has ---------------------------------------------------------------------------
+
+_CONTROL_GROUPS: Final = (
+    "/sys/fs/cgroup/memory.max",  # version 2
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",  # version 1
+)
+_UNKNOWN: Final = 8 << 30  # a modest machine, where the system does not tell
+
+
+def total_memory() -> int:
+    """Bytes that this process may use at most: the machine's, or less in a container."""
+    return min([_physical("SC_PHYS_PAGES"), *_container_limits()])
+
+
+def free_memory() -> int:
+    """Bytes that the system could give now."""
+    return min(_available(), total_memory())
+
+
+def _available() -> int:
+    with contextlib.suppress(OSError, ValueError):  # other systems have no such file
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return _physical("SC_AVPHYS_PAGES")
+
+
+def _physical(name: str) -> int:
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+    return _UNKNOWN
+
+
+def _container_limits() -> list[int]:
+    limits = []
+    for path in _CONTROL_GROUPS:
+        with contextlib.suppress(OSError, ValueError):  # no such file, or no limit: "max"
+            limits.append(int(Path(path).read_text()))
+    return limits

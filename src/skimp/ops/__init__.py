@@ -1,0 +1,25 @@
+"""The ops, a file per family. Importing this package declares them all and fills the namespaces of `forms`."""
+
+from skimp.ops import (
+    access,
+    advanced,
+    complex_views,
+    copies,
+    creation,
+    elementwise,
+    indexing,
+    storages,
+    views,
+)
+
+__all__ = [
+    "access",
+    "advanced",
+    "complex_views",
+    "copies",
+    "creation",
+    "elementwise",
+    "indexing",
+    "storages",
+    "views",
+]

@@ -1,0 +1,135 @@
+"""Complex tensors and their parts: views of the same bytes; `conj` is one too, and is resolved when it is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp import dtypes
+from skimp._tensor import Tensor, alias
+from skimp.autograd import alias as history
+from skimp.autograd.graph import Rule
+from skimp.memory import layout_bits as B
+from skimp.memory import layout_views as V
+from skimp.memory.layout import Layout
+from skimp.ops.copies import clone
+from skimp.ops.forms import export
+
+
+def _as(input: Tensor, layout: Layout, dtype: dtypes.dtype, rule: Rule, given: dict[str, Any]) -> Tensor:
+    new = alias(input, layout)
+    new._dtype = dtype
+    new._conj = new._neg = False
+    history.view_of(input, new, rule, given)
+    return new
+
+
+def _both(f: Any) -> Any:
+    export(f.__name__, f)
+    return f
+
+
+REAL = Rule("ViewAsRealBackward0", {"input": lambda g: view_as_complex(g.contiguous())})
+COMPLEX = Rule("ViewAsComplexBackward0", {"input": lambda g: view_as_real(resolve_conj(g))})
+CONJ = Rule("ConjBackward0", {"input": lambda g: g.conj()})
+RE = Rule("RealBackward0", {"input": lambda g: g})
+IM = Rule("ImagBackward0", {"input": lambda g: g * 1j})
+
+
+@_both
+def view_as_real(input: Tensor) -> Tensor:
+    """The two parts of complex numbers as a new last dimension."""
+    layout = B.view_as_real(input.layout_of(), input._dtype)
+    if input._conj:
+        raise RuntimeError(
+            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can "
+            "view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the "
+            "original."
+        )
+    return _as(input, layout, input._dtype.to_real(), REAL, {"input": input})
+
+
+@_both
+def view_as_complex(input: Tensor) -> Tensor:
+    """Pairs of numbers as complex ones."""
+    layout = B.view_as_complex(input.layout_of(), input._dtype)
+    return _as(input, layout, input._dtype.to_complex(), COMPLEX, {"input": input})
+
+
+@_both
+def real(input: Tensor) -> Tensor:
+    """The real parts, as a view; a real tensor itself."""
+    if not input._dtype.is_complex:
+        return input
+    return _as(input, B.real(input.layout_of(), input._dtype), input._dtype.to_real(), RE, {"input": input})
+
+
+@_both
+def imag(input: Tensor) -> Tensor:
+    """The imaginary parts, as a view."""
+    layout = B.imag(input.layout_of(), input._dtype)
+    new = _as(input, layout, input._dtype.to_real(), IM, {"input": input})
+    new._neg = input._conj
+    return new
+
+
+@_both
+def conj(input: Tensor) -> Tensor:
+    """The conjugate, as a view that is resolved when it is read; a real tensor itself."""
+    if not input._dtype.is_complex:
+        return input
+    new = alias(input, input.layout_of())
+    new._conj = not input._conj
+    history.view_of(input, new, CONJ, {"input": input})
+    return new
+
+
+@_both
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor with its conjugation carried out."""
+    return clone(input) if input._conj else input
+
+
+@_both
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor with its negation carried out."""
+    return clone(input) if input._neg else input
+
+
+@_both
+def is_conj(input: Tensor) -> bool:
+    """Whether the bytes hold the conjugate."""
+    return input._conj
+
+
+@_both
+def is_neg(input: Tensor) -> bool:
+    """Whether the bytes hold the negative."""
+    return input._neg
+
+
+@_both
+def adjoint(input: Tensor) -> Tensor:
+    """The conjugate transpose of the last two dimensions."""
+    V.matrix_transpose(input.layout_of(), "adjoint()")
+    return conj(input.transpose(-2, -1))  # type: ignore[attr-defined]
+
+
+def _hermitian(input: Tensor) -> Tensor:
+    V.hermitian(input.layout_of())
+    return conj(input.transpose(0, 1)) if input.ndim == 2 else conj(input)  # type: ignore[attr-defined]
+
+
+def _set(part: Any) -> Any:
+    def setter(self: Tensor, value: Any) -> None:
+        part(self)[...] = value
+
+    return setter
+
+
+for _name, _get, _doc, _setter in (
+    ("real", real, "The real parts, as a view.", _set(real)),
+    ("imag", imag, "The imaginary parts, as a view.", _set(imag)),
+    ("mH", adjoint, "The conjugate transpose of the last two dimensions.", None),
+    ("H", _hermitian, "The conjugate transpose of a matrix.", None),
+):
+    setattr(Tensor, _name, property(_get, _setter, doc=_doc))

@@ -1,0 +1,227 @@
+"""Where bytes are copied: clone, contiguous, to, copy_, fill_. Each copy is told to the ledger with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp import devices, dtypes
+from skimp._tensor import Tensor, empty, fresh, wrap
+from skimp.autograd import alias as history
+from skimp.autograd import modes
+from skimp.autograd.graph import Rule
+from skimp.config import config
+from skimp.eval.copy import copy
+from skimp.eval.expr import COPY, Expr
+from skimp.memory import copies as told
+from skimp.memory import layout as layouts
+from skimp.memory import layout_views
+from skimp.memory import storage as storages
+from skimp.memory.layout import Layout
+from skimp.ops import formats, outs
+from skimp.ops.forms import export, op
+from skimp.ops.pointwise_forms import named
+from skimp.ops.pointwise import Pointwise, assign, cast_kernel, constant, empty_dense, node_of
+
+IDENTITY = Rule("CloneBackward0", {"input": lambda g: g})
+TO_COPY = Rule("ToCopyBackward0", {"input": lambda g, input_dtype: g.to(input_dtype)})
+
+
+def copied(t: Tensor, strides: tuple[int, ...], dtype: dtypes.dtype, name: str, why: str) -> Tensor:
+    """A tensor with `t`'s elements as `dtype`, on a storage of its own: deferred where `t` is large."""
+    shape = tuple(t.shape)
+    told.told(layouts.numel(shape) * dtype.itemsize, name, why)
+    layout = Layout(shape, strides, 0)
+    dense = layouts.is_non_overlapping_and_dense(layout)
+    if dense and layouts.numel(shape) >= config.defer_from and not t._storage.exported and shape:
+        order = layouts.memory_order(layout)
+        inner = tuple([shape[d] for d in order])
+        kernel = COPY if t._dtype is dtype else cast_kernel(t._dtype, dtype)
+        return wrap(storages.promised(Expr(kernel, (node_of(t, layout, order, inner),), inner, dtype.np)), layout, dtype)
+    if layouts.numel(shape) < config.small_below and dense:
+        source = t.array()
+        made = empty_dense(shape, strides, dtype.np)
+        copy(made, source)
+        return fresh(made, dtype)
+    new = empty(shape, dtype, strides)
+    copy(new._storage.view(layout, dtype.np), t.array())
+    return new
+
+
+def describe(t: Tensor) -> str:
+    return f"a tensor with strides {tuple(t.layout_of().strides)}"
+
+
+@op(rule=IDENTITY)
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy on a storage of its own; strides as the input's where those are dense (preserve_format)."""
+    strides = formats.strides_for(input, memory_format)
+    return copied(input, strides, input._dtype, "clone", f"clone of {describe(input)}")
+
+
+@op(method=True, namespaces=())
+def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
+    """The tensor itself where it is contiguous in the format already, else a copy that is."""
+    if formats.is_format(input, memory_format) and not (input._conj or input._neg):
+        return input
+    return _laid_out(input, memory_format=memory_format)
+
+
+@op("_laid_out", method=False, namespaces=(), rule=IDENTITY)
+def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
+    strides = formats.strides_for(input, memory_format)
+    return copied(input, strides, input._dtype, "contiguous", f"contiguous of {describe(input)}")
+
+
+@op("_to_copy", method=False, namespaces=(), rule=TO_COPY)
+def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Tensor:
+    strides = formats.strides_for(input, memory_format)
+    why = f"to({dtype}) of {describe(input)} of {input._dtype}"
+    return copied(input, strides, dtype, "to", why)
+
+
+def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`: the tensor itself where nothing changes.
+
+    Takes `non_blocking`, `copy` and `memory_format` too.
+    """
+    dtype, where, copy_always, memory_format = _to_arguments(*args, **kwargs)
+    devices.check(where if where is not None else devices.CPU)
+    dtype = input._dtype if dtype is None else dtype
+    if dtype is input._dtype and not copy_always:
+        if memory_format in (None, formats.preserve_format) or formats.is_format(input, memory_format):
+            return input
+    if dtype is input._dtype:
+        return clone(input, memory_format=memory_format)
+    return to_copy(input, dtype, memory_format)
+
+
+export("to", to, namespaces=())
+
+
+def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    words = dict(kwargs)
+    dtype, where = words.pop("dtype", None), words.pop("device", None)
+    copy_always, memory_format = words.pop("copy", False), words.pop("memory_format", None)
+    words.pop("non_blocking", None)
+    other = words.pop("other", None)
+    if words:
+        raise TypeError(f"to() received an invalid combination of arguments: unknown keyword '{next(iter(words))}'")
+    rest = list(args)
+    if rest and isinstance(rest[0], Tensor):
+        other = rest.pop(0)
+    elif rest and isinstance(rest[0], dtypes.dtype):
+        dtype = rest.pop(0)
+    elif rest and isinstance(rest[0], (str, devices.device, int)) or (rest and rest[0] is None):
+        where = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
+            dtype = rest.pop(0)
+    elif rest:
+        raise TypeError(f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__})")
+    if other is not None:
+        dtype, where = other._dtype, None
+    if rest:
+        rest.pop(0)  # non_blocking
+    if rest:
+        copy_always = rest.pop(0)
+    if dtype is not None and not isinstance(dtype, dtypes.dtype):
+        raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+    return dtype, where, copy_always, memory_format
+
+
+COPY_ROWS = {
+    d: Pointwise("copy", COPY, lambda args: (args[0]._dtype, args[0]._dtype), None, ("src",), opmath=False)
+    for d in dtypes.ALL
+}
+COPIED = Rule("CopyBackwards", {"src": lambda g, src_dtype: g.to(src_dtype)})
+
+
+@op("copy_", namespaces=())
+def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Write `src`, broadcast and converted, over the elements."""
+    if not isinstance(src, Tensor):
+        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
+    if src is input:
+        return input
+    write(input, src)
+    return input
+
+
+def write(target: Tensor, src: Tensor) -> None:
+    """`target[...] = src`, recorded: broadcast, converted, in place."""
+    layout_views.expand(src.layout_of(), tuple(target.shape))  # raises where the shapes don't fit
+    outs.check_overlap(target, ())
+    tracked = modes.state.grad and (target._rg or src._rg)
+    if modes.state.grad:
+        history.before_inplace(target)
+    kept = history.prepare(target, COPIED, {"input": target, "src": src}) if tracked else None
+    if _shares(target, src):
+        src = copied(src, layouts.empty_like_strides(src.layout_of()), src._dtype, "copy_", "source and target share bytes")
+    place(target, src)
+    if kept is not None:
+        history.rebase(target, kept)
+
+
+def _shares(target: Tensor, src: Tensor) -> bool:
+    return target._storage is src._storage and target.layout_of() != src.layout_of()
+
+
+def place(target: Tensor, src: Tensor) -> None:
+    """Move `src`'s elements to `target`, unrecorded; a large deferred source is computed straight into its place."""
+    assign(COPY_ROWS[src._dtype], COPY_ROWS[src._dtype].kernel(src._dtype), (src,), src._dtype, src._dtype, target)
+
+
+FILL = Rule("FillBackward0", {})
+
+
+def fill(target: Tensor, value: Any) -> None:
+    """Write one number over all elements, unrecorded."""
+    layout = target.layout_of()
+    if not layouts.is_contiguous(layout):
+        outs.overlap.assert_no_internal_overlap(layout)
+    number = constant(value, target._dtype)
+    target.writable()[...] = number
+
+
+@op("fill_", namespaces=())
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Write one value, a number or a 0-d tensor, over all elements."""
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+            )
+        if value._rg or value._dtype.is_complex:
+            write(input, value)
+            return input
+        value = value.array()[()].item()
+    return _filled(input, value)
+
+
+@op("zero_", namespaces=("",))
+def zero_(input: Tensor) -> Tensor:
+    """Write zeros over all elements."""
+    return _filled(input, 0)
+
+
+def _filled(input: Tensor, value: Any) -> Tensor:
+    tracked = modes.state.grad and input._rg
+    if modes.state.grad:
+        history.before_inplace(input)
+    kept = history.prepare(input, FILL, {"input": input}) if tracked else None
+    fill(input, value)
+    if kept is not None:
+        history.rebase(input, kept)
+    return input
+
+
+def _cast_method(name: str, dtype: dtypes.dtype) -> None:
+    def method(input: Tensor, memory_format: Any = None) -> Tensor:
+        return to(input, dtype, memory_format=memory_format)
+
+    export(name, named(method, name, f"`to({dtype})`."), namespaces=())
+
+
+for _name, _dtype in {
+    **dtypes.ALIASES, "bool": dtypes.bool, "byte": dtypes.uint8, "char": dtypes.int8, "bfloat16": dtypes.bfloat16,
+}.items():  # fmt: skip
+    _cast_method(_name, _dtype)

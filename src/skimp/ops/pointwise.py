@@ -1,0 +1,403 @@
+"""How a pointwise op runs: types and shapes are settled at the call, the work is done now, deferred, or in place."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes, promotion
+from skimp._tensor import Array, Tensor, empty, fresh, wrap
+from skimp.autograd import alias as history
+from skimp.autograd import modes
+from skimp.autograd.graph import Rule, record
+from skimp.config import config
+from skimp.eval import run
+from skimp.eval.expr import Expr, Kernel, Leaf, walk
+from skimp.memory import layout as layouts
+from skimp.memory import storage as storages
+from skimp.memory.layout import Layout
+from skimp.ops import outs
+
+Number = (numbers.Number, np.generic)
+Types = Callable[[Sequence[Any]], tuple[dtypes.dtype, dtypes.dtype]]  # operands -> (computed in, result)
+
+# float16 and bfloat16 are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
+OPMATH = {dtypes.float16: dtypes.float32, dtypes.bfloat16: dtypes.float32}
+
+
+class Pointwise:
+    """A row: a kernel for each category of dtype, how types go through, and the derivative."""
+
+    __slots__ = ("args", "kernels", "name", "opmath", "params", "rule", "types", "words")
+
+    def __init__(
+        self,
+        name: str,
+        kernels: Any,
+        types: Types,
+        rule: Rule | None = None,
+        args: tuple[str, ...] = ("input",),
+        params: tuple[str, ...] = (),
+        opmath: bool = True,
+    ) -> None:
+        self.name = name
+        if not isinstance(kernels, dict):
+            kernels = dict.fromkeys(range(4), kernels)
+        self.kernels = {c: as_kernel(k, name) for c, k in kernels.items()}
+        self.types = types
+        self.rule = rule
+        self.args = args
+        self.params = params
+        self.opmath = opmath  # False: kernels that only move or compare bits
+
+    def kernel(self, dtype: dtypes.dtype) -> Kernel:
+        found = self.kernels.get(dtype.category)
+        if found is None:
+            raise NotImplementedError(f'"{self.name}" not implemented for \'{promotion.scalar_type_name(dtype)}\'')
+        return found
+
+
+def as_kernel(fn: Any, name: str) -> Kernel:
+    return fn if isinstance(fn, Kernel) else Kernel(name, fn)
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+
+def common(args: Sequence[Any]) -> dtypes.dtype:
+    """PyTorch's result_type of tensors and Python numbers."""
+    first = args[0]
+    if len(args) == 1 and isinstance(first, Tensor):
+        return first._dtype
+    tensors = [a._dtype for a in args if isinstance(a, Tensor)]
+    if len(tensors) == len(args) and tensors.count(tensors[0]) == len(tensors):
+        return tensors[0]
+    return promotion.result_dtype(tuple([operand_kind(a) for a in args]))
+
+
+def operand_kind(a: Any) -> tuple[dtypes.dtype, bool, bool]:
+    if isinstance(a, Tensor):
+        return a._dtype, a.ndim == 0, False
+    return promotion.scalar_dtype(a), True, True
+
+
+def same(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Computed and returned in the promoted type."""
+    d = common(args)
+    return d, d
+
+
+def floating(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Integers and bools become the default float type first."""
+    d = promotion.to_float(common(args))
+    return d, d
+
+
+def predicate(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Compared in the promoted type; the result is bool."""
+    return common(args), dtypes.bool
+
+
+def real_valued(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Complex input, real result."""
+    d = common(args)
+    return d, d.to_real()
+
+
+# -- the call -------------------------------------------------------------------------------------
+
+
+def call(
+    row: Pointwise,
+    args: tuple[Any, ...],
+    params: tuple[Any, ...] = (),
+    out: Tensor | None = None,
+    inplace: bool = False,
+) -> Tensor:
+    """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]` (`inplace`)."""
+    args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if not tensors:
+        args = (scalar_tensor(args[0]), *args[1:])
+        tensors = [args[0]]
+    compute, result = row.types(args)
+    kernel = row.kernel(compute)
+    shape = tensors[0].shape
+    if len(tensors) > 1:
+        shape = layouts.broadcast_shapes(*[t.shape for t in tensors])
+    if out is None:
+        made = _compute(row, kernel, (*args, *params), compute, result, tuple(shape))
+        if row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
+            record(row.rule, bindings(row, args, params), made)
+        return made
+    return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
+
+
+def bindings(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip((*row.args, *row.params), (*args, *params), strict=True))
+
+
+def as_operand(row: Pointwise, i: int, a: Any) -> Any:
+    if isinstance(a, (Tensor, int, float, complex)):
+        return a
+    if isinstance(a, np.generic):
+        return a.item()
+    if isinstance(a, np.ndarray):
+        from skimp.ops.creation import as_tensor
+
+        return as_tensor(a)
+    if isinstance(a, numbers.Number):
+        return float(a)  # type: ignore[arg-type]
+    what = type(a).__name__
+    raise TypeError(f"{row.name}(): argument '{row.args[i]}' (position {i + 1}) must be Tensor, not {what}")
+
+
+def scalar_tensor(value: Any) -> Tensor:
+    dtype = promotion.scalar_dtype(value)
+    return fresh(np.asarray(value, dtype.np), dtype)
+
+
+def _compute(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    shape: tuple[int, ...],
+) -> Tensor:
+    if layouts.numel(shape) < config.small_below:
+        return fresh(_direct(row, kernel, args, compute, result, shape), result)
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    strides = layouts.dense_strides_like([t.layout_of() for t in tensors], shape)
+    root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))
+    if layouts.numel(shape) >= config.defer_from and not any([t._storage.exported for t in tensors]):
+        return wrap(storages.promised(root), Layout(shape, strides, 0), result)
+    made = empty(shape, result, strides)
+    run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))
+    return made
+
+
+def _direct(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    shape: tuple[int, ...],
+    target: Array | None = None,
+) -> Array:
+    """One NumPy call on whole arrays, for small results."""
+    math = OPMATH.get(compute, compute) if row.opmath else compute
+    arrays = [operand(a, compute, math) for a in args]
+    narrow = OPMATH.get(result, result) if row.opmath else result
+    if target is None or narrow is not result or target.dtype != result.np:
+        whole = [a for a in arrays if a.ndim]
+        if all([a.flags.c_contiguous and a.shape == shape for a in whole]):
+            made = np.empty(shape, narrow.np)
+        else:
+            made = empty_dense(shape, _strides_like(whole, shape), narrow.np)
+        kernel.fn(*_spread(kernel, arrays, shape), out=made)
+        if target is None:
+            return made if narrow is result else made.astype(result.np)
+        convert(target, made)
+        return target
+    if not kernel.aliases:
+        arrays = [a.copy() if np.may_share_memory(a, target) else a for a in arrays]
+    kernel.fn(*_spread(kernel, arrays, shape), out=target)
+    return target
+
+
+def _spread(kernel: Kernel, arrays: list[Array], shape: tuple[int, ...]) -> list[Array]:
+    if isinstance(kernel.fn, np.ufunc):
+        return arrays
+    return [a if a.shape == shape or a.ndim == 0 else np.broadcast_to(a, shape) for a in arrays]
+
+
+def _strides_like(arrays: list[Array], shape: tuple[int, ...]) -> tuple[int, ...]:
+    like = [Layout(a.shape, tuple([s // a.itemsize for s in a.strides]), 0) for a in arrays]
+    return layouts.dense_strides_like(like, shape)
+
+
+def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array with these strides (in elements), which fill their memory without gaps."""
+    made = np.empty(layouts.numel(shape), dtype)
+    if 0 in shape:
+        return made.reshape(shape)
+    return np.ndarray(shape, dtype, made, 0, [s * dtype.itemsize for s in strides])
+
+
+def convert(target: Array, source: Array) -> None:
+    """Assign with PyTorch's casts (complex to real drops the imaginary part, float to int truncates)."""
+    from skimp.eval.copy import copy
+
+    copy(target, source)
+
+
+def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
+    """An argument as an array of the type that the kernel computes in (a number becomes 0-d)."""
+    if isinstance(a, Tensor):
+        array = a.array()
+        if a._dtype is not math:
+            if a._dtype is not compute:
+                array = cast(array, compute)
+            if math is not compute:
+                array = cast(array, math)
+        return array
+    return constant(a, math)
+
+
+def constant(value: Any, dtype: dtypes.dtype) -> Array:
+    """A Python number as a 0-d array; integers wrap as PyTorch's do."""
+    if dtype.category == dtypes.INT and isinstance(value, int) and not isinstance(value, bool):
+        bits = 8 * dtype.itemsize
+        value &= (1 << bits) - 1
+        return np.asarray(value, np.dtype(f"u{dtype.itemsize}")).astype(dtype.np)
+    if dtype.category != dtypes.COMPLEX and isinstance(value, complex):
+        value = value.real
+    if dtype.category == dtypes.INT and isinstance(value, float):
+        return cast(np.asarray(value), dtype)
+    return np.asarray(value).astype(dtype.np)
+
+
+def cast(array: Array, dtype: dtypes.dtype) -> Array:
+    if array.dtype == dtype.np:
+        return array
+    made = np.empty_like(array, dtype=dtype.np)
+    convert(made, array)
+    return made
+
+
+# -- expressions ----------------------------------------------------------------------------------
+
+
+def expression(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    layout: Layout,
+) -> Expr:
+    """The row on these arguments as an expression whose value, in memory order, has `layout`."""
+    order = layouts.memory_order(layout)
+    inner = tuple([layout.shape[d] for d in order])
+    math = OPMATH.get(compute, compute) if row.opmath else compute
+    nodes = [node_of(a, layout, order, inner) for a in args]
+    if sum([n.size for n in nodes if isinstance(n, Expr)]) >= config.max_nodes and _too_many(nodes):
+        for a in args:
+            if isinstance(a, Tensor) and a._storage.promise is not None:
+                a._storage.deliver()
+        nodes = [node_of(a, layout, order, inner) for a in args]
+    for i, (a, n) in enumerate(zip(args, nodes, strict=True)):
+        if n is None:
+            nodes[i] = constant(a, math) if not isinstance(a, Tensor) else operand(a, compute, math).copy()
+        else:
+            nodes[i] = converted(converted(n, a._dtype, compute, inner), compute, math, inner)
+    wide = OPMATH.get(result, result) if row.opmath else result
+    root = Expr(kernel, tuple(nodes), inner, wide.np)
+    return converted(root, wide, result, inner)
+
+
+def _too_many(nodes: list[Any]) -> bool:
+    """`size` counts a shared node as often as it is used; before work is cut short, count once."""
+    exprs = tuple([n for n in nodes if isinstance(n, Expr)])
+    count = sum(1 for _ in walk(exprs))
+    for e in exprs:
+        e.size = min(e.size, count)
+    return count >= config.max_nodes
+
+
+def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ...]) -> Any:
+    """An argument as a node of an expression; None for a number or a 0-d tensor, whose value is taken now."""
+    if not isinstance(a, Tensor) or a.ndim == 0:
+        return None
+    expr = a._storage.promise
+    if expr is not None and not (a._conj or a._neg) and a.layout_of() == layout and expr.shape == inner:
+        return expr
+    array = a.array()
+    if array.shape != layout.shape:
+        array = np.broadcast_to(array, layout.shape)
+    return Leaf(a._storage, array.transpose(order))
+
+
+def converted(node: Any, have: dtypes.dtype, want: dtypes.dtype, inner: tuple[int, ...]) -> Any:
+    return node if have is want else Expr(cast_kernel(have, want), (node,), inner, want.np)
+
+
+@lru_cache(maxsize=256)
+def cast_kernel(have: dtypes.dtype, want: dtypes.dtype) -> Kernel:
+    def to(source: Array, out: Array) -> None:
+        convert(out, source)
+
+    return Kernel(f"to_{want.name}", to, False)
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def _write(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    params: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    shape: tuple[int, ...],
+    out: Tensor,
+    inplace: bool,
+) -> Tensor:
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    tracked = modes.state.grad and any([t._rg for t in tensors])
+    if inplace:
+        outs.check_inplace(row.name, out, result, shape)
+    else:
+        outs.check_out(row.name, out, result, shape, tensors if modes.state.grad else ())
+        outs.resize_out(row.name, out, shape)
+    outs.check_overlap(out, tensors)
+    if inplace and modes.state.grad:
+        history.before_inplace(out)
+    kept = None
+    if inplace and tracked and row.rule is not None:
+        kept = history.prepare(out, row.rule, bindings(row, args, params))
+    assign(row, kernel, (*args, *params), compute, result, out)
+    if kept is not None:
+        history.rebase(out, kept)
+    return out
+
+
+def assign(
+    row: Pointwise, kernel: Kernel, args: tuple[Any, ...], compute: dtypes.dtype, result: dtypes.dtype, out: Tensor
+) -> None:
+    """Write the row's result into all of `out`, of any dtype and layout."""
+    shape = tuple(out.shape)
+    s = out._storage
+    layout = out.layout_of()
+    if s.promise is not None and _is_whole(out, layout):
+        root = converted(expression(row, kernel, args, compute, result, layout), result, out._dtype, s.promise.shape)
+        if not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
+            s.replace(root)
+            out.bump()
+            return
+    if layouts.numel(shape) < config.small_below:
+        _direct(row, kernel, args, compute, result, shape, out.writable())
+        return
+    target = out.writable()
+    root = converted(expression(row, kernel, args, compute, result, layout), result, out._dtype, ())
+    order = layouts.memory_order(layout)
+    run.evaluate(root, target.transpose(order))
+
+
+def _is_whole(t: Tensor, layout: Layout) -> bool:
+    s = t._storage
+    return (
+        layout.offset == 0
+        and not (t._conj or t._neg)
+        and layouts.numel(layout.shape) * t._dtype.itemsize == len(s)
+        and s.promise is not None
+        and layouts.is_non_overlapping_and_dense(layout)
+        and s.promise.shape == tuple([layout.shape[d] for d in layouts.memory_order(layout)])
+    )

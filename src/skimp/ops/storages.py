@@ -1,0 +1,303 @@
+"""Storages as Python sees them, and questions about who shares what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes, printing
+from skimp._tensor import Tensor, wrap
+from skimp.autograd import alias as history
+from skimp.autograd import modes
+from skimp.devices import CPU, device
+from skimp.memory import layout as layouts
+from skimp.memory import layout_bits as B
+from skimp.memory import layout_overlap as overlap
+from skimp.memory import storage as storages
+from skimp.memory.layout import Layout, contiguous_strides
+from skimp.ops import outs
+from skimp.ops.forms import export
+from skimp.ops.views import ints
+
+
+class UntypedStorage:
+    """The bytes that a tensor and its views share."""
+
+    __slots__ = ("_storage",)
+
+    def __init__(self, nbytes: int | storages.Storage = 0, *, device: Any = None) -> None:
+        self._storage = nbytes if isinstance(nbytes, storages.Storage) else storages.empty(int(nbytes))
+
+    def nbytes(self) -> int:
+        """Bytes that tensors may use."""
+        return len(self._storage)
+
+    size = __len__ = nbytes
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; delivers."""
+        return self._storage.address()
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    def _bytes(self) -> Any:
+        return self._storage.flat()
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            raise TypeError("slices of an UntypedStorage are not supported; use a tensor's view(torch.uint8)")
+        return int(self._bytes()[i])
+
+    def __setitem__(self, i: Any, value: Any) -> None:
+        self._storage.will_write()
+        self._bytes()[i] = value
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[int]:
+        """The bytes as ints."""
+        found: list[int] = self._bytes().tolist()
+        return found
+
+    def clone(self) -> UntypedStorage:
+        """A copy of the bytes."""
+        new = UntypedStorage(len(self))
+        new._bytes()[:] = self._bytes()
+        return new
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        """Write the bytes of another storage of this size."""
+        self._storage.will_write()
+        self._bytes()[:] = source._bytes()
+        return self
+
+    def fill_(self, value: int) -> UntypedStorage:
+        """Write one value over all bytes."""
+        self._storage.will_write()
+        self._bytes()[:] = value
+        return self
+
+    def resize_(self, nbytes: int) -> UntypedStorage:
+        """Another number of bytes; the old ones stay as far as they reach."""
+        self._storage.resize(nbytes)
+        return self
+
+    def cpu(self) -> UntypedStorage:
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether another process may see the bytes: storages of this version never are."""
+        return False
+
+    def element_size(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and other._storage is self._storage
+
+    def __hash__(self) -> int:
+        return hash(id(self._storage))
+
+    def __repr__(self) -> str:
+        return printing.untyped_storage_str(self._bytes())
+
+
+class TypedStorage:
+    """The bytes that a tensor shares, as elements of its dtype: indexing gives plain numbers."""
+
+    __slots__ = ("_untyped", "dtype")
+
+    def __init__(self, *args: Any, wrap_storage: Any = None, dtype: Any = None, _internal: bool = False) -> None:
+        self.dtype: dtypes.dtype = dtype or dtypes.float32
+        self._untyped = wrap_storage if wrap_storage is not None else UntypedStorage(int(args[0]) * self.dtype.itemsize)
+
+    def _array(self) -> Any:
+        flat = self._untyped._bytes()
+        n = len(flat) // self.dtype.itemsize
+        return np.ndarray((n,), self.dtype.np, flat) if n else np.empty(0, self.dtype.np)
+
+    def untyped(self) -> UntypedStorage:
+        """The same bytes without a type."""
+        return self._untyped
+
+    def __len__(self) -> int:
+        return self._untyped.nbytes() // self.dtype.itemsize
+
+    def size(self) -> int:
+        """Number of elements."""
+        return len(self)
+
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return self._untyped.nbytes()
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; delivers."""
+        return self._untyped.data_ptr()
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if not isinstance(i, (int, np.integer)):
+            raise RuntimeError(f"Tensors used as indices of a storage: expected an int, got {type(i).__name__}")
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"index {i} out of range for storage of size {len(self)}")
+        found = self._array()[i].item()
+        return float(found) if self.dtype is dtypes.bfloat16 else found
+
+    def __setitem__(self, i: Any, value: Any) -> None:
+        self._untyped._storage.will_write()
+        self._array()[i] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers."""
+        a = self._array()
+        found: list[Any] = (a.astype(np.float32) if self.dtype is dtypes.bfloat16 else a).tolist()
+        return found
+
+    def __repr__(self) -> str:
+        return printing.storage_str(self._array(), self.dtype)
+
+
+def _method(f: Any) -> Any:
+    export(f.__name__, f, namespaces=())
+    return f
+
+
+@_method
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The bytes that this tensor shares with its views."""
+    return UntypedStorage(self._storage)
+
+
+@_method
+def storage(self: Tensor) -> TypedStorage:
+    """The bytes that this tensor shares with its views, as elements of its dtype."""
+    return TypedStorage(wrap_storage=UntypedStorage(self._storage), dtype=self._dtype)
+
+
+@_method
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both tensors are the same part of the same storage."""
+    return self._storage is tensor._storage and self.layout_of() == tensor.layout_of()
+
+
+def shares_memory(a: Tensor, b: Tensor) -> bool:
+    """Whether some byte belongs to both tensors."""
+    one, two = a.layout_of(), b.layout_of()
+    if a._storage is not b._storage:
+        if not (a._storage.exported and b._storage.exported):
+            return False
+        return bool(np.shares_memory(a.array(), b.array()))
+    if 0 in one.shape or 0 in two.shape:
+        return False
+    status = overlap.overlap_status(one, two, a._dtype.itemsize, b._dtype.itemsize)
+    if status is overlap.Overlap.NO:
+        return False
+    return bool(np.shares_memory(a._storage.view(one, a._dtype.np), b._storage.view(two, b._dtype.np)))
+
+
+def aliases(x: Tensor) -> list[Tensor]:
+    """The live tensors on x's storage, x among them."""
+    return [t for t in storages.users(x._storage) if isinstance(t, Tensor)]
+
+
+@_method
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Row-major of another shape on the same storage, which grows if it must."""
+    shape = ints(sizes)
+    if self._rg:
+        raise RuntimeError("cannot resize variables that require grad")
+    _resized(self, shape, memory_format)
+    return self
+
+
+def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
+    from skimp.ops import formats
+
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    if memory_format in (formats.channels_last, formats.channels_last_3d):
+        outs.resize(self, shape, layouts.channels_last_strides(shape))
+    elif tuple(self.shape) != shape:
+        outs.resize(self, shape)
+    self.bump()
+
+
+@_method
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`resize_` to the shape of another tensor."""
+    return resize_(self, tuple(the_template.shape), memory_format=memory_format)
+
+
+export("resize_as_", resize_as_, method=False)
+
+
+@_method
+def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+    """Look at another tensor's or storage's bytes from now on; without arguments, at none."""
+    if self._rg and modes.state.grad:
+        history.before_inplace(self)
+    if source is None:
+        found, layout = storages.empty(0), Layout((0,), (1,), 0)
+    elif isinstance(source, Tensor):
+        if source._dtype is not self._dtype:
+            raise RuntimeError(
+                f"Could not set tensor of type {source._dtype} to a tensor of type {self._dtype}"
+            )
+        found, layout = source._storage, source.layout_of()
+        if size is not None:
+            layout = _given(size, stride, storage_offset)
+    else:
+        untyped = source.untyped() if isinstance(source, TypedStorage) else source
+        found = untyped._storage
+        if size is None:
+            n = len(found) // self._dtype.itemsize - storage_offset
+            layout = Layout((n,), (1,), storage_offset)
+        else:
+            layout = _given(size, stride, storage_offset)
+    need = layouts.nbytes_needed(layout, self._dtype.itemsize)
+    if need > len(found):
+        found.resize(need)
+    self.bump()
+    kept = self._version
+    self._np = None
+    self._storage = found
+    self._layout = layout
+    from skimp._tensor import VersionCounter
+
+    self._counter = VersionCounter()
+    self._counter.version = kept
+    return self
+
+
+def _given(size: Any, stride: Any, offset: int) -> Layout:
+    shape = ints((size,))
+    strides = contiguous_strides(shape) if stride is None or len(tuple(stride)) == 0 and shape else ints((stride,), "stride")
+    return B.as_strided(shape, strides, offset)
+
+
+def on_storage(s: storages.Storage, dtype: dtypes.dtype) -> Tensor:
+    """A flat tensor of all elements of a storage."""
+    n = len(s) // dtype.itemsize
+    return wrap(s, Layout((n,), (1,), 0), dtype)

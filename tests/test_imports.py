@@ -1,0 +1,107 @@
+"""Imports point one way, as docs/layout.md draws it, and nothing in the package imports torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "skimp"
+SHIM = PACKAGE / "compat" / "shim"  # not skimp's modules: a package named torch
+LAYOUT = ROOT / "docs" / "layout.md"
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {name_of(p): p for p in sorted(PACKAGE.rglob("*.py")) if not p.is_relative_to(SHIM)}
+
+
+def statements(tree: ast.AST, top_only: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports of a module; with `top_only` those that run when it is imported."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        elif not (top_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+            yield from statements(node, top_only)
+
+
+def targets(module: str, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """The modules that one import names: `from package import x` means x where x is a module."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    base = node.module or ""
+    if node.level:
+        path = FILES[module]
+        package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+        kept = package[: len(package) - node.level + 1]
+        base = ".".join([*kept, *([node.module] if node.module else [])])
+    for alias in node.names:
+        inner = f"{base}.{alias.name}"
+        yield inner if inner in FILES else base
+
+
+def imports(module: str, top_only: bool = True) -> set[str]:
+    tree = ast.parse(FILES[module].read_text())
+    return {name for node in statements(tree, top_only) for name in targets(module, node)}
+
+
+def test_nothing_imports_torch() -> None:
+    def roots(module: str) -> set[str]:
+        return {name.split(".")[0] for name in imports(module, top_only=False)}
+
+    assert [m for m in FILES if roots(m) & {"torch", "torchvision", "functorch"}] == []
+
+
+def test_imports_have_no_cycles() -> None:
+    graph = {module: imports(module) & FILES.keys() for module in FILES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail("modules import each other: " + " <- ".join(error.args[1]))
+
+
+def ranks() -> dict[str, int]:
+    """Rows of the page's table from the top: each imports from its own row and those below."""
+    rows = re.findall(r"^\| (`[^|]+`) \|", LAYOUT.read_text(), re.MULTILINE)
+    named = (re.findall(r"`([\w.]+)`", row) for row in rows)
+    return {
+        name if name == "skimp" else f"skimp.{name}": place
+        for place, names in enumerate(named)
+        for name in names
+    }
+
+
+def rank(module: str, table: dict[str, int]) -> int:
+    """The row of the module, or of the nearest package around it that has one."""
+    while module not in table:
+        module = module.rpartition(".")[0]
+    return table[module]
+
+
+def test_every_module_has_its_row_in_the_layout() -> None:
+    table = ranks()
+    on_top = table["skimp"]  # where `rank` ends for a module without a row
+    assert [m for m in FILES if m != "skimp" and rank(m, table) == on_top] == []
+    assert [name for name in table if name not in FILES] == []
+
+
+def test_imports_point_down_the_layout() -> None:
+    table = ranks()
+    upwards = [
+        f"{module} imports {target}"
+        for module in FILES
+        for target in imports(module) & FILES.keys()
+        if rank(target, table) < rank(module, table)
+    ]
+    assert upwards == []

@@ -1,0 +1,609 @@
+"""Layout arithmetic against torch: the same shape, strides and offset, or the same error."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from skimp import dtypes
+from skimp.memory import layout, layout_bits, layout_overlap, layout_splits, layout_views
+from skimp.memory.layout import SCALAR, Ints, Layout
+from skimp.memory.layout_overlap import Overlap
+
+STORAGE = torch.zeros(200_000, dtype=torch.uint8).untyped_storage()
+examples = settings(max_examples=150, deadline=None)
+
+
+def tensor_of(own: Layout, of: torch.dtype = torch.float32) -> torch.Tensor:
+    """A torch tensor of this layout; all of them share one storage."""
+    return torch.empty(0, dtype=of).set_(STORAGE, own.offset, own.shape, own.strides)
+
+
+def layout_of(tensor: torch.Tensor) -> Layout:
+    return Layout(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+
+
+def outcome(function: Callable[[], Any]) -> Any:
+    """The value, or the error's type and first line."""
+    try:
+        return function()
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        return type(error), str(error).split("\n")[0]
+
+
+def same(ours: Callable[[], Any], theirs: Callable[[], torch.Tensor]) -> None:
+    assert outcome(ours) == outcome(lambda: layout_of(theirs()))
+
+
+# --- generated layouts ------------------------------------------------------------------------
+
+ints = st.integers
+sizes = st.sampled_from([0, 1, 1, 2, 2, 3, 4, 5])
+dims = ints(-5, 5)
+
+
+@st.composite
+def shapes(draw: st.DrawFn, max_dims: int = 4) -> Ints:
+    return tuple(draw(st.lists(sizes, max_size=max_dims)))
+
+
+@st.composite
+def strides_for(draw: st.DrawFn, shape: Ints) -> Ints:
+    """Dense in some order of dimensions, then perhaps broken: gaps, zeros, any number."""
+    order = draw(st.permutations(range(len(shape))))
+    strides = [0] * len(shape)
+    step = draw(st.sampled_from([1, 1, 1, 1, 2, 3]))
+    for dim in order:
+        strides[dim] = step
+        step *= max(shape[dim], 1)
+    for dim in range(len(shape)):
+        change = draw(st.sampled_from(["", "", "", "", "", "", "zero", "gap", "any", "one"]))
+        if change == "zero":
+            strides[dim] = 0
+        elif change == "gap":
+            strides[dim] *= 2
+        elif change == "any" or (change == "one" and shape[dim] == 1):
+            strides[dim] = draw(ints(0, 30))
+    return tuple(strides)
+
+
+@st.composite
+def layouts(draw: st.DrawFn, shape: Ints | None = None, max_dims: int = 4) -> Layout:
+    shape = draw(shapes(max_dims)) if shape is None else shape
+    return Layout(shape, draw(strides_for(shape)), draw(st.sampled_from([0, 0, 1, 2, 6])))
+
+
+def with_dim(own: Layout) -> st.SearchStrategy[int]:
+    """A dimension, in range more often than not."""
+    ndim = len(own.shape) or 1
+    return st.one_of(ints(-ndim, ndim - 1), ints(-ndim, ndim - 1), dims)
+
+
+# --- one layout -------------------------------------------------------------------------------
+
+
+@examples
+@given(layouts(max_dims=5))
+@example(Layout((0, 3, 2, 2), (12, 1, 6, 3), 0))
+@example(Layout((2, 0, 2, 2), (0, 1, 0, 0), 0))
+def test_predicates(own: Layout) -> None:
+    tensor = tensor_of(own)
+    assert layout.numel(own.shape) == tensor.numel()
+    assert layout.is_contiguous(own) == tensor.is_contiguous()
+    assert layout.is_non_overlapping_and_dense(own) == torch.ops.aten.is_non_overlapping_and_dense(
+        tensor
+    )
+    for ndim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        expected = tensor.dim() == ndim and tensor.is_contiguous(memory_format=form)
+        assert layout.is_channels_last(own, ndim) == expected
+
+
+@examples
+@given(layouts(max_dims=5))
+def test_fresh_strides(own: Layout) -> None:
+    tensor = tensor_of(own)
+    fresh = torch.empty(own.shape)
+    assert layout.contiguous_strides(own.shape) == fresh.stride()
+    assert layout.contiguous(own.shape) == layout_of(fresh)
+    assert layout.empty_like_strides(own) == torch.empty_like(tensor).stride()
+    assert layout.dense_strides_like([own], own.shape) == torch.exp(tensor).stride()
+    for ndim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if len(own.shape) == ndim:
+            expected = torch.empty(own.shape, memory_format=form).stride()
+            assert layout.channels_last_strides(own.shape) == expected
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4, 5)])
+def test_rank_for_channels_last(shape: Ints) -> None:
+    for ndim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        theirs = outcome(lambda form=form: torch.zeros(shape).contiguous(memory_format=form))
+        ours = outcome(lambda n=ndim: layout.check_rank_for_channels_last(shape, n))
+        assert (ours is None) == isinstance(theirs, torch.Tensor)
+        assert ours is None or ours == theirs
+
+
+@given(layouts(max_dims=5))
+def test_memory_order_is_what_exp_writes(own: Layout) -> None:
+    order = layout.memory_order(own)
+    assert sorted(order) == list(range(len(own.shape)))
+    assume(all(size > 1 for size in own.shape))
+    strides = torch.exp(tensor_of(own)).stride()
+    assert [strides[dim] for dim in order] == sorted(strides, reverse=True)
+
+
+@examples
+@given(st.data())
+def test_strides_of_a_pointwise_result(data: st.DataObject) -> None:
+    shape = data.draw(shapes())
+    count = data.draw(ints(2, 3))
+    inputs = []
+    for _ in range(count):
+        own = shape[data.draw(ints(0, len(shape))) :] if data.draw(st.booleans()) else shape
+        own = tuple([1 if data.draw(ints(0, 5)) == 0 else size for size in own])
+        inputs.append(data.draw(layouts(own)))
+    tensors = [tensor_of(each) for each in inputs]
+    result = torch.add(*tensors) if count == 2 else torch.addcmul(*tensors)
+    target = layout.broadcast_shapes(*[each.shape for each in inputs])
+    assert target == tuple(result.shape)
+    assert layout.dense_strides_like(inputs, target) == result.stride()
+
+
+@examples
+@given(layouts())
+def test_strides_of_a_result_with_a_number(own: Layout) -> None:
+    result = torch.add(tensor_of(own), 1)
+    assert layout.dense_strides_like([own, SCALAR], own.shape) == result.stride()
+
+
+@examples
+@given(layouts())
+def test_extent(own: Layout) -> None:
+    tensor = tensor_of(own)
+    places = [
+        own.offset + sum(i * step for i, step in zip(index, own.strides, strict=True))
+        for index in itertools.product(*map(range, own.shape))
+    ]
+    assert layout.storage_span(own) == ((min(places), max(places) + 1) if places else None)
+    assert layout.nbytes_needed(own, 4) == 4 * (max(places) + 1 if places else 0)
+    assert tensor.numel() == len(places)
+
+
+def test_extent_of_negative_strides() -> None:
+    assert layout.storage_span(Layout((3, 2), (-2, 1), 4)) == (0, 6)
+
+
+# --- dimensions and shapes --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ndim", range(4))
+def test_normalize_dim(ndim: int) -> None:
+    tensor = torch.zeros((2,) * ndim)
+    for dim in range(-6, 6):
+        theirs = outcome(lambda d=dim: layout_of(tensor.sum(d)))
+        ours = outcome(lambda d=dim: layout.normalize_dim(d, ndim))
+        assert ours == (dim % max(ndim, 1) if isinstance(theirs, Layout) else theirs)
+
+
+@given(shapes(), st.lists(dims, min_size=1, max_size=3))
+def test_normalize_dims(shape: Ints, given_dims: list[int]) -> None:
+    theirs = outcome(lambda: layout_of(torch.zeros(shape).sum(given_dims)))
+    ours = outcome(lambda: layout.normalize_dims(given_dims, len(shape)))
+    if isinstance(theirs, Layout):
+        assert ours == tuple([dim % max(len(shape), 1) for dim in given_dims])
+    else:
+        assert ours == theirs
+
+
+@given(st.lists(ints(-2, 3), max_size=3).map(tuple))
+def test_negative_sizes(shape: Ints) -> None:
+    theirs = outcome(lambda: layout_of(torch.empty(shape)))
+    ours = outcome(lambda: layout.check_shape(shape))
+    assert ours == (None if isinstance(theirs, Layout) else theirs)
+
+
+@examples
+@given(st.lists(shapes(3), min_size=2, max_size=3))
+def test_broadcast(some: list[Ints]) -> None:
+    tensors = [torch.zeros(shape) for shape in some]
+    operation = torch.add if len(some) == 2 else torch.addcmul
+    theirs = outcome(lambda: tuple(operation(*tensors).shape))
+    assert outcome(lambda: layout.broadcast_shapes(*some)) == theirs
+
+
+@examples
+@given(st.lists(st.lists(ints(-1, 3), max_size=3).map(tuple), max_size=3))
+def test_broadcast_shapes_function(some: list[Ints]) -> None:
+    theirs = outcome(lambda: tuple(torch.broadcast_shapes(*some)))
+    assert outcome(lambda: layout.broadcast_shapes_function(*some)) == theirs
+
+
+@examples
+@given(layouts(), st.lists(ints(-2, 5), max_size=5))
+def test_expand_to_anything(own: Layout, target: list[int]) -> None:
+    same(
+        lambda: layout_views.expand(own, target),
+        lambda: tensor_of(own).expand(target),
+    )
+
+
+@examples
+@given(st.data())
+def test_expand(data: st.DataObject) -> None:
+    own = data.draw(layouts())
+    lead = data.draw(st.lists(sizes, max_size=2))
+    tail = [
+        data.draw(st.sampled_from([size, -1, size, 3 if size == 1 else size])) for size in own.shape
+    ]
+    target = (*lead, *tail)
+    same(lambda: layout_views.expand(own, target), lambda: tensor_of(own).expand(target))
+    expanded = layout_of(tensor_of(own).expand(target))
+    strides = layout.broadcast_strides(own.shape, own.strides, expanded.shape)
+    for step, expected in zip(strides, expanded.strides, strict=True):
+        assert step in (0, expected)
+
+
+@pytest.mark.parametrize("of", dtypes.ALL, ids=str)
+def test_expand_names_the_type(of: dtypes.dtype) -> None:
+    tensor = torch.zeros(2, 3, dtype=getattr(torch, of.name))
+    same(lambda: layout_views.expand(layout_of(tensor), (4,), of), lambda: tensor.expand(4))
+
+
+# --- views ------------------------------------------------------------------------------------
+
+
+@examples
+@given(layouts(), dims, dims)
+def test_transpose(own: Layout, dim0: int, dim1: int) -> None:
+    same(
+        lambda: layout_views.transpose(own, dim0, dim1),
+        lambda: tensor_of(own).transpose(dim0, dim1),
+    )
+
+
+@examples
+@given(st.data())
+def test_permute(data: st.DataObject) -> None:
+    own = data.draw(layouts())
+    ndim = len(own.shape)
+    order = st.permutations([d - data.draw(st.sampled_from([0, ndim])) for d in range(ndim)])
+    order = data.draw(st.one_of(order, st.lists(dims, max_size=4)))
+    same(
+        lambda: layout_views.permute(own, order), lambda: torch.permute(tensor_of(own), list(order))
+    )
+
+
+@examples
+@given(st.data())
+def test_movedim(data: st.DataObject) -> None:
+    own = data.draw(layouts())
+    ndim = max(len(own.shape), 1)
+    some = st.lists(ints(-ndim, ndim - 1), max_size=3)
+    source = data.draw(st.one_of(some, st.lists(dims, max_size=3)))
+    destination = data.draw(
+        st.lists(ints(-ndim, ndim - 1), min_size=len(source), max_size=len(source))
+    )
+    if data.draw(ints(0, 9)) == 0:
+        destination = data.draw(st.lists(dims, max_size=3))
+    same(
+        lambda: layout_views.movedim(own, source, destination),
+        lambda: tensor_of(own).movedim(tuple(source), tuple(destination)),
+    )
+
+
+@examples
+@given(layouts())
+@pytest.mark.filterwarnings("ignore:The use of `x.T` on tensors of dimension")
+@pytest.mark.filterwarnings("ignore:.*deprecated on 0-D tensors")
+def test_matrix_transposes(own: Layout) -> None:
+    tensor = tensor_of(own)
+    same(lambda: layout_views.t(own), tensor.t)
+    same(lambda: layout_views.reverse_dims(own), lambda: tensor.T)
+    same(lambda: layout_views.matrix_transpose(own), lambda: tensor.mT)
+    same(lambda: layout_views.matrix_transpose(own, "mH"), lambda: tensor.mH)
+    same(lambda: layout_views.matrix_transpose(own, "adjoint()"), tensor.adjoint)
+    same(lambda: layout_views.hermitian(own), lambda: tensor.H)
+
+
+@examples
+@given(layouts(), dims, st.lists(dims, max_size=2))
+def test_squeeze(own: Layout, dim: int, several: list[int]) -> None:
+    tensor = tensor_of(own)
+    same(lambda: layout_views.squeeze(own), tensor.squeeze)
+    same(lambda: layout_views.squeeze(own, dim), lambda: tensor.squeeze(dim))
+    same(lambda: layout_views.squeeze(own, several), lambda: tensor.squeeze(tuple(several)))
+    same(lambda: layout_views.unsqueeze(own, dim), lambda: tensor.unsqueeze(dim))
+
+
+@examples
+@given(st.data(), ints(-7, 7), ints(-7, 7))
+def test_parts(data: st.DataObject, a: int, b: int) -> None:
+    own = data.draw(layouts())
+    dim = data.draw(with_dim(own))
+    tensor = tensor_of(own)
+    same(lambda: layout_views.select(own, dim, a), lambda: tensor.select(dim, a))
+    same(lambda: layout_views.narrow(own, dim, a, b), lambda: tensor.narrow(dim, a, b))
+
+
+@examples
+@given(st.data(), st.none() | ints(-9, 9), st.none() | ints(-9, 9), ints(-1, 4))
+def test_slice(data: st.DataObject, start: int | None, stop: int | None, step: int) -> None:
+    own = data.draw(layouts())
+    dim = data.draw(with_dim(own))
+    same(
+        lambda: layout_views.slice_(own, dim, start, stop, step),
+        lambda: torch.ops.aten.slice(tensor_of(own), dim, start, stop, step),
+    )
+
+
+@examples
+@given(st.data(), ints(-1, 6), ints(0, 4))
+def test_unfold(data: st.DataObject, size: int, step: int) -> None:
+    own = data.draw(layouts())
+    dim = data.draw(with_dim(own))
+    same(
+        lambda: layout_views.unfold(own, dim, size, step),
+        lambda: tensor_of(own).unfold(dim, size, step),
+    )
+
+
+@examples
+@given(st.data(), ints(-6, 6))
+def test_diagonal(data: st.DataObject, offset: int) -> None:
+    own = data.draw(layouts())
+    dim1, dim2 = data.draw(with_dim(own)), data.draw(with_dim(own))
+    same(
+        lambda: layout_views.diagonal(own, offset, dim1, dim2),
+        lambda: tensor_of(own).diagonal(offset, dim1, dim2),
+    )
+
+
+# --- new shapes -------------------------------------------------------------------------------
+
+
+@st.composite
+def reshapes(draw: st.DrawFn) -> tuple[Layout, list[int]]:
+    """A layout and a shape, mostly one of as many elements, perhaps with a -1."""
+    own = draw(layouts())
+    wanted = draw(st.permutations(split_into_factors(layout.numel(own.shape))))
+    wanted = list(own.shape) if draw(ints(0, 4)) == 0 else regroup(draw, list(wanted))
+    if wanted and draw(st.booleans()):
+        wanted[draw(ints(0, len(wanted) - 1))] = -1
+    if draw(ints(0, 9)) == 0:
+        wanted = draw(st.lists(ints(-2, 6), max_size=4))
+    return own, wanted
+
+
+def split_into_factors(count: int) -> list[int]:
+    factors = [factor for factor in (2, 3, 5) for _ in range(8) if count and count % factor == 0]
+    found = []
+    for factor in factors:
+        if count % factor == 0:
+            found.append(factor)
+            count //= factor
+    return found if count == 1 else [count]
+
+
+def regroup(draw: st.DrawFn, factors: list[int]) -> list[int]:
+    groups = draw(st.lists(st.sampled_from([1, 1]), max_size=2)) or [1]
+    groups += [1] * draw(ints(0, 3))
+    for factor in sorted(factors) if draw(st.booleans()) else factors:
+        groups[draw(ints(0, len(groups) - 1))] *= factor
+    return groups
+
+
+@settings(max_examples=400, deadline=None)
+@given(reshapes())
+@example((Layout((0, 2), (7, 9), 3), [0, 2]))
+@example((Layout((0, 2), (7, 9), 3), [-1, 0]))
+def test_view_and_reshape(case: tuple[Layout, list[int]]) -> None:
+    own, wanted = case
+    tensor = tensor_of(own)
+    same(lambda: layout_views.view_or_raise(own, wanted), lambda: tensor.view(wanted))
+    ours = outcome(lambda: layout_views.view(own, wanted))
+    theirs = outcome(lambda: tensor.reshape(wanted))
+    if isinstance(ours, Layout):
+        assert ours == layout_of(theirs)
+    elif ours is None:
+        assert theirs.untyped_storage().data_ptr() != STORAGE.data_ptr()
+    else:
+        assert ours == theirs
+
+
+@examples
+@given(st.data())
+def test_a_view_that_joins_or_splits(data: st.DataObject) -> None:
+    own = data.draw(layouts(max_dims=5))
+    ndim = len(own.shape)
+    start, end = data.draw(with_dim(own)), data.draw(with_dim(own))
+    theirs = outcome(lambda: tuple(tensor_of(own).flatten(start, end).shape))
+    ours = outcome(lambda: layout_views.flatten_shape(own.shape, start, end))
+    assert ours == theirs
+    if ndim and isinstance(ours, tuple) and isinstance(ours[0], int):
+        same(
+            lambda: layout_views.view_or_raise(own, ours),
+            lambda: tensor_of(own).view(ours),
+        )
+
+
+@examples
+@given(st.data())
+def test_unflatten(data: st.DataObject) -> None:
+    own = data.draw(layouts())
+    dim = data.draw(with_dim(own))
+    parts = data.draw(st.lists(st.sampled_from([-1, -1, 1, 2, 3, 0, -2, 5]), max_size=3))
+    same(
+        lambda: layout_views.unflatten(own, dim, parts),
+        lambda: tensor_of(own).unflatten(dim, parts),
+    )
+
+
+# --- the same bytes read otherwise ------------------------------------------------------------
+
+
+@examples
+@given(layouts(), st.sampled_from(dtypes.ALL), st.sampled_from(dtypes.ALL))
+def test_view_dtype(own: Layout, old: dtypes.dtype, new: dtypes.dtype) -> None:
+    tensor = tensor_of(own, getattr(torch, old.name))
+    same(
+        lambda: layout_bits.view_dtype(own, old, new),
+        lambda: tensor.view(getattr(torch, new.name)),
+    )
+
+
+@examples
+@given(layouts(), st.sampled_from([1, 1, 2, 2, 4]), st.sampled_from([0, 4, 8, 3]))
+def test_view_dtype_of_rows(own: Layout, ratio: int, offset: int) -> None:
+    own = Layout((*own.shape, 4), (*[step * ratio for step in own.strides], 1), offset)
+    for old, new in itertools.product([dtypes.float32, dtypes.uint8], [dtypes.int16, dtypes.int64]):
+        tensor = tensor_of(own, getattr(torch, old.name))
+        same(
+            partial(layout_bits.view_dtype, own, old, new),
+            partial(tensor.view, getattr(torch, new.name)),
+        )
+
+
+@examples
+@given(layouts(), st.sampled_from(dtypes.ALL))
+def test_complex_parts(own: Layout, of: dtypes.dtype) -> None:
+    tensor = tensor_of(own, getattr(torch, of.name))
+    same(lambda: layout_bits.view_as_real(own, of), lambda: torch.view_as_real(tensor))
+    same(lambda: layout_bits.real(own, of), lambda: tensor.real)
+    same(lambda: layout_bits.imag(own, of), lambda: tensor.imag)
+
+
+@examples
+@given(layouts(), st.sampled_from(dtypes.ALL), st.sampled_from([1, 2, 2, 2]), st.booleans())
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_view_as_complex(own: Layout, of: dtypes.dtype, last: int, pairs: bool) -> None:
+    if pairs:
+        even = tuple([step * 2 for step in own.strides])
+        own = Layout((*own.shape, last), (*even, 1), own.offset)
+    tensor = tensor_of(own, getattr(torch, of.name))
+    same(lambda: layout_bits.view_as_complex(own, of), lambda: torch.view_as_complex(tensor))
+
+
+@examples
+@given(
+    st.lists(ints(-2, 4), max_size=3),
+    st.lists(ints(-1, 5), max_size=3),
+    ints(-1, 30),
+    st.booleans(),
+)
+def test_as_strided(shape: list[int], strides: list[int], offset: int, matched: bool) -> None:
+    if matched:
+        strides = (strides + [1] * 3)[: len(shape)]
+    base = torch.zeros(24)
+
+    def ours() -> Layout:
+        own = layout_bits.as_strided(shape, strides, offset)
+        layout_bits.check_fits_storage(own, 4, 96)
+        return own
+
+    same(ours, lambda: base.as_strided(shape, strides, offset))
+
+
+# --- splits -----------------------------------------------------------------------------------
+
+
+def spans_of(parts: Any, dim: int, stride: int) -> list[tuple[int, int]]:
+    """(start, length) of torch's parts of a tensor whose offset is 0."""
+    return [(part.storage_offset() // stride, part.shape[dim]) for part in parts]
+
+
+@examples
+@given(st.data())
+def test_splits(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(ints(0, 9), max_size=3).map(tuple))
+    own = layout.contiguous(shape)
+    tensor = torch.zeros(shape)
+    dim = data.draw(with_dim(own))
+    size = data.draw(ints(-1, 11))
+    several = data.draw(st.lists(ints(-1, 6), max_size=4))
+    if shape and data.draw(st.booleans()):
+        several.append(shape[dim % len(shape)] - sum(several))
+    stride = max(own.strides[dim % len(shape)] if shape else 1, 1)
+
+    def check(ours: Callable[[], Any], theirs: Callable[[], Any]) -> None:
+        assert outcome(ours) == outcome(lambda: spans_of(theirs(), dim, stride))
+
+    check(lambda: layout_splits.split(shape, size, dim), lambda: tensor.split(size, dim))
+    check(
+        lambda: layout_splits.split_with_sizes(shape, several, dim),
+        lambda: tensor.split(several, dim),
+    )
+    check(lambda: layout_splits.chunk(shape, size, dim), lambda: tensor.chunk(size, dim))
+    for where in (size, tuple(several)):
+        check(
+            lambda w=where: layout_splits.tensor_split(shape, w, dim),
+            lambda w=where: tensor.tensor_split(w, dim),
+        )
+    theirs = outcome(lambda: len(tensor.unbind(dim)))
+    ours = outcome(lambda: layout_splits.unbind(shape, dim))
+    assert ours == theirs if isinstance(theirs, tuple) else ours == (dim % len(shape), theirs)
+
+
+# --- overlap ----------------------------------------------------------------------------------
+
+
+def refusal(function: Callable[[], Any]) -> str:
+    """The message with which a write is refused, "" where it is not."""
+    result = outcome(function)
+    return result[1] if isinstance(result, tuple) and isinstance(result[1], str) else ""
+
+
+@examples
+@given(layouts())
+def test_internal_overlap(own: Layout) -> None:
+    tensor = tensor_of(own, torch.uint8)
+    theirs = refusal(lambda: tensor.add_(1))
+    assert refusal(lambda: layout_overlap.assert_no_internal_overlap(own)) == theirs
+    assert (layout_overlap.has_internal_overlap(own) is Overlap.YES) == bool(theirs)
+    if layout_overlap.has_internal_overlap(own) is Overlap.NO:
+        assert layout.is_non_overlapping_and_dense(own)
+
+
+@st.composite
+def twins(draw: st.DrawFn) -> tuple[Layout, Layout]:
+    """Two dense layouts of one shape, near each other on one storage."""
+    shape = draw(shapes(3))
+    a = Layout(shape, layout.contiguous_strides(shape), draw(ints(0, 4)))
+    strides = draw(st.one_of(st.just(a.strides), strides_for(shape)))
+    return a, Layout(shape, strides, draw(st.sampled_from([a.offset, draw(ints(0, 40))])))
+
+
+@examples
+@given(twins())
+def test_overlap_of_two(case: tuple[Layout, Layout]) -> None:
+    written, read = case
+    out, tensor = tensor_of(written), tensor_of(read)
+    theirs = refusal(lambda: torch.add(tensor, 1, out=out))
+    assert refusal(lambda: layout_overlap.assert_no_partial_overlap(written, read)) == theirs
+    status = layout_overlap.overlap_status(written, read)
+    assert (status is Overlap.PARTIAL) == bool(theirs)
+    assert status is layout_overlap.overlap_status(read, written)
+
+
+@examples
+@given(st.data())
+def test_no_overlap_at_all(data: st.DataObject) -> None:
+    size = data.draw(ints(0, 4))
+    written = layout.contiguous((size, size))._replace(offset=data.draw(ints(0, 20)))
+    read = layout.contiguous((size, size))
+    out, tensor = tensor_of(written), tensor_of(read)
+    index = torch.zeros(size, size, dtype=torch.int64)
+    theirs = refusal(lambda: torch.gather(tensor, 0, index, out=out))
+    assert refusal(lambda: layout_overlap.assert_no_overlap(written, read)) == theirs
+
+
+def test_overlap_counts_bytes() -> None:
+    bytes_, floats = Layout((8,), (1,), 8), Layout((2,), (1,), 2)
+    assert layout_overlap.overlap_status(bytes_, floats, 1, 4) is Overlap.FULL
+    assert layout_overlap.overlap_status(bytes_, floats._replace(offset=4), 1, 4) is Overlap.NO
+    assert layout_overlap.overlap_status(bytes_, floats._replace(offset=3), 1, 4) is Overlap.PARTIAL
