@@ -18,7 +18,7 @@ from skimp.memory.layout import SCALAR, Ints, Layout
 from skimp.memory.layout_overlap import Overlap
 
 STORAGE = torch.zeros(200_000, dtype=torch.uint8).untyped_storage()
-examples = settings(max_examples=150, deadline=None)
+examples = settings(max_examples=80, deadline=None)
 
 
 def tensor_of(own: Layout, of: torch.dtype = torch.float32) -> torch.Tensor:
@@ -157,9 +157,16 @@ def test_strides_of_a_pointwise_result(data: st.DataObject) -> None:
 
 @examples
 @given(layouts())
+@example(Layout((0, 1), (1, 1), 0))
 def test_strides_of_a_result_with_a_number(own: Layout) -> None:
     result = torch.add(tensor_of(own), 1)
     assert layout.dense_strides_like([own, SCALAR], own.shape) == result.stride()
+
+
+def test_strides_of_an_empty_result() -> None:
+    tensors = torch.zeros(0, 1), torch.zeros(1, 1)
+    inputs = [layout_of(tensor) for tensor in tensors]
+    assert layout.dense_strides_like(inputs, (0, 1)) == torch.add(*tensors).stride()
 
 
 @examples
@@ -398,7 +405,7 @@ def regroup(draw: st.DrawFn, factors: list[int]) -> list[int]:
     return groups
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(reshapes())
 @example((Layout((0, 2), (7, 9), 3), [0, 2]))
 @example((Layout((0, 2), (7, 9), 3), [-1, 0]))
@@ -480,6 +487,7 @@ def test_complex_parts(own: Layout, of: dtypes.dtype) -> None:
 
 @examples
 @given(layouts(), st.sampled_from(dtypes.ALL), st.sampled_from([1, 2, 2, 2]), st.booleans())
+@example(Layout((1, 1, 2), (1, 3, 1), 0), dtypes.float32, 2, False)
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_view_as_complex(own: Layout, of: dtypes.dtype, last: int, pairs: bool) -> None:
     if pairs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterator
@@ -155,6 +156,18 @@ def test_width_of_what_is_hidden_does_not_count() -> None:
     check(array, dtypes.float32)
     array[-1] = 123456.5
     check(array, dtypes.float32)
+
+
+@pytest.mark.parametrize("edges", [(1.5, 1500.0), (1.5, 1e8), (0.5, 1e8), (1.0, 1e8), (1e-4, 0.01)])
+def test_where_scientific_mode_starts(edges: tuple[float, float]) -> None:
+    for low, high in itertools.product(*[np.nextafter(e, [0, e, np.inf]) for e in edges]):
+        check(np.array([low, high]), dtypes.float64)
+        check(np.array([-high, math.nan]), dtypes.float64)
+
+
+def test_a_0d_tensor_is_never_summarized() -> None:
+    with both_with(threshold=0, edgeitems=0):
+        check(np.array(1.5, np.float32), dtypes.float32)
 
 
 # --- suffixes ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What skimp raises of its own; everything else is the exception that PyTorch or Python has for the case.
+"""What skimp raises of its own; otherwise it raises what PyTorch or Python has for the case.
 
 SkimpError                  everything below; never raised itself
 ├── OutOfMemoryError        (RuntimeError)  a limit or the system refused bytes
@@ -19,7 +19,7 @@ class SkimpError(Exception):
 
 
 class Live(NamedTuple):
-    """What one line of the program had allocated; `site` is None for what came before anybody listened."""
+    """What one line had allocated; `site` is None for what came before anybody listened."""
 
     site: Site | None
     bytes: int
@@ -27,10 +27,10 @@ class Live(NamedTuple):
 
 
 class OutOfMemoryError(SkimpError, RuntimeError):
-    """Bytes were refused; every tensor that was alive before is intact (PyTorch: torch.OutOfMemoryError).
+    """Bytes were refused; all tensors are intact (PyTorch: torch.OutOfMemoryError).
 
-    `requested` and `allocated` are bytes, `limit` is None where the system refused, `site` is the line and
-    the op that asked, and `live` (largest first) is known while a limit is set.
+    `requested` and `allocated` are bytes, `limit` is None where the system refused, `site` is the
+    line and the op that asked, and `live` (largest first) is known while a limit is set.
     """
 
     def __init__(

@@ -14,17 +14,8 @@ from typing import Any
 PACKAGE = __file__.rpartition("autograd")[0]
 
 
-class _Inside(dict[str, bool]):
-    """File names of this package, learned as they are met; a name counts as inside while it is a key."""
-
-    def learn(self, filename: str) -> bool:
-        inside = filename.startswith((PACKAGE, "<skimp "))
-        if inside:
-            self[filename] = True
-        return inside
-
-
-INSIDE = _Inside()
+INSIDE: set[str] = set()  # file names of this package, learned as they are met
+OUTSIDE: set[str] = set()  # and all others
 TRACE: list[bool] = []  # holds something while anomaly mode is on anywhere
 
 
@@ -38,10 +29,18 @@ def outside(f: FrameType | None) -> tuple[CodeType | None, int]:
     while f is not None:
         code = f.f_code
         name = code.co_filename
-        if name not in INSIDE and not INSIDE.learn(name):
+        if name in OUTSIDE or not _is_inside(name):
             return code, f.f_lasti
         f = f.f_back
     return None, 0
+
+
+def _is_inside(name: str) -> bool:
+    if name in INSIDE:
+        return True
+    inside = name.startswith((PACKAGE, "<skimp "))
+    (INSIDE if inside else OUTSIDE).add(name)
+    return inside
 
 
 def number(code: CodeType, lasti: int) -> int:
@@ -64,7 +63,7 @@ def describe(code: CodeType | None, lasti: int) -> str:
 
 def trace() -> str:
     """The stack down to the user's line, as anomaly mode prints it."""
-    frames = [f for f in traceback.extract_stack() if f.filename not in INSIDE]
+    frames = [f for f in traceback.extract_stack() if not _is_inside(f.filename)]
     return "".join(traceback.format_list(frames))
 
 

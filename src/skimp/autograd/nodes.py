@@ -31,7 +31,9 @@ _new = object.__new__
 class Extra:
     """What few nodes have: hooks, metadata, several outputs, the trace of anomaly mode."""
 
-    __slots__ = ("after", "before", "first", "metadata", "metas", "on", "retains", "trace")
+    __slots__ = (
+        "after", "before", "first", "metadata", "metas", "on", "own", "retains", "spans", "trace", "within", "zeroed",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.metas: tuple[tuple[Any, Any], ...] | None = None  # (shape, dtype) of several outputs
@@ -42,6 +44,10 @@ class Extra:
         self.metadata: dict[Any, Any] = {}
         self.trace: str | None = None  # where the op was called, if anomaly mode recorded it
         self.first: tuple[Any, int] | None = None  # where the backward that freed the node was called
+        self.spans: dict[str, int] | None = None  # edges by argument, where some argument is a list
+        self.own = 0  # in-place: which edge is that of the tensor written to
+        self.zeroed = False  # in-place: nothing of the old values is left, so the last edge gets zeros
+        self.within: weakref.ref[Node] | None = None  # in-place on a view: the CopySlices that runs this node
 
 
 class Node:

@@ -7,10 +7,11 @@ ops begin before the write and finish after it (`begin`, `finish`).
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from skimp._tensor import Tensor
-from skimp.autograd import lines, saved
+from skimp.autograd import lines, saving
 from skimp.autograd.nodes import Extra, Grads, Node, accumulate_of, init, sequence, shape_of
 from skimp.autograd.refresh import node_of_view
 from skimp.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule
@@ -18,7 +19,7 @@ from skimp.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, P
 _new = object.__new__
 _frame = sys._getframe
 _next = sequence.__next__
-_inside = lines.INSIDE
+_outside = lines.OUTSIDE
 _DIFFERENTIABLE = (2, 3)  # categories FLOAT and COMPLEX
 
 
@@ -39,9 +40,9 @@ class OpNode(Node):
         else:
             if not any([g is not None for g in grads]):
                 return (None,) * (len(self.edges) >> 1)
-            values = [saved.with_zeros(self, grads) if plan.zeros else grads, *grads[: plan.gcount]]
+            values = [saving.with_zeros(self, grads) if plan.zeros else grads, *grads[: plan.gcount]]
         if plan.slots:
-            saved.unpack(self, values)
+            saving.unpack(self, values)
         edges = self.edges
         names = plan.rule.names
         if len(edges) != 2 * len(names):
@@ -61,9 +62,10 @@ class OpNode(Node):
         return out
 
     def _apply_lists(self, values: list[Any], wanted: set[Node] | None) -> list[Any]:
-        """The same where some argument is a list of tensors, with an edge for each."""
+        """The same where an argument is a list of tensors, with an edge for each, or an in-place op left no trace."""
         plan = self.plan
-        spans: dict[str, int] = self.more().metadata[_SPANS]
+        extra = self.more()
+        spans = extra.spans or dict.fromkeys(plan.rule.names, 1)
         found: dict[str, Any] = {}
         for names, _, formula, reads, joint in plan.steps:
             r = formula(*[values[i] for i in reads])
@@ -72,7 +74,9 @@ class OpNode(Node):
         for name in plan.rule.names:
             n = spans[name]
             r = found.get(name)
-            out.extend([r] if n == 1 and not isinstance(r, (list, tuple)) else [None] * n if r is None else r)
+            out.extend([None] * n if r is None else r if isinstance(r, (list, tuple)) else [r])
+        if extra.zeroed:
+            out.append(values[0].new_zeros((), dtype=self.dtype).expand(self.shape))
         return out
 
     def release(self) -> None:
@@ -80,10 +84,7 @@ class OpNode(Node):
             self.saved = None
 
     def __getattr__(self, name: str) -> Any:
-        return saved.attribute(self, name)
-
-
-_SPANS = "skimp: edges by argument"
+        return saving.attribute(self, name)
 
 
 def edge(t: Tensor) -> tuple[Node | None, int]:
@@ -106,34 +107,32 @@ def record(rule: Rule, bindings: dict[str, Any], outputs: Any, nondiff: tuple[in
         finish(node, outputs, nondiff)
 
 
-def begin(rule: Rule, bindings: dict[str, Any], first: tuple[Node | None, int] | None = None) -> OpNode | None:
-    """A node with its edges and saved inputs; None where no input that the rule knows needs a gradient.
+def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) -> OpNode | None:
+    """A node with its edges and saved inputs; None where no input that the rule knows requires grad.
 
-    `first`: the edge of the first argument, where that is no longer the tensor bound to it.
+    `target`: the first argument, if the op is about to write to it.
     """
     edges: list[Any] = []
     mask = []
+    needed = False
     spans: dict[str, int] | None = None
     for name in rule.names:
         value = bindings.get(name)
         if isinstance(value, Tensor):
-            if first is not None and name == next(iter(bindings)):
-                e = first
-            else:
-                e = edge(value)
+            e = edge(value)
             edges += e
-            mask.append(e[0] is not None or value._rg)
+            mask.append(e[0] is not None)
+            needed |= value._rg
         elif isinstance(value, (list, tuple)):
-            mask.append(False)
-            for t in value:
-                is_tensor = isinstance(t, Tensor)
-                edges += edge(t) if is_tensor else (None, 0)
-                mask[-1] |= is_tensor and t._rg
+            pairs = [edge(t) if isinstance(t, Tensor) else (None, 0) for t in value]
+            edges += [x for e in pairs for x in e]
+            mask.append(any([e[0] is not None for e in pairs]))
+            needed |= any([isinstance(t, Tensor) and t._rg for t in value])
             spans = {**(spans or {}), name: len(value)}
         else:
             edges += (None, 0)
             mask.append(False)
-    if True not in mask:
+    if not needed and (target is None or not target._rg):
         return None
     key = tuple(mask)
     plan = rule.masks.get(key)
@@ -143,20 +142,37 @@ def begin(rule: Rule, bindings: dict[str, Any], first: tuple[Node | None, int] |
     init(node, tuple(edges), (), None)  # type: ignore[arg-type]
     node.plan = plan
     node.code, node.lasti = lines.here(2)
-    if lines.TRACE:
-        node.more().trace = lines.trace()
     if spans is not None:
-        node.more().metadata[_SPANS] = {n: spans.get(n, 1) for n in rule.names}
+        node.more().spans = {n: spans.get(n, 1) for n in rule.names}
+    if target is not None:
+        bindings = _for_write(node, bindings, target)
     if plan.slots:
         _save_inputs(node, plan, bindings)
     return node
+
+
+def _for_write(node: OpNode, bindings: dict[str, Any], target: Tensor) -> dict[str, Any]:
+    """The bindings of an in-place op: with a clone of the old values where a formula reads them."""
+    own = next(iter(bindings))
+    plan = node.plan
+    extra = node.more()
+    if own in plan.rule.names:
+        spans = extra.spans or {}
+        extra.own = sum([spans.get(n, 1) for n in plan.rule.names[: plan.rule.names.index(own)]])
+    else:
+        extra.own = len(node.edges) >> 1
+        extra.zeroed = True
+        node.edges += edge(target)
+    if any([s.kind == ARG and s.of == own for s in plan.slots]):
+        return {**bindings, own: target.clone()}  # type: ignore[attr-defined]
+    return bindings
 
 
 def _save_inputs(node: OpNode, plan: Plan, bindings: dict[str, Any]) -> None:
     kept: list[Any] = []
     for kind, _, of, meta in plan.slots:
         if kind == ARG:
-            kept += saved.keep(node, bindings[of])
+            kept += saving.keep(node, bindings[of])
         elif kind == ARG_META:
             kept += (_meta(bindings[of], meta), None)
         elif kind == CONSTANT:
@@ -180,10 +196,17 @@ def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
             t._rg = True
             t._node = node
             t._index = i
+    save_results(node, results)
+    if lines.TRACE:
+        node.more().trace = lines.trace()
+
+
+def save_results(node: OpNode, results: Sequence[Tensor]) -> None:
+    """Save what the formulas read of the outputs."""
     kept = node.saved
     for i, (kind, _, of, meta) in enumerate(node.plan.slots):
         if kind == RESULT:
-            kept[2 * i : 2 * i + 2] = saved.keep(node, results[of], of)
+            kept[2 * i : 2 * i + 2] = saving.keep(node, results[of], of)
         elif kind == RESULT_META:
             kept[2 * i] = _meta(results[of], meta)
 
@@ -207,7 +230,7 @@ def record1(rule: Rule, a: Tensor, out: Tensor) -> None:
     if plan is None:
         plan = rule.one = rule.plan((True,), rule.args[:1])
     codes = plan.codes
-    if codes is None or saved.GUARDED[0] or a._base is not None:
+    if codes is None or saving.GUARDED[0] or a._base is not None:
         record(rule, {rule.args[0]: a}, out)
         return
     node = _new(plan.cls)
@@ -215,7 +238,7 @@ def record1(rule: Rule, a: Tensor, out: Tensor) -> None:
     node.edges = (edge_, a._index) if edge_ is not None else (accumulate_of(a), 0)
     node.plan = plan
     node.extra = None
-    node.saved = saved.keep_fast(codes, a, a, out) if codes else ()
+    node.saved = saving.keep_fast(codes, a, a, out) if codes else ()
     _made(node, out)
 
 
@@ -231,7 +254,7 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
     codes = plan.codes
     if (
         codes is None
-        or saved.GUARDED[0]
+        or saving.GUARDED[0]
         or (ra and a._base is not None)
         or (rb and b._base is not None)
         or len(rule.names) != 2
@@ -256,7 +279,7 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
         node.edges = (na, ia, None, 0)
     node.plan = plan
     node.extra = None
-    node.saved = saved.keep_fast(codes, a, b, out) if codes else ()
+    node.saved = saving.keep_fast(codes, a, b, out) if codes else ()
     _made(node, out)
 
 
@@ -267,10 +290,10 @@ def _made(node: Any, out: Tensor) -> None:
     node.dtype = out._dtype
     f = _frame(3)
     code = f.f_code
-    if code.co_filename in _inside:
-        node.code, node.lasti = lines.outside(f)
-    else:
+    if code.co_filename in _outside:
         node.code = code
         node.lasti = f.f_lasti
+    else:
+        node.code, node.lasti = lines.outside(f)
     out._rg = True
     out._node = node

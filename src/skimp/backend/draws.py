@@ -15,9 +15,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp.backend.draws_integers import random_, randperm
-from skimp.backend.draws_math import F32, F64, exp, fma32, fma64, log1p, log_below_one, tan
-from skimp.backend.draws_normal import narrowed, normal, serial_normal, uniform53
+from skimp.backend.draws_integers import C_NAMES, largest, random_, randperm
+from skimp.backend.draws_math import (
+    F32,
+    F64,
+    exp,
+    flat,
+    fma32,
+    fma64,
+    log1p,
+    log_below_one,
+    narrowed,
+    tan,
+)
+from skimp.backend.draws_normal import normal, serial_normal, uniform53
 from skimp.backend.draws_rejection import poisson, standard_gamma
 from skimp.backend.draws_weighted import multinomial
 from skimp.backend.mt19937 import Engine
@@ -40,29 +51,32 @@ __all__ = [
 ]
 
 _PART: Final = 1 << 16
+_SCALARS: Final = {
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "float32": "Float",
+    "float64": "Double",
+}
 _LOW24: Final = np.uint32((1 << 24) - 1)
 
 
 def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
     """torch.Tensor.uniform_: fill `out` from [low, high); both parts of complex numbers."""
-    flat = out.reshape(-1)
-    if flat.dtype.kind == "c":
-        flat = flat.view(np.float32 if flat.dtype == np.complex64 else np.float64)
-    if not low <= high:
-        raise RuntimeError(
-            f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
-        )
-    opmath = np.float64 if flat.dtype == np.float64 else np.float32
-    start, stop = opmath(low), opmath(high)
+    if out.dtype.kind == "c" and not out.size:
+        return  # PyTorch looks at the range only to fill some
+    numbers = flat(out)
+    _check_uniform(numbers.dtype, low, high)
+    double = numbers.dtype == np.float64
+    first, last = numbers.dtype.type(low), numbers.dtype.type(high)
     # Rounding up may reach `high`, which is outside; but not from [0, 1) in the type drawn in.
-    first, last = flat.dtype.type(low), flat.dtype.type(high)
-    clamped = (low, high) != (0, 1) or flat.dtype != opmath
+    clamped = (low, high) != (0, 1) or numbers.dtype.itemsize == 2
     with engine.lock:
-        for part in _parts(flat):
-            if opmath is np.float64:
-                _scale64(uniform53(part.size, engine), float(start), float(stop), part)
+        for part in _parts(numbers):
+            if double:
+                _scale64(uniform53(part.size, engine), low, high, part)
             else:
-                _scale32(uniform24(part.size, engine), start, stop, part)
+                values = uniform24(part.size, engine)
+                _scale32(values, np.float32(low), np.float32(high), part)
             if clamped:
                 part[part == last] = first
 
@@ -72,7 +86,7 @@ def exponential(out: NDArray[Any], rate: float, engine: Engine) -> None:
     if not rate > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={rate:g}")
     with engine.lock:
-        for part in _parts(out.reshape(-1)):
+        for part in _parts(out):
             values = log1p(-uniform53(part.size, engine))
             values *= -1.0 / rate
             part[:] = narrowed(values, part.dtype)
@@ -83,7 +97,7 @@ def cauchy(out: NDArray[Any], median: float, sigma: float, engine: Engine) -> No
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     with engine.lock:
-        for part in _parts(out.reshape(-1)):
+        for part in _parts(out):
             angles = uniform53(part.size, engine)
             angles -= 0.5
             angles *= math.pi
@@ -95,7 +109,7 @@ def log_normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> No
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
     with engine.lock:
-        for part in _parts(out.reshape(-1)):
+        for part in _parts(out):
             values = exp(serial_normal(part.size, mean, std, engine))
             part[:] = narrowed(values, part.dtype)
 
@@ -106,7 +120,7 @@ def geometric(out: NDArray[Any], p: float, engine: Engine) -> None:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     scale = math.log1p(-p)
     with engine.lock:
-        for part in _parts(out.reshape(-1)):
+        for part in _parts(out):
             values = np.ceil(log_below_one(uniform53(part.size, engine)) / scale)
             if part.dtype.kind in "iu":
                 values = _truncated(values, part.dtype)
@@ -118,7 +132,7 @@ def bernoulli(out: NDArray[Any], p: float, engine: Engine) -> None:
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     with engine.lock:
-        for part in _parts(out.reshape(-1)):
+        for part in _parts(out):
             part[:] = uniform53(part.size, engine) < p
 
 
@@ -126,14 +140,14 @@ def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
     """torch.Tensor.bernoulli_(p): ones, each with its own probability; p broadcasts to `out`."""
     if not bool(((p >= 0) & (p <= 1)).all()):
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    flat = out.reshape(-1)
+    numbers = flat(out)
     chances = np.broadcast_to(p, out.shape).reshape(-1)
     draw = uniform53 if p.dtype == np.float64 else uniform24
     with engine.lock:
-        for start in range(0, flat.size, _PART):
+        for start in range(0, numbers.size, _PART):
             chance = chances[start : start + _PART]
             values = draw(chance.size, engine)
-            flat[start : start + _PART] = values < chance.astype(values.dtype, copy=False)
+            numbers[start : start + _PART] = values < chance.astype(values.dtype, copy=False)
 
 
 def uniform24(n: int, engine: Engine) -> F32:
@@ -143,6 +157,23 @@ def uniform24(n: int, engine: Engine) -> F32:
     result = words.view(np.int32).astype(np.float32)
     result *= np.float32(2.0**-24)
     return result
+
+
+def _check_uniform(dtype: np.dtype[Any], low: float, high: float) -> None:
+    most = largest(dtype)
+    name = C_NAMES[dtype.name]
+    for which, value in (("from", low), ("to", high)):
+        if not -most <= value <= most:
+            raise RuntimeError(f"{which} is out of bounds for {name}")
+    if not low <= high:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
+        )
+    if high - low > most:
+        raise RuntimeError(
+            f"uniform_ expects to-from <= std::numeric_limits<{_SCALARS[dtype.name]}>::max(), but "
+            f"found to={high:g} and from={low:g} which result in to-from to exceed the limit"
+        )
 
 
 def _scale32(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) -> None:
@@ -165,6 +196,7 @@ def _truncated(values: F64, dtype: np.dtype[Any]) -> F64 | NDArray[np.int64]:
     return np.where(values >= -smallest, smallest, values).astype(np.int64)
 
 
-def _parts(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    for start in range(0, flat.size, _PART):
-        yield flat[start : start + _PART]
+def _parts(out: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    numbers = flat(out)
+    for start in range(0, numbers.size, _PART):
+        yield numbers[start : start + _PART]

@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from skimp.backend.draws_math import flat
 from skimp.backend.mt19937 import Engine
 
 I64 = NDArray[np.int64]
@@ -27,12 +28,12 @@ def random_(
     Floats are whole numbers up to 2**digits where nothing says otherwise.
     """
     if low is None:
-        _random_any(out.reshape(-1), engine)
+        _random_any(flat(out), engine)
     elif high is None and low == _INT64.min:
-        _random_bits(out.reshape(-1), engine)
+        _random_bits(flat(out), engine)
     else:
         first, last = _bounds(out.dtype, low, high)
-        _random_range(out.reshape(-1), first, last - first + 1, engine)
+        _random_range(flat(out), first, last - first + 1, engine)
 
 
 def randperm(out: NDArray[Any], engine: Engine) -> None:
@@ -51,38 +52,42 @@ def randperm(out: NDArray[Any], engine: Engine) -> None:
             out[:] = 0
 
 
-def _random_any(flat: NDArray[Any], engine: Engine) -> None:
-    kind, name = flat.dtype.kind, flat.dtype.name
+def _random_any(numbers: NDArray[Any], engine: Engine) -> None:
+    kind, name = numbers.dtype.kind, numbers.dtype.name
     wide = name in ("int64", "float64")
     if kind == "b":
         count = 2
     elif kind in "iu":
-        count = int(np.iinfo(flat.dtype).max) + 1
+        count = int(np.iinfo(numbers.dtype).max) + 1
     else:
         count = (1 << _DIGITS[name]) + 1
-    _remainders(flat, 0, count, wide, engine)
+    _remainders(numbers, 0, count, wide, engine)
 
 
-def _random_bits(flat: NDArray[Any], engine: Engine) -> None:
-    if flat.dtype.name not in ("int64", "float64", "float32", "bfloat16"):
-        raise RuntimeError(
-            "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16"
-        )
+def _random_bits(numbers: NDArray[Any], engine: Engine) -> None:
+    if not numbers.size:
+        return
+    kernel, name = "random_full_64_bits_range_kernel_cpu", numbers.dtype.name
+    if name in ("float16", "bool"):
+        shown = "Half" if name == "float16" else "Bool"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{shown}'")
+    if numbers.dtype.kind in "iu" and name != "int64":
+        raise RuntimeError(f"{kernel} handles only int64, double, float and bfloat16")
     with engine.lock:
-        for start in range(0, flat.size, _PART):
-            part = flat[start : start + _PART]
+        for start in range(0, numbers.size, _PART):
+            part = numbers[start : start + _PART]
             _store(part, engine.random64(part.size).view(np.int64))
 
 
-def _random_range(flat: NDArray[Any], base: int, count: int, engine: Engine) -> None:
-    _remainders(flat, base, count, count >= _SKEW, engine)
+def _random_range(numbers: NDArray[Any], base: int, count: int, engine: Engine) -> None:
+    _remainders(numbers, base, count, count >= _SKEW, engine)
 
 
-def _remainders(flat: NDArray[Any], base: int, count: int, wide: bool, engine: Engine) -> None:
+def _remainders(numbers: NDArray[Any], base: int, count: int, wide: bool, engine: Engine) -> None:
     """Fill with base + word % count, from 64-bit words where `wide`."""
     with engine.lock:
-        for start in range(0, flat.size, _PART):
-            part = flat[start : start + _PART]
+        for start in range(0, numbers.size, _PART):
+            part = numbers[start : start + _PART]
             if wide:
                 long = engine.random64(part.size)
                 values = (long % np.uint64(count)).view(np.int64)
@@ -140,14 +145,14 @@ def _check_range(dtype: np.dtype[Any], first: int, last: int) -> None:
     least, most = _limits(dtype)
     for name, value in (("from", first), ("to - 1", last)):
         if not least <= value <= most:
-            raise RuntimeError(f"{name} is out of bounds for {_C_NAMES[dtype.name]}")
+            raise RuntimeError(f"{name} is out of bounds for {C_NAMES[dtype.name]}")
 
 
-_C_NAMES: Final = {
+C_NAMES: Final = {
     "bool": "bool",
     "uint8": "unsigned char",
     "int8": "signed char",
-    "int16": "short",
+    "int16": "short int",
     "int32": "int",
     "int64": "long",
     "float16": "c10::Half",
@@ -157,16 +162,20 @@ _C_NAMES: Final = {
 }
 
 
+def largest(dtype: np.dtype[Any]) -> float:
+    """The largest number of a float type."""
+    if dtype.name == "bfloat16":
+        return float(255 * 2**120)
+    return float(np.finfo(dtype).max)
+
+
 def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
     if dtype.kind == "b":
         return 0, 1
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         return int(info.min), int(info.max)
-    if dtype.name == "bfloat16":
-        return -3.3895313892515355e38, 3.3895313892515355e38
-    limits = np.finfo(dtype)
-    return float(limits.min), float(limits.max)
+    return -largest(dtype), largest(dtype)
 
 
 def _raised(low: int, dtype: np.dtype[Any], digits: int) -> int:
@@ -185,10 +194,10 @@ def _lowered(high: int, dtype: np.dtype[Any], digits: int) -> int:
 
 
 def _cast(value: int, dtype: np.dtype[Any]) -> int:
-    if dtype.itemsize == 2:
-        number = float(np.float32(value).astype(dtype))
-    else:
-        number = float(dtype.type(value))
+    with np.errstate(over="ignore"):
+        number = float(
+            np.float32(value).astype(dtype) if dtype.itemsize == 2 else dtype.type(value)
+        )
     return _INT64.min if not abs(number) < 2.0**63 else int(number)
 
 
@@ -226,7 +235,7 @@ def _inside_out(targets: I64) -> I64:
 
 
 def _same_target(targets: I64) -> tuple[I64, I64]:
-    """For each step the last one before it with its target, for each target its last step; or -1."""
+    """For each step the one before it with its target, for each target its last step; else -1."""
     keys = targets.view(np.uint64) << np.uint64(32)
     keys |= np.arange(targets.size, dtype=np.uint64)
     keys.sort()

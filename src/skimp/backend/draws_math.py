@@ -1,4 +1,4 @@
-"""The arithmetic PyTorch's random kernels use and NumPy lacks: fused multiply-add and the C library's functions.
+"""The arithmetic of PyTorch's random kernels that NumPy lacks: fused multiply-add, C functions.
 
 NumPy's own exp, log, sin, ... are vector versions that differ from the C library in the last bit;
 PyTorch's scalar kernels call the C library. NumPy's complex functions and the standard library's
@@ -23,6 +23,22 @@ _MIDPOINT: Final = 1 << 28
 _SPLIT: Final = float((1 << 27) + 1)  # Dekker's constant for 53 bits
 _SAFE: Final = 1e200  # beyond this (or below its inverse) Dekker's products may overflow
 _EXP_SPLITS: Final = 700.0  # cexp scales its argument above 709
+
+
+def flat(out: NDArray[Any]) -> NDArray[Any]:
+    """The elements of a C-contiguous array in memory order, complex numbers as their two parts."""
+    row = out.reshape(-1, copy=False)
+    if row.dtype.kind != "c":
+        return row
+    return row.view(np.float32 if row.dtype == np.complex64 else np.float64)
+
+
+def narrowed(values: F64, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """float64 cast as C++ casts it: to the 16-bit types by way of float32."""
+    with np.errstate(over="ignore"):
+        if dtype.itemsize == 2 and dtype.kind not in "iu":
+            return values.astype(np.float32).astype(dtype)
+        return values.astype(dtype, copy=False)
 
 
 def fma32(a: F32, b: np.float32, c: np.float32) -> F32:
@@ -56,7 +72,7 @@ def log_below_one(v: F64) -> F64:
     # NumPy's complex log1p is log(hypot(re + 1, im)); v - 1 is exact for such v.
     shifted = (v - 1.0).astype(np.complex128)
     with np.errstate(divide="ignore"):
-        return np.log1p(shifted).real  # type: ignore[no-any-return]
+        return np.log1p(shifted).real
 
 
 def cos_sin(angle: F64) -> tuple[F64, F64]:
@@ -69,7 +85,8 @@ def cos_sin(angle: F64) -> tuple[F64, F64]:
 
 def exp(x: F64) -> F64:
     """The C library's exp."""
-    result: F64 = np.exp(x.astype(np.complex128)).real.copy()
+    with np.errstate(over="ignore"):
+        result: F64 = np.exp(x.astype(np.complex128)).real.copy()
     for i in np.flatnonzero(x > _EXP_SPLITS).tolist():
         try:
             result[i] = math.exp(x[i])
@@ -107,7 +124,9 @@ def _two_product(a: F64, b: float) -> tuple[F64, F64]:
     a_low = a - a_high
     b_high = b * _SPLIT - (b * _SPLIT - b)
     b_low = b - b_high
-    return product, a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    return product, a_low * b_low - (
+        ((product - a_high * b_high) - a_low * b_high) - a_high * b_low
+    )
 
 
 def _to_odd(total: F64, lost: F64) -> F64:

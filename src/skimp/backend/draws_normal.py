@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skimp.backend import draws_boxmuller as boxmuller
-from skimp.backend.draws_math import F32, F64, cos_sin, fma32, fma64, log1p, log_below_one
+from skimp.backend.draws_math import (
+    F32,
+    F64,
+    cos_sin,
+    flat,
+    fma32,
+    fma64,
+    log1p,
+    log_below_one,
+    narrowed,
+)
 from skimp.backend.mt19937 import Engine
 
 GROUP: Final = 16  # numbers that PyTorch makes together: 8 radii, then 8 angles
@@ -34,19 +44,18 @@ def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
     """
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
-    flat = out.reshape(-1)
-    if flat.dtype.kind == "c":
-        flat = flat.view(np.float32 if flat.dtype == np.complex64 else np.float64)
+    if out.dtype.kind == "c":
         std /= math.sqrt(2)
-    with engine.lock:
-        if flat.size < GROUP:
-            flat[:] = narrowed(serial_normal(flat.size, mean, std, engine), flat.dtype)
-        elif flat.dtype == np.float64:
-            _fill(flat, engine.random64, _doubles(mean, std))
-        elif flat.dtype == np.float32:
-            _fill(flat, engine.random32, _singles(mean, std))
+    numbers = flat(out)
+    with engine.lock, np.errstate(over="ignore"):
+        if numbers.size < GROUP:
+            numbers[:] = narrowed(serial_normal(numbers.size, mean, std, engine), numbers.dtype)
+        elif numbers.dtype == np.float64:
+            _fill(numbers, engine.random64, _doubles(mean, std))
+        elif numbers.dtype == np.float32:
+            _fill(numbers, engine.random32, _singles(mean, std))
         else:
-            _fill_halves(flat, engine.random32, _singles(mean, std))
+            _fill_halves(numbers, engine.random32, _singles(mean, std))
 
 
 def serial_normal(n: int, mean: float, std: float, engine: Engine) -> F64:
@@ -78,13 +87,6 @@ def to_uniform53(words: NDArray[np.uint64]) -> F64:
     result = words.view(np.int64).astype(np.float64)
     result *= 2.0**-53
     return result
-
-
-def narrowed(values: F64, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """float64 cast as C++ casts it: to the 16-bit types by way of float32."""
-    if dtype.itemsize == 2 and dtype.kind not in "iu":
-        return values.astype(np.float32).astype(dtype)
-    return values.astype(dtype, copy=False)
 
 
 def _fill(out: NDArray[Any], draw: Callable[[int], Words], transform: Transform) -> None:
@@ -126,7 +128,8 @@ def _in_order(out: NDArray[Any], draw: Callable[[int], Words], transform: Transf
                         return
                     part = out[start : start + _PART]
                     words = draw(part.size)
-                transform(words, part, scratch)
+                with np.errstate(over="ignore"):  # not inherited by threads
+                    transform(words, part, scratch)
         except BaseException as failure:
             failures.append(failure)
 

@@ -7,6 +7,7 @@ microsecond per number.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,9 +28,9 @@ def poisson(rates: NDArray[Any], engine: Engine) -> NDArray[Any]:
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     with engine.lock:
         source = _Source(engine)
-        numbers = [_one_poisson(rate, source) for rate in rates.reshape(-1).astype(float).tolist()]
+        numbers = [_one_poisson(rate, source) for rate in rates.reshape(-1).tolist()]
         source.close()
-    return np.array(numbers, np.float64).astype(rates.dtype).reshape(rates.shape)
+    return _shaped_like(rates, numbers)
 
 
 def standard_gamma(alpha: NDArray[Any], engine: Engine) -> NDArray[Any]:
@@ -39,8 +40,14 @@ def standard_gamma(alpha: NDArray[Any], engine: Engine) -> NDArray[Any]:
         source = _Source(engine)
         numbers = [_one_gamma(a, scalar, source) for a in alpha.reshape(-1)]
         source.close()
-    result = np.array(numbers, np.float64).astype(alpha.dtype).reshape(alpha.shape)
-    return np.maximum(result, np.finfo(alpha.dtype).tiny)
+    result = _shaped_like(alpha, numbers)
+    np.maximum(result, np.finfo(alpha.dtype).tiny, out=result)
+    return result
+
+
+def _shaped_like(model: NDArray[Any], numbers: Sequence[float]) -> NDArray[Any]:
+    result: NDArray[Any] = np.array(numbers, np.float64).astype(model.dtype)
+    return result.reshape(model.shape)
 
 
 class _Source:

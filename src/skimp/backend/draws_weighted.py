@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skimp.backend.draws_math import log1p
-from skimp.backend.draws_normal import narrowed, uniform53
+from skimp.backend.draws_math import log1p, narrowed
+from skimp.backend.draws_normal import uniform53
 from skimp.backend.mt19937 import Engine
 
 I64 = NDArray[np.int64]
@@ -17,14 +17,17 @@ I64 = NDArray[np.int64]
 def multinomial(weights: NDArray[Any], n: int, replacement: bool, engine: Engine) -> I64:
     """torch.multinomial: n indices for the weights, or for each of their rows.
 
-    Without replacement, weights of 0 that must be drawn come in the order of their indices.
+    Equal scores come in the order of their indices, while PyTorch's topk leaves their order to the
+    C++ library: weights of 0 that must be drawn, and coincidences in 16-bit types.
     """
     rows = weights.reshape(-1, weights.shape[-1])
     if not replacement and n > rows.shape[1]:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
     with engine.lock:
-        draw = _with_replacement if replacement else _without_replacement
-        result = draw(rows, n, engine)
+        draw = _with_replacement if replacement and n > 1 else _without_replacement
+        result: I64 = draw(rows, n, engine)
     return result.reshape((*weights.shape[:-1], n))
 
 
@@ -59,5 +62,5 @@ def _without_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     clocks = narrowed(-log1p(-uniform53(rows.size, engine)), rows.dtype).reshape(rows.shape)
     scores = rows / clocks
     if n == 1:
-        return scores.argmax(axis=1, keepdims=True)
+        return scores.argmax(axis=1).reshape(-1, 1)
     return np.argsort(-scores, axis=1, kind="stable")[:, :n]

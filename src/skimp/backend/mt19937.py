@@ -1,4 +1,4 @@
-"""PyTorch's CPU generator: mt19937 with a 64-bit seed, drawn by NumPy, saved in PyTorch's format."""
+"""PyTorch's CPU generator: mt19937 under a 64-bit seed, drawn by NumPy, saved as PyTorch does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,16 @@ class Engine:
     `next_double` and `next_float` are the halves of a Box-Muller pair that PyTorch keeps for later.
     """
 
-    __slots__ = ("_bits", "_fresh", "_legacy", "_numpy", "_seed", "lock", "next_double", "next_float")
+    __slots__ = (
+        "_bits",
+        "_fresh",
+        "_legacy",
+        "_numpy",
+        "_seed",
+        "lock",
+        "next_double",
+        "next_float",
+    )
 
     def __init__(self, seed: int = DEFAULT_SEED) -> None:
         self.lock = threading.RLock()
@@ -124,13 +133,14 @@ class Engine:
             )
         record: Any = np.ascontiguousarray(state).reshape(-1).view(_STATE)[0]
         left, next_ = int(record["left"]), int(record["next"])
-        # After a seed PyTorch keeps next = 0 with one word left; then next + left is constant.
+        # Each draw moves a word from left to next; only a seed leaves left = 1 with next = 0.
         fresh = left == 1 and next_ == 0
-        if record["seeded"] == 0 or not (fresh or (left >= 1 and left + next_ == _KEY_WORDS + 1)):
+        coherent = fresh or (1 <= left <= _KEY_WORDS and left + next_ == _KEY_WORDS + 1)
+        if not (record["seeded"] and coherent):
             raise RuntimeError("Invalid mt19937 state")
         with self.lock:
             self._seed = int(record["seed"])
-            inner = {"key": record["key"].astype(np.uint32), "pos": _KEY_WORDS + 1 - left}
+            inner: Any = {"key": record["key"].astype(np.uint32), "pos": _KEY_WORDS + 1 - left}
             self._bits.state = {"bit_generator": "MT19937", "state": inner}
             self._fresh = fresh
             self.next_double = float(record["normal_y"]) if record["has_double"] else None

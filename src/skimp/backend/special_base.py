@@ -1,9 +1,9 @@
 """What the special functions share: polynomials, pieces, and the way from a formula to a kernel.
 
-A special function is written once, as a formula on float64 arrays (`erfc64(x)` returns a new array).
-`kernel` makes of it the form that the engine calls: any floating point arrays in, the result rounded
-into `out`. Coefficients in these files were fitted for this package: rational (or polynomial)
-interpolation at Chebyshev nodes in 50 digits, relative error below 2e-17 on the stated interval.
+A special function is written once, as a formula on float64 arrays (`erfc64(x)` returns a new
+array). `kernel` makes of it the form that the engine calls: floating point arrays in, the result
+rounded into `out`. The coefficients in these files were fitted for this package: rational (or
+polynomial) interpolation at Chebyshev nodes in 50 digits, relative error below 2e-17 where stated.
 """
 
 from __future__ import annotations

@@ -8,18 +8,20 @@ import numpy as np
 
 from skimp.backend.special_base import F64, kernel, pieces, polynomial, ratio
 
-# The tables. I: I0, I1 / x in (x/8)**2 up to 8; beyond, sqrt(x) exp(-x) I in 16/x - 1.
-# K: K0 + log(x/2) I0 + 3 and x K1 - x log(x/2) I1 in x**2 up to 2; beyond, sqrt(x) exp(x) K in 2/x.
-# J up to 6: the zeros divided out. Y up to 6: less 2/pi (log(x) J - 1/x), plus a constant (3 or 2) that
-# keeps the fitted function off zero. P, Q: modulus and phase in (6/x)**2 beyond 6.
-# Ai: a polynomial on [-2.1, 2.1]; decay and phases in 2/zeta, zeta = 2/3 |x|**1.5, beyond.
-_I0S_P = (
+# The tables.
+# I: I0 and I1 / x in (x/8)**2 up to 8; beyond, sqrt(x) exp(-x) I in 16/x - 1.
+# K: K0 + log(x/2) I0 + 3 and x (K1 - log(x/2) I1) in x**2 up to 2; beyond, sqrt(x) exp(x) K in 2/x.
+# J up to 6: in x**2, the zeros divided out.
+# Y up to 6: less 2/pi (log(x) J - 1/x), plus 3 or 2, so that what is fitted has no zero.
+# P, Q: the amplitudes of J and Y beyond 6, in (6/x)**2.
+# Ai: a polynomial on [-2.1, 2.1]; beyond, decay and amplitudes in 2/zeta, zeta = 2/3 |x|**1.5.
+_I0S = (
     1.0, 16.0, 64.00000000000003, 113.7777777777769, 113.77777777779512, 72.81777777756758,
     32.36345679180165, 10.567659350732956, 2.641914877116492, 0.5218596128086054,
     0.08349779207592864, 0.01104061463351663, 0.0012272410954292416, 0.00011573685326059418,
     9.734680328042324e-06, 5.696205015915318e-07, 6.724647438974731e-08,
 )  # fmt: skip
-_I0L_P = (
+_I0L = (
     0.4021765094450081, 0.0033605519836678536, 0.00013621607439232226,
     1.1143033791607313e-05, 1.483847547572805e-06, 2.973598418502629e-07,
     8.872253177504689e-08, 3.93260423606942e-08, 2.1545204245871798e-08,
@@ -30,13 +32,13 @@ _I0L_P = (
     1.4577709020248275e-10, 5.183369798058081e-10, -1.9045672760121362e-11,
     -7.07281936999462e-11,
 )  # fmt: skip
-_I1S_P = (
+_I1S = (
     0.5, 4.000000000000001, 10.666666666666629, 14.2222222222235, 11.377777777755261,
     6.068148148387877, 2.311675483334834, 0.6604787180706964, 0.14677301894704145,
     0.0260930552713665, 0.003795216871640217, 0.00046021089730640665, 4.702045776508105e-05,
     4.258218308697699e-06, 2.6708907583888234e-07, 3.3628710362055296e-08,
 )  # fmt: skip
-_I1L_P = (
+_I1L = (
     0.38939845902587233, -0.009749577193235728, -0.00021923576383429787,
     -1.5038547201231747e-05, -1.83491011366148e-06, -3.48385559368997e-07,
     -1.0001323163437901e-07, -4.312937315888026e-08, -2.3370619004123723e-08,
@@ -149,7 +151,7 @@ _Q1_Q = (
     1.0, 5.12780303631294, 8.615947737961955, 5.874625609380088, 1.6342569659351442,
     0.16310666126922466, 0.003982475266110361,
 )  # fmt: skip
-_AI_F_P = (
+_AI_MIDDLE = (
     0.3550280538878172, -0.2588194037928068, 2.7568997457533164e-17, 0.059171342314636194,
     -0.021568283649400916, 1.3092147784216255e-16, 0.001972378077156277,
     -0.0005135305630816192, -4.476315088623385e-15, 2.739413996217382e-05,
@@ -198,19 +200,19 @@ _2_PI = 2.0 / pi
 
 
 def _i0e_large(a: F64) -> F64:
-    return np.asarray(polynomial(16.0 / a - 1.0, _I0L_P) / np.sqrt(a))
+    return np.asarray(polynomial(16.0 / a - 1.0, _I0L) / np.sqrt(a))
 
 
 def _i1e_large(a: F64) -> F64:
-    return np.asarray(polynomial(16.0 / a - 1.0, _I1L_P) / np.sqrt(a))
+    return np.asarray(polynomial(16.0 / a - 1.0, _I1L) / np.sqrt(a))
 
 
 def _i0_small(x: F64) -> F64:
-    return np.asarray(polynomial(x * x / 64.0, _I0S_P))
+    return np.asarray(polynomial(x * x / 64.0, _I0S))
 
 
 def _i1_small(x: F64) -> F64:
-    return np.asarray(x * polynomial(x * x / 64.0, _I1S_P))
+    return np.asarray(x * polynomial(x * x / 64.0, _I1S))
 
 
 def i0e64(x: F64) -> F64:
@@ -277,17 +279,13 @@ def modified_bessel_k1_64(x: F64) -> F64:
 
 def scaled_modified_bessel_k0_64(x: F64) -> F64:
     """exp(x) K0(x)."""
-    y = pieces(
-        x, ((x > 0) & (x <= 2.0), lambda x: np.exp(x) * _k0_small(x)), (x > 2.0, _k0e_large)
-    )
+    y = pieces(x, ((x > 0) & (x <= 2.0), lambda x: np.exp(x) * _k0_small(x)), (x > 2.0, _k0e_large))
     return np.where(x == 0, inf, y)
 
 
 def scaled_modified_bessel_k1_64(x: F64) -> F64:
     """exp(x) K1(x)."""
-    y = pieces(
-        x, ((x > 0) & (x <= 2.0), lambda x: np.exp(x) * _k1_small(x)), (x > 2.0, _k1e_large)
-    )
+    y = pieces(x, ((x > 0) & (x <= 2.0), lambda x: np.exp(x) * _k1_small(x)), (x > 2.0, _k1e_large))
     return np.where(x == 0, inf, y)
 
 
@@ -335,9 +333,7 @@ def bessel_j0_64(x: F64) -> F64:
 def bessel_j1_64(x: F64) -> F64:
     """J1; NaN at infinity, as in PyTorch."""
     a = np.abs(x)
-    y = pieces(
-        a, (a <= _JY_SPLIT, _j1_small), (a > _JY_SPLIT, lambda a: _first_kind(*_waves1(a)))
-    )
+    y = pieces(a, (a <= _JY_SPLIT, _j1_small), (a > _JY_SPLIT, lambda a: _first_kind(*_waves1(a))))
     return np.where(np.signbit(x), -y, y)
 
 
@@ -399,7 +395,7 @@ def airy_ai64(x: F64) -> F64:
     """Ai; NaN at the infinities, as in PyTorch."""
     return pieces(
         x,
-        (np.abs(x) <= 2.1, lambda x: polynomial(x, _AI_F_P)),
+        (np.abs(x) <= 2.1, lambda x: polynomial(x, _AI_MIDDLE)),
         ((x > 2.1) & (x < inf), _airy_right),
         ((x < -2.1) & (x > -inf), _airy_left),
     )

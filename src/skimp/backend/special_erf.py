@@ -9,14 +9,14 @@ import numpy as np
 from skimp.backend.special_base import F64, Array, kernel, pieces, polynomial, ratio
 
 # erf(x) / x in x**2 on [0, 1]
-_ERF_P = (
+_ERF = (
     1.1283791670955126, -0.37612638903183543, 0.11283791670945006, -0.02686617064323777,
     0.0052239776071164225, -0.0008548325975389692, 0.00012055294904839707,
     -1.492473690741966e-05, 1.6447424703317362e-06, -1.6208483801871705e-07,
     1.3720064546777686e-08, -7.795898827002142e-10,
 # (1 + 2 x) erfcx(x) in (x - 3) / (x + 3) on [0, inf)
 )  # fmt: skip
-_ERFCX_P = (
+_ERFCX = (
     1.2530080582697296, -0.13562110612458117, -0.04756229435345087, 0.1296451587027606,
     -0.11927366341530699, 0.06830802734397848, -0.023770514918645888, 0.002529391816066239,
     0.0018886903591561553, -0.0007798322721083991, -0.00010515979981501177,
@@ -69,13 +69,13 @@ _CENTRE = 0.85  # |x| up to which erfinv is a function of x, beyond it of log(1 
 
 
 def _exp_square(x: F64, sign: float) -> F64:
-    """exp(sign * x**2) without the rounding error of x**2 (x is split so that one square is exact)."""
+    """exp(sign * x**2) without the rounding error of x**2: the square of x's head is exact."""
     head = np.rint(x * 16.0) / 16.0
     return np.asarray(np.exp(sign * head * head) * np.exp(sign * (x - head) * (x + head)))
 
 
 def _erfcx_right(x: F64) -> F64:
-    return np.asarray(polynomial(1.0 - 6.0 / (x + 3.0), _ERFCX_P) / (1.0 + 2.0 * x))
+    return np.asarray(polynomial(1.0 - 6.0 / (x + 3.0), _ERFCX) / (1.0 + 2.0 * x))
 
 
 def erfc64(x: F64) -> F64:
@@ -91,7 +91,7 @@ def erf64(x: F64) -> F64:
     a = np.abs(x)
     return pieces(
         x,
-        (a < 1.0, lambda x: x * polynomial(x * x, _ERF_P)),
+        (a < 1.0, lambda x: x * polynomial(x * x, _ERF)),
         (a >= 1.0, lambda x: np.copysign(1.0 - erfc64(np.abs(x)), x)),
     )
 

@@ -17,7 +17,7 @@ _LGAMMA_Q = (
     1.0, 1.4795832306058123, 0.825822412082363, 0.2151513867155651, 0.026090019125255572,
     0.0012538507953067442, 1.416747535591379e-05,
 )  # fmt: skip
-# Bernoulli numbers: B(2k) / (2k (2k-1)) for log gamma, B(2k) / 2k for digamma, (2k)! / B(2k) for zeta
+# With Bernoulli's numbers B: B / 2k (2k-1) for log gamma, B / 2k for digamma, (2k)! / B for zeta
 _STIRLING = (
     1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400,
 )  # fmt: skip
@@ -26,7 +26,7 @@ _EULER_MACLAURIN = (
     12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1307674368000 / 691, 74724249600.0,
     -10670622842880000 / 3617, 5109094217170944000 / 43867,
 )  # fmt: skip
-_LARGE = 10.0  # from here the asymptotic series of log gamma, digamma and zeta are exact to rounding
+_LARGE = 10.0  # from here on the asymptotic series are exact to rounding
 
 
 def stirling_rest(x: F64) -> F64:
@@ -123,6 +123,8 @@ def zeta64(s: F64, q: F64) -> F64:
     y = np.full(s.shape, np.nan)
     whole = q == np.floor(q)
     y[(s == 1) | (~(s < 1) & (q <= 0) & whole)] = inf
+    y[(s == inf) & (q < 1)] = inf  # as in PyTorch, which stops at NaN above
+    y[(s == inf) & (q == 1)] = 1.0
     right = (s > 1) & (s < inf) & (q > 0) & (q < inf)
     if right.any():
         y[right] = _zeta_right(s[right], q[right])

@@ -1,8 +1,8 @@
 """The regularised incomplete gamma functions P (lower) and Q (upper).
 
 Four ways, by where (a, x) lies: a series for x < a + 1, Legendre's continued fraction beyond, a
-second series for small a and x (where 1 - P would cancel), and Temme's uniform expansion for large a
-near x = a (DLMF 8.12). Loops run until the last element of a block has converged; the terms that
+second series for small a and x (where 1 - P would cancel), and Temme's uniform expansion for large
+a near x = a (DLMF 8.12). Loops run until the last element of a block has converged; the terms that
 they then add to the others are too small to change a bit, or are not added.
 """
 
@@ -64,7 +64,7 @@ def _lower_series(a: F64, x: F64) -> F64:
 
 
 def _upper_series(a: F64, x: F64) -> F64:
-    """Q for x up to 1.1 and a below 1: the sum of (-x)**n a / (n! (a + n)) taken from 1 - x**a / gamma(a + 1)."""
+    """Q for small a and x: 1 - x**a / gamma(a + 1) less the rest of P's alternating series."""
     term, total = np.ones_like(x), np.zeros_like(x)
     for n in range(1, 24):
         term *= -x / n
@@ -74,18 +74,19 @@ def _upper_series(a: F64, x: F64) -> F64:
 
 
 def _upper_fraction(a: F64, x: F64) -> F64:
-    """Q by Legendre's continued fraction (Lentz's method); an element is frozen once it has converged."""
+    """Q by Legendre's continued fraction (Lentz's method); a converged element is frozen."""
     b = x + 1.0 - a
     c = np.full(x.shape, inf)
     d = 1.0 / b
     h = d.copy()
+    open_ = np.ones(x.shape, np.bool_)
     for n in range(1, _FRACTION_STEPS):
         an = n * (a - n)
         b = b + 2.0
         d = 1.0 / (an * d + b)
         c = b + an / c
         step = c * d
-        open_ = np.abs(step - 1.0) > 2.0**-52
+        open_ &= np.abs(step - 1.0) > 2.0**-51
         if not open_.any():
             break
         np.multiply(h, step, out=h, where=open_)

@@ -1,6 +1,6 @@
 """The orthogonal polynomials of torch.special: kernel(x, n, out=...), n of any real type.
 
-Computed in the type of `out` by PyTorch's own recurrences, so that they overflow where PyTorch's do.
+Computed in the type of `out` by PyTorch's recurrences, so that they overflow where PyTorch's do.
 """
 
 from __future__ import annotations
@@ -49,13 +49,17 @@ def _plain(first: Callable[[Array], Array], step: Step, hermite: bool = False) -
 def _chebyshev(
     first: Callable[[Array], Array], closed: Callable[[Array, Array], Array], at: int, ends: Any
 ) -> tuple[Kernel, Kernel]:
-    """The polynomial and its shifted sister. `closed(angle, n)` serves orders above `at` inside (-1, 1);
-    `ends(n)` are the values at 1 and -1 (the latter less its alternating sign)."""
+    """The polynomial and its shifted sister.
+
+    `closed(angle, n)` serves orders above `at` inside (-1, 1); `ends(n)` are the values at 1 and
+    at -1, the latter less its alternating sign.
+    """
 
     def run(x: Array, n: Array, y: Array) -> None:
         trigonometric = (n > at) & (np.abs(x) < 1)
         end = (np.abs(x) == 1) & (n >= 0)
-        _recur(y, x, np.where(trigonometric | end, 0, n), first(x), lambda x, p, q, k: (x + x) * q - p)
+        low = np.where(trigonometric | end, 0, n)
+        _recur(y, x, low, first(x), lambda x, p, q, k: (x + x) * q - p)
         if trigonometric.any():
             order = n[trigonometric].astype(y.dtype)
             y[trigonometric] = closed(np.arccos(x[trigonometric]), order)

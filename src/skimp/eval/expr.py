@@ -1,7 +1,7 @@
 """Pointwise work that has not run yet: a DAG of kernels over arrays.
 
-An `Expr` is what a deferred storage holds. Building one is on the path of every op on a large tensor,
-so it does nothing but count its nodes and collect its leaves.
+An `Expr` is what a deferred storage holds. Building one is on the path of every op on a large
+tensor, so it does nothing but count its nodes and collect its leaves.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
-# Ufuncs whose NumPy loops give the same bits at every positive stride, a broadcast one (0) included.
-# All others differ somewhere (float16 exp: strided loops call libm; power: a broadcast exponent of 2 is
-# a multiplication), so what they read is made contiguous first. See docs/notes/eval.md.
+# Ufuncs whose NumPy loops give the same bits at every positive stride, a broadcast one (0)
+# included. All others differ somewhere (float16 exp: strided loops call libm; power: a broadcast
+# exponent of 2 is a multiplication), so what they read is made contiguous first. See
+# docs/notes/eval.md.
 _SAME_AT_ANY_STRIDE: Final = frozenset(
     getattr(np, name)
     for name in (
@@ -54,19 +55,40 @@ class Kernel:
         return self.name
 
 
-def _cast(source: Any, out: Array) -> None:
+# What PyTorch converts through on its way from one type to another, where NumPy goes straight.
+_THROUGH: Final = {
+    (np.dtype(have), np.dtype(want)): np.dtype(through)
+    for have, want, through in (
+        (np.float64, np.uint8, np.int64),
+        (np.float64, np.float16, np.float32),  # rounds twice
+    )
+}
+
+
+def convert(source: Any, out: Array) -> None:
+    """Copy elements, converting as PyTorch does on x86 (complex to real keeps the real part).
+
+    NumPy does the same, but warns about complex numbers and takes another way from float64.
+    """
+    want = out.dtype
+    if source.dtype is not want:
+        if source.dtype.kind == "c" and want.kind not in "cb":
+            source = source.real
+        through = _THROUGH.get((source.dtype, want))
+        if through is not None:
+            source = source.astype(through)
     np.copyto(out, source, casting="unsafe")
 
 
-COPY: Final = Kernel("copy", _cast, aliases=False, strided=True)
-"""Copies its argument, converting as NumPy does (`astype`); a cast with PyTorch's corner cases is its own."""
+COPY: Final = Kernel("copy", convert, aliases=False, strided=True)
+"""Copies its argument, converting it to the node's dtype: casts are nodes with this kernel."""
 
 
 class Leaf:
     """An array that an expression reads. `storage` is kept alive, and only its identity matters here.
 
-    `array` has as many dims as the expression, each equal to the expression's or broadcast (size 1 or
-    stride 0).
+    `array` has as many dims as the expression, each equal to the expression's or broadcast (size 1
+    or stride 0).
     """
 
     __slots__ = ("array", "storage")
@@ -86,8 +108,8 @@ class Expr:
     """`kernel` over `args`: a promise of a C-contiguous array of `shape` and `dtype`.
 
     args are Exprs of the same shape, Leaves, or NumPy scalars (0-d arrays) of the kernel's dtypes.
-    `size` counts the nodes (a shared node as often as it is used: an upper bound) and `leaves` are the
-    distinct leaves.
+    `size` counts the nodes (a shared node as often as it is used: an upper bound) and `leaves` are
+    the distinct leaves.
     """
 
     __slots__ = ("args", "dtype", "kernel", "leaves", "shape", "size")
@@ -133,6 +155,15 @@ def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        stack.append((node, True))
         inner = [arg for arg in node.args if type(arg) is Expr and id(arg) not in seen]
-        stack.extend((arg, False) for arg in sorted(inner, key=lambda arg: arg.size))
+        if not inner:
+            yield node
+            continue
+        if len(inner) > 1:
+            inner.sort(key=_size)
+        stack.append((node, True))
+        stack += [(arg, False) for arg in inner]
+
+
+def _size(node: Expr) -> int:
+    return node.size

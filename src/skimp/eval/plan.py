@@ -1,7 +1,7 @@
 """Decides how expressions run, as plain frozen data: which steps, in which registers, over which blocks.
 
-`prepare` splits expressions into what repeats from step to step of a program (the plan, which is cached)
-and what does not (the arrays and numbers). `run` decides nothing any more.
+`prepare` splits expressions into what repeats from step to step of a program (the plan, which is
+cached) and what does not (the arrays and numbers). `run` decides nothing any more.
 
 A plan names its operands by number: leaves first, then constants, scratch registers and outputs.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from skimp.config import config
 from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 
 _CACHED_PLANS: Final = 512
-_SHORT_ROW: Final = 512  # below this, NumPy's cost per row shows: broadcast leaves are spread out first
+_SHORT_ROW: Final = (
+    512  # below this, NumPy's cost per row shows: broadcast leaves are spread out first
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,7 @@ class Step:
     out: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeafLayout:
+class LeafLayout(NamedTuple):
     """What a plan knows of a leaf: its element type and its strides over the domain, in bytes."""
 
     dtype: np.dtype[Any]
@@ -43,9 +44,9 @@ class LeafLayout:
 class Plan:
     """How roots of one shape run.
 
-    `domain` is `shape` in as few dims as the leaves' strides allow; `block` is the largest box of it that
-    runs at once, and `tiled` says that blocks are not runs of C order. `once` are the steps whose result
-    is the same for the blocks of a thread, `steps` those that run for each.
+    `domain` is `shape` in as few dims as the leaves' strides allow; `block` is the largest box of
+    it that runs at once, and `tiled` says that blocks are not runs of C order. `once` are the steps
+    whose result is the same for the blocks of a thread, `steps` those that run for each.
     """
 
     shape: Shape
@@ -78,13 +79,16 @@ class Plan:
         return self.first_scratch + len(self.scratch)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A plan and what it runs on: the leaves' arrays, viewed over the domain, and the constants."""
+class Prepared(NamedTuple):
+    """A plan and what it runs on: the leaves' arrays, viewed over the domain, and the constants.
+
+    `donors` are, for each output, the leaves that are its memory, element for element.
+    """
 
     plan: Plan
     leaves: tuple[Array, ...]
     constants: tuple[Array, ...]
+    donors: tuple[tuple[int, ...], ...]
 
 
 def plan(
@@ -99,10 +103,11 @@ def prepare(
 ) -> Prepared:
     """Plan roots of one shape to be written to `outs`, which may be the memory of leaves.
 
-    `block` is the length of a block in elements of four bytes (0: config.block). Without `tiles`, every block is a
-    run of C order, which is what reductions need.
+    `block` is the length of a block in elements of four bytes (0: config.block). Without `tiles`,
+    every block is a run of C order, which is what reductions need.
     """
     graph = _read(roots)
+    donors = tuple([_donors(out, graph.arrays, graph.layouts) for out in outs])
     key = (
         roots[0].shape,
         block or config.block,
@@ -110,8 +115,8 @@ def prepare(
         tuple(graph.nodes),
         tuple(graph.roots),
         tuple(graph.layouts),
-        tuple(constant.dtype for constant in graph.constants),
-        tuple(_donors(out, graph.arrays, graph.layouts) for out in outs),
+        tuple([constant.dtype for constant in graph.constants]),
+        donors,
     )
     made = _cache.get(key)
     if made is None:
@@ -119,10 +124,13 @@ def prepare(
     return Prepared(
         made,
         tuple(
-            _over(array, made.domain, layout.strides)
-            for array, layout in zip(graph.arrays, made.leaves, strict=True)
+            [
+                _over(array, made.domain, layout.strides)
+                for array, layout in zip(graph.arrays, made.leaves, strict=True)
+            ]
         ),
         tuple(graph.constants),
+        donors,
     )
 
 
@@ -167,15 +175,19 @@ class _Graph:
 
 def _read(roots: tuple[Expr, ...]) -> _Graph:
     graph = _Graph()
-    numbers: dict[int, int] = {}  # id(node) -> its number
+    numbers: dict[int, int] = {}  # id of a node or a leaf -> its number
     known: dict[Any, int] = {}  # a leaf's memory -> its number
+    shape = roots[0].shape
     for node in walk(roots):
         args = []
         for arg in node.args:
             if type(arg) is Expr:
                 args.append((_NODE, numbers[id(arg)]))
             elif type(arg) is Leaf:
-                args.append((_LEAF, _number_of(arg, node.shape, graph, known)))
+                number = numbers.get(id(arg))
+                if number is None:
+                    number = numbers[id(arg)] = _number_of(arg.array, shape, graph, known)
+                args.append((_LEAF, number))
             else:
                 args.append((_CONSTANT, len(graph.constants)))
                 graph.constants.append(np.asarray(arg))
@@ -185,11 +197,13 @@ def _read(roots: tuple[Expr, ...]) -> _Graph:
     return graph
 
 
-def _number_of(leaf: Leaf, shape: Shape, graph: _Graph, known: dict[Any, int]) -> int:
-    array = leaf.array
+def _number_of(array: Array, shape: Shape, graph: _Graph, known: dict[Any, int]) -> int:
+    """The number of a leaf's memory, which other leaves may share."""
     strides = tuple(
-        stride if have == want != 1 else 0
-        for stride, have, want in zip(array.strides, array.shape, shape, strict=True)
+        [
+            stride if have == want != 1 else 0
+            for stride, have, want in zip(array.strides, array.shape, shape, strict=True)
+        ]
     )
     layout = LeafLayout(array.dtype, strides)
     key = (address(array), layout)
@@ -234,14 +248,10 @@ def _make(
     donors: tuple[tuple[int, ...], ...],
 ) -> Plan:
     domain, leaves = collapse(shape, layouts)
-    across = _transposed_dim(domain, leaves) if tiles else None
+    across = transposed_dim(domain, leaves) if tiles else None
     widest = max((dtype.itemsize for _, _, dtype in nodes), default=4)
     limit = max(1, limit * 4 // max(widest, 4))  # blocks of equal bytes stay in the same cache
-    block = (
-        _run_block(domain, limit)
-        if across is None
-        else _tile_block(domain, across, limit)
-    )
+    block = run_block(domain, limit) if across is None else tile_block(domain, across, limit)
     maker = _Maker(nodes, leaves, domain, block, across is not None)
     maker.emit_nodes(roots, donors or ((),) * len(roots))
     once, steps = maker.numbered(len(leaves), len(constants))
@@ -262,9 +272,7 @@ def _make(
     )
 
 
-def collapse(
-    shape: Shape, layouts: tuple[LeafLayout, ...]
-) -> tuple[Shape, tuple[LeafLayout, ...]]:
+def collapse(shape: Shape, layouts: tuple[LeafLayout, ...]) -> tuple[Shape, tuple[LeafLayout, ...]]:
     """Merge neighbouring dims that every leaf (and a C-contiguous output) walks through as one."""
     dims: list[int] = []
     strides: list[list[int]] = [[] for _ in layouts]
@@ -291,7 +299,7 @@ def collapse(
     return tuple(dims), merged
 
 
-def _transposed_dim(domain: Shape, leaves: tuple[LeafLayout, ...]) -> int | None:
+def transposed_dim(domain: Shape, leaves: tuple[LeafLayout, ...]) -> int | None:
     """The dim along which some leaf is dense while it is not along the last one."""
     for leaf in leaves:
         across = min(
@@ -304,7 +312,7 @@ def _transposed_dim(domain: Shape, leaves: tuple[LeafLayout, ...]) -> int | None
     return None
 
 
-def _run_block(domain: Shape, limit: int) -> Shape:
+def run_block(domain: Shape, limit: int) -> Shape:
     """Whole trailing dims and as much of the next as `limit` elements allow: a run of C order."""
     block = [1] * len(domain)
     inner = 1
@@ -324,7 +332,7 @@ def _even_part(size: int, most: int) -> int:
     return min(-(-part // 64) * 64, most) if part > 1024 else part
 
 
-def _tile_block(domain: Shape, across: int, limit: int) -> Shape:
+def tile_block(domain: Shape, across: int, limit: int) -> Shape:
     """A tile of about `limit` elements, as square as the dims `across` and last allow."""
     width = min(domain[-1], max(1, math.isqrt(limit)))
     height = min(domain[across], max(1, limit // width))
@@ -370,10 +378,11 @@ class _Maker:
         if layout.strides[-1] == layout.dtype.itemsize:
             spread = 0 in layout.strides and self.domain[-1] < _SHORT_ROW
             return spread and self._same_in_every_block(number)
-        if self.tiled and layout.strides[-1]:
-            return True
         arg = (_LEAF, number)
-        return any(arg in args and not kernel.strided for kernel, args, _ in self.nodes)
+        readers = [kernel for kernel, args, _ in self.nodes if arg in args]
+        if self.tiled and layout.strides[-1]:
+            return any(kernel is not COPY for kernel in readers)
+        return any(not kernel.strided for kernel in readers)
 
     def _same_in_every_block(self, number: int) -> bool:
         strides = self.leaves[number].strides
@@ -454,9 +463,7 @@ class _Maker:
             if kind == "scratch" and not lasting and self._last_read[arg] == number:
                 self._free.append(place)
 
-    def numbered(
-        self, leaves: int, constants: int
-    ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    def numbered(self, leaves: int, constants: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
         base = {"leaf": 0, "constant": leaves, "scratch": leaves + constants}
         base["out"] = base["scratch"] + len(self.registers)
 
@@ -465,8 +472,7 @@ class _Maker:
 
         def steps(emitted: list[tuple[Kernel, tuple[_Place, ...], _Place]]) -> tuple[Step, ...]:
             return tuple(
-                Step(kernel, tuple(map(number, args)), number(out))
-                for kernel, args, out in emitted
+                Step(kernel, tuple(map(number, args)), number(out)) for kernel, args, out in emitted
             )
 
         return steps(self._once), steps(self._steps)

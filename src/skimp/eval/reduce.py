@@ -2,7 +2,8 @@
 
 The source is seen as (a, r, c): dims before, the last reduced dims, kept dims after. It is cut into
 units by its shape alone; a unit's partial results are merged with its neighbours' in an order that
-depends on nothing else. So neither threads nor deferral nor any setting changes a bit of the result.
+depends on nothing else. So neither threads nor deferral nor any setting changes a bit of the
+result.
 """
 
 from __future__ import annotations
@@ -104,12 +105,14 @@ def reduce(
 ) -> None:
     """Reduce `source` over `axes` into `out`, whose elements are those of the kept dims in C order.
 
-    Blocks are converted to `acc` first; by default half precision is reduced in float32, and all else
-    in its own type. The result is converted to out's type.
+    Blocks are converted to `acc` first; by default half precision is reduced in float32, and all
+    else in its own type. The result is converted to out's type.
     """
     cut = geometry(source.shape, axes)
     if how.places and any(reduced for _, reduced in cut.before):
-        raise ValueError(f"{how.name}: the reduced dims must be neighbours; got {axes} of {source.shape}")
+        raise ValueError(
+            f"{how.name}: the reduced dims must be neighbours; got {axes} of {source.shape}"
+        )
     if not out.flags.c_contiguous:
         value = np.empty(out.shape, out.dtype)
         reduce(source, axes, how, value, acc)
@@ -144,7 +147,9 @@ def _reduce_one(
     else:
         array = source
     shape = (cut.groups, cut.rows, cut.columns)
-    block = np.ascontiguousarray(array).reshape(shape).astype(acc, copy=False)
+    block = np.ascontiguousarray(array).reshape(shape)
+    if acc != block.dtype:
+        block = block.astype(acc)
     how.finish(how.first(block, 0), cut.rows, out.reshape(cut.groups, cut.columns))
 
 
@@ -169,9 +174,10 @@ class _Reduction:
 
         def work() -> None:
             most = self.cut.a * self.cut.r * self.cut.c
-            reader = Reader(self.source, self.prepared, most)
+            reader = Reader(self.source, self.prepared, most, self.acc)
             for number in numbers:
                 self._do(number, reader)
+            reader.close()
 
         share(work, threads_for(self.cut.size))
         if not self.cut.direct:
@@ -192,22 +198,18 @@ class _Reduction:
         else:
             self.states[number] = state
 
-    def _span(
-        self, reader: Reader, groups: slice, start: int, stop: int, columns: slice
-    ) -> State:
+    def _span(self, reader: Reader, groups: slice, start: int, stop: int, columns: slice) -> State:
         """The state of rows start..stop, unit after unit."""
         state: State | None = None
         for row in range(start, stop, self.cut.r):
             end = min(row + self.cut.r, stop)
-            block = self._block(reader, groups, row, end, columns).astype(self.acc, copy=False)
+            block = self._block(reader, groups, row, end, columns)
             part = self.how.first(block, row)
             state = part if state is None else self.how.merge(state, row - start, part, end - row)
         assert state is not None
         return state
 
-    def _block(
-        self, reader: Reader, groups: slice, start: int, stop: int, columns: slice
-    ) -> Array:
+    def _block(self, reader: Reader, groups: slice, start: int, stop: int, columns: slice) -> Array:
         cut = self.cut
         group = cut.rows * cut.columns
         width = columns.stop - columns.start
@@ -241,10 +243,14 @@ class _Reduction:
         cut = self.cut
         parts = []
         for each in zip(*self.states, strict=True):
-            lines = [
-                np.concatenate(each[at : at + self.pieces], axis=1)
-                for at in range(0, len(each), self.pieces)
-            ]
+            lines = (
+                each
+                if self.pieces == 1
+                else [
+                    np.concatenate(each[at : at + self.pieces], axis=1)
+                    for at in range(0, len(each), self.pieces)
+                ]
+            )
             parts.append(np.concatenate(lines).reshape(cut.groups, cut.spans, cut.columns))
         return tuple(parts)
 
@@ -274,16 +280,17 @@ def _every_other(state: State, axis: int, start: int, stop: int) -> State:
     return tuple(part[window] for part in state)
 
 
-# -- rows -------------------------------------------------------------------------------------------
+# -- rows ------------------------------------------------------------------------------------------
 
 
 def map_rows(source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: int) -> None:
     """Call fn(block, *parts) for blocks of whole rows of `source`, on the threads.
 
-    A row is the last `row_ndim` dims; a block has shape (rows, *row). Each array of `outs` begins with
-    the dims before the row, and its part has them as one: (rows, *what follows). They may be read or
-    written, and one may be the source's own memory, element for element. `fn` must treat rows alone,
-    since blocks may hold any number of them, and must not change `block`, which may be the source.
+    A row is the last `row_ndim` dims; a block has shape (rows, *row). Each array of `outs` begins
+    with the dims before the row, and its part has them as one: (rows, *what follows). They may be
+    read or written, and one may be the source's own memory, element for element. `fn` must treat
+    rows alone, since blocks may hold any number of them, and must not change `block`, which may be
+    the source.
     """
     lead = len(source.shape) - row_ndim
     row_shape = source.shape[lead:]
@@ -297,11 +304,12 @@ def map_rows(source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: i
     starts = iter(range(0, rows, step))
 
     def work() -> None:
-        reader = Reader(source, prepared, step * length)
+        reader = Reader(source, prepared, step * length, source.dtype)
         for start in starts:
             stop = min(start + step, rows)
-            block = reader.run(start * length, stop * length).reshape(-1, *row_shape)
+            block = reader.run(start * length, stop * length).reshape(stop - start, *row_shape)
             fn(block, *[out[start:stop] for out in flat])
+        reader.close()
 
     share(work, threads_for(rows * length))
 

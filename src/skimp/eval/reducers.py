@@ -1,8 +1,8 @@
 """What reductions compute: of a piece, of two pieces together, and in the end.
 
 A reducer's state is a tuple of arrays of one shape. `first` makes it from a contiguous-inside block
-(a, r, c), reducing the middle dim; `merge` joins the states of two neighbouring pieces, which stand for
-`n` and `m` elements each; `finish` writes the result for `n` elements.
+(a, r, c), reducing the middle dim; `merge` joins the states of two neighbouring pieces, which stand
+for `n` and `m` elements each; `finish` writes the result for `n` elements.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp.eval.expr import Array
+from skimp.eval.scratch import give, take
 
 State = tuple[Array, ...]
 Count = Any  # an int, or an array that broadcasts against the states
@@ -56,7 +57,10 @@ def add_up(block: Array) -> Array:
     return total
 
 
-_WIDER: Final = {np.dtype(np.float32): np.dtype(np.float64), np.dtype(np.complex64): np.dtype(np.complex128)}
+_WIDER: Final = {
+    np.dtype(np.float32): np.dtype(np.float64),
+    np.dtype(np.complex64): np.dtype(np.complex128),
+}
 
 
 def _wide(state: Array) -> Array:
@@ -82,14 +86,32 @@ def _of_ufunc(name: str, ufunc: np.ufunc, empty: Any = None) -> Reducer:
     )
 
 
-def _of_sum(name: str, term: Callable[[Array], Array], finish: Any = _write, empty: Any = 0) -> Reducer:
-    return Reducer(name, lambda block, start: (add_up(term(block)),), _merge_sums, finish, empty)
+Term = Callable[[Array, Array], object]  # writes what is added up for a block, in a real type
 
 
-def _abs_squared(block: Array) -> Array:
-    if block.dtype.kind == "c":
-        return np.square(block.real) + np.square(block.imag)
-    return np.square(block)
+def _sum_of(term: Term, block: Array) -> Array:
+    """The sum of a function of the block over the middle dim, its values in scratch."""
+    flat = take(block.size, block.real.dtype)
+    values = flat.reshape(block.shape)
+    term(block, values)
+    total = add_up(values)
+    give(flat)
+    return total
+
+
+def _of_sum(name: str, term: Term | None, finish: Any = _write, empty: Any = 0) -> Reducer:
+    def first(block: Array, start: int) -> State:
+        return (add_up(block) if term is None else _sum_of(term, block),)
+
+    return Reducer(name, first, _merge_sums, finish, empty)
+
+
+def _abs_squared(block: Array, out: Array) -> None:
+    if block.dtype.kind != "c":
+        np.square(block, out=out)
+        return
+    np.square(block.real, out=out)
+    np.add(out, np.square(block.imag), out=out)
 
 
 def _write_root(state: State, n: Count, out: Array) -> None:
@@ -103,16 +125,16 @@ def _write_mean(state: State, n: Count, out: Array) -> None:
 def power_sum(exponent: float) -> Reducer:
     """The sum of |x| ** exponent."""
 
-    def term(block: Array) -> Array:
-        size: Array = np.abs(block)
-        return np.power(size, size.dtype.type(exponent))
+    def term(block: Array, out: Array) -> None:
+        np.absolute(block, out=out)
+        np.power(out, out.dtype.type(exponent), out=out)
 
     return _of_sum(f"power_sum({exponent})", term)
 
 
-SUM: Final = _of_sum("sum", lambda block: block)
-MEAN: Final = _of_sum("mean", lambda block: block, _write_mean, math.nan)
-SUM_ABS: Final = _of_sum("sum_abs", np.abs)
+SUM: Final = _of_sum("sum", None)
+MEAN: Final = _of_sum("mean", None, _write_mean, math.nan)
+SUM_ABS: Final = _of_sum("sum_abs", np.absolute)
 SUM_SQUARES: Final = _of_sum("sum_squares", _abs_squared)
 NORM: Final = _of_sum("norm", _abs_squared, _write_root)
 PROD: Final = _of_ufunc("prod", np.multiply, 1)
@@ -150,12 +172,19 @@ ANY: Final = Reducer(
 )
 
 
-# -- mean and variance: Chan, Golub, LeVeque (1983) -------------------------------------------------
+# -- mean and variance: Chan, Golub, LeVeque (1983) ------------------------------------------------
 
 
 def _first_moments(block: Array, start: int) -> State:
     mean = add_up(block) / block.real.dtype.type(block.shape[1])
-    return mean, add_up(_abs_squared(block - mean[:, None, :]))
+    flat = take(block.size, block.dtype)
+    apart = np.subtract(block, mean[:, None, :], out=flat.reshape(block.shape))
+    if block.dtype.kind == "c":
+        squares = _sum_of(_abs_squared, apart)
+    else:
+        squares = add_up(np.square(apart, out=apart))
+    give(flat)
+    return mean, squares
 
 
 def _merge_moments(one: State, n: Count, other: State, m: Count) -> State:
@@ -164,7 +193,7 @@ def _merge_moments(one: State, n: Count, other: State, m: Count) -> State:
     part = m / (n + m)
     return (
         mean + delta * part,
-        squares + _wide(other[1]) + _abs_squared(delta) * (n * part),
+        squares + _wide(other[1]) + np.square(np.absolute(delta)) * (n * part),
     )
 
 
@@ -190,7 +219,7 @@ def std(correction: float = 1) -> Reducer:
     return Reducer(f"std({correction})", _first_moments, _merge_moments, finish, math.nan)
 
 
-# -- positions --------------------------------------------------------------------------------------
+# -- positions -------------------------------------------------------------------------------------
 
 
 def _first_place(find: Callable[..., Array]) -> Callable[[Array, int], State]:
@@ -222,7 +251,7 @@ ARGMIN: Final = Reducer(
 )
 
 
-# -- log of the sum of exponentials -----------------------------------------------------------------
+# -- log of the sum of exponentials ----------------------------------------------------------------
 
 
 def _finite(top: Array) -> Array:
@@ -232,7 +261,11 @@ def _finite(top: Array) -> Array:
 
 def _first_logsumexp(block: Array, start: int) -> State:
     top = np.maximum.reduce(block, axis=1)
-    return top, add_up(np.exp(block - _finite(top)[:, None, :]))
+
+    def term(block: Array, out: Array) -> None:
+        np.exp(np.subtract(block, _finite(top)[:, None, :], out=out), out=out)
+
+    return top, _sum_of(term, block)
 
 
 def _merge_logsumexp(one: State, n: Count, other: State, m: Count) -> State:

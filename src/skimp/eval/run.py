@@ -10,16 +10,19 @@ from typing import Any
 import numpy as np
 
 from skimp.config import config
-from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
+from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, convert, walk
 from skimp.eval.plan import Prepared, Step, prepare
+from skimp.eval.scratch import give, take
 from skimp.eval.threads import quietly, share
+
 
 def evaluate(root: Expr, out: Array) -> None:
     """Write root's values to `out`, which is C-contiguous, of root's shape and dtype.
 
-    `out` may be the very memory of leaves with the same layout (donation); other overlaps cost a copy.
+    `out` may be the very memory of leaves with the same layout (donation); other overlaps cost a
+    copy.
     """
-    if out.size <= config.small_below or _is_plain(root, out):
+    if out.size < config.small_below or _is_plain(root, out):
         quietly(_evaluate_whole, root, out)
     else:
         _evaluate_blocks((root,), (out,))
@@ -116,35 +119,28 @@ def _evaluate_blocks(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
 
 def _overlaps(prepared: Prepared, outs: tuple[Array, ...]) -> bool:
     """Whether an output shares memory with a leaf other than element for element."""
-    for out in outs:
+    for out, donors in zip(outs, prepared.donors, strict=True):
         if not out.flags.c_contiguous:
             raise ValueError(f"evaluate: out has strides {out.strides}; it must be C-contiguous")
-        flat = out.reshape(prepared.plan.domain)
-        for leaf in prepared.leaves:
-            if np.may_share_memory(leaf, out) and not _same_elements(leaf, flat):
+        for number, leaf in enumerate(prepared.leaves):
+            if number not in donors and np.may_share_memory(leaf, out):
                 return True
     return False
-
-
-def _same_elements(leaf: Array, out: Array) -> bool:
-    return (
-        leaf.strides == out.strides
-        and leaf.__array_interface__["data"][0] == out.__array_interface__["data"][0]
-    )
 
 
 def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
     """Run the plan on every block, writing to `outs`, which are views over the plan's domain."""
     plan = prepared.plan
-    sides = [_cuts(size, part) for size, part in zip(plan.domain, plan.block, strict=True)]
+    sides = [cuts(size, part) for size, part in zip(plan.domain, plan.block, strict=True)]
     blocks = math.prod(map(len, sides))
     numbers = iter(range(blocks))  # shared by the threads: next() is atomic
 
     def work() -> None:
         runner = Runner(prepared)
         for number in numbers:
-            window, shape = _window(number, sides)
+            window, shape = window_of(number, sides)
             runner.run(window, shape, shape, [out[window] for out in outs])
+        runner.close()
 
     share(work, threads_for(math.prod(plan.shape)))
 
@@ -154,39 +150,46 @@ def threads_for(elements: int) -> int:
     return config.threads if elements >= config.threads_from else 1
 
 
-_Cut = tuple[slice, int]
+Cut = tuple[slice, int]
 
 
-def _cuts(size: int, part: int) -> list[_Cut]:
+def cuts(size: int, part: int) -> list[Cut]:
     """The pieces of one dim: slices and their lengths."""
-    return [
-        (slice(start, start + part), min(part, size - start)) for start in range(0, size, part)
-    ]
+    return [(slice(start, start + part), min(part, size - start)) for start in range(0, size, part)]
 
 
-def _window(number: int, sides: list[list[_Cut]]) -> tuple[tuple[slice, ...], Shape]:
+def window_of(number: int, sides: list[list[Cut]]) -> tuple[tuple[slice, ...], Shape]:
     """Where the block with this number is, blocks counted in C order, and its shape."""
     if len(sides) == 1:
         cut, length = sides[0][number]
         return (cut,), (length,)
-    cuts: list[_Cut] = []
+    found: list[Cut] = []
     for side in reversed(sides):
         number, index = divmod(number, len(side))
-        cuts.append(side[index])
-    cuts.reverse()
-    return tuple([cut for cut, _ in cuts]), tuple([length for _, length in cuts])
+        found.append(side[index])
+    found.reverse()
+    return tuple([cut for cut, _ in found]), tuple([length for _, length in found])
 
 
 class Runner:
     """One thread's registers, and the loop over a plan's steps."""
 
-    __slots__ = ("_leaves", "_once", "_operands", "_outs", "_ready", "_registers", "_scratch", "_steps")
+    __slots__ = (
+        "_leaves",
+        "_once",
+        "_operands",
+        "_outs",
+        "_ready",
+        "_registers",
+        "_scratch",
+        "_steps",
+    )
 
     def __init__(self, prepared: Prepared) -> None:
         plan = prepared.plan
         length = math.prod(plan.block)
         self._leaves = prepared.leaves
-        self._scratch = [np.empty(length, dtype) for dtype in plan.scratch]
+        self._scratch = [take(length, dtype) for dtype in plan.scratch]
         self._registers = slice(plan.first_scratch, plan.first_out)
         self._outs = slice(plan.first_out, plan.first_out + len(plan.outs))
         self._operands: list[Array] = [
@@ -198,9 +201,7 @@ class Runner:
         self._once = [_bound(step) for step in plan.once]
         self._steps = [_bound(step) for step in plan.steps]
 
-    def run(
-        self, window: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]
-    ) -> None:
+    def run(self, window: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]) -> None:
         """Run the steps on the leaves' `window`, which has `shape`, writing to `outs` of that shape.
 
         Windows of equal `place` differ only in dims that the plan's blocks cut.
@@ -214,6 +215,11 @@ class Runner:
             self._ready = place
         for fn, args, out in self._steps:
             fn(*args(operands), out=operands[out])
+
+    def close(self) -> None:
+        """Give the registers back; the runner is of no use any more."""
+        for register in self._scratch:
+            give(register)
 
     def _prepare(self, shape: Shape) -> None:
         """View the registers in a block's shape, and fill those that are the same for many blocks."""
@@ -243,38 +249,56 @@ def _nothing(operands: list[Array]) -> tuple[Array, ...]:
 
 
 class Reader:
-    """Delivers runs of C order of an array or an expression, one thread's; nothing else is kept.
+    """Delivers runs of C order of an array or an expression to one thread, in `dtype`.
 
-    An array that is C-contiguous is read where it is; all else goes through a buffer that the next
-    call overwrites.
+    An array that is C-contiguous and of that type is read where it is; all else goes through
+    buffers that the next call overwrites. `most` is the number of elements of the longest run.
     """
 
-    def __init__(self, source: Expr | Array, prepared: Prepared | None, most: int) -> None:
-        self._flat = source.reshape(-1) if prepared is None and isinstance(source, np.ndarray) else None
+    def __init__(
+        self, source: Expr | Array, prepared: Prepared | None, most: int, dtype: np.dtype[Any]
+    ) -> None:
+        self._flat = source.reshape(-1) if isinstance(source, np.ndarray) and not prepared else None
         self._prepared = prepared
         if prepared is not None:
             self._runner = Runner(prepared)
-            self._buffer = np.empty(most, prepared.plan.outs[0])
+            self._buffer = take(most, source.dtype)
+        self._converted = take(most, dtype) if dtype != source.dtype else None
+
+    def close(self) -> None:
+        """Give the buffers back; the reader is of no use any more."""
+        if self._prepared is not None:
+            self._runner.close()
+            give(self._buffer)
+        if self._converted is not None:
+            give(self._converted)
 
     def run(self, start: int, stop: int) -> Array:
         """The elements start..stop of C order, as a contiguous 1-d array."""
         if self._flat is not None:
-            return self._flat[start:stop]
-        self.fill(start, stop, self._buffer)
-        return self._buffer[: stop - start]
+            return self._typed(self._flat[start:stop])
+        self._fill(start, stop, self._buffer)
+        return self._typed(self._buffer[: stop - start])
+
+    def _typed(self, block: Array) -> Array:
+        if self._converted is None:
+            return block
+        converted = self._converted[: block.size].reshape(block.shape)
+        convert(block, converted)
+        return converted
 
     def rows(self, first: int, pitch: int, start: int, stop: int, width: int) -> Array:
         """Rows start..stop of `width` elements, row i at first + i * pitch, as a 2-d array."""
         if self._flat is not None:
-            return self._flat.reshape(-1, pitch)[
-                first // pitch + start : first // pitch + stop, first % pitch : first % pitch + width
-            ]
+            top, left = divmod(first, pitch)
+            table = self._flat.reshape(-1, pitch)
+            return self._typed(table[top + start : top + stop, left : left + width])
         block = self._buffer[: (stop - start) * width].reshape(-1, width)
         for row, line in zip(range(start, stop), block, strict=True):
-            self.fill(first + row * pitch, first + row * pitch + width, line)
-        return block
+            self._fill(first + row * pitch, first + row * pitch + width, line)
+        return self._typed(block)
 
-    def fill(self, start: int, stop: int, buffer: Array) -> None:
+    def _fill(self, start: int, stop: int, buffer: Array) -> None:
         """Write the elements start..stop of C order to the beginning of `buffer`."""
         assert self._prepared is not None
         plan = self._prepared.plan
@@ -310,9 +334,7 @@ def boxes(domain: Shape, start: int, stop: int, most: int) -> Iterator[tuple[Sha
             (d for d, pitch in enumerate(pitches) if pitch <= left and start % pitch == 0), last
         )
         pitch = pitches[dim]
-        corner = tuple(
-            [start // step % size for step, size in zip(pitches, domain, strict=True)]
-        )
+        corner = tuple([start // step % size for step, size in zip(pitches, domain, strict=True)])
         count = min(domain[dim] - corner[dim], left // pitch)
         yield corner, (1,) * dim + (count,) + domain[dim + 1 :]
         start += count * pitch

@@ -1,7 +1,8 @@
 """A small pool of threads that share the work of one call, and NumPy's warnings kept quiet.
 
-`share(work, threads)` runs `work()` on the calling thread and on helpers at the same time; `work` takes
-its pieces from a common iterator, so it does not matter how many helpers there are or when they come.
+`share(work, threads)` runs `work()` on the calling thread and on helpers at the same time; `work`
+takes its pieces from a common iterator, so it does not matter how many helpers there are or when
+they come.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ _pool_in_use = threading.Lock()
 def quietly(fn: Callable[..., Any], *args: Any) -> Any:
     """fn(*args) with NumPy's floating point warnings off.
 
-    The same as `with np.errstate(all="ignore")` for a tenth of its time, which matters on every small op.
+    The same as `with np.errstate(all="ignore")` for a tenth of its time, which matters on every
+    small op.
     """
     contexts = _here.contexts
     context = contexts.pop() if contexts else _quiet_context()
@@ -94,8 +96,8 @@ def _quiet_context() -> Context:
 def share(work: Callable[[], object], threads: int) -> None:
     """Run `work` on `threads` threads at once, this one among them; raise what any of them raised.
 
-    A helper that calls this, and a caller that finds the helpers busy with another thread's work, runs
-    everything itself: `work` must be right whichever number of threads runs it.
+    A helper that calls this, and a caller that finds the helpers busy with another thread's work,
+    runs everything itself: `work` must be right whichever number of threads runs it.
     """
     if threads < 2 or _here.helping or not _pool_in_use.acquire(blocking=False):
         quietly(work)

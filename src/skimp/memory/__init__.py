@@ -1,0 +1,45 @@
+"""Memory, counted: what tensors hold now and held at most, limits, regions, copies.
+
+The counters have PyTorch's names (torch.cuda) and count the host. Reading one delivers every promise first.
+"""
+
+from skimp.errors import OutOfMemoryError
+from skimp.memory.copies import no_copies
+from skimp.memory.ledger import settle as synchronize
+from skimp.memory.limits import get_limit, set_limit, set_per_process_memory_fraction
+from skimp.memory.regions import Region, region
+from skimp.memory.sizes import parse_size
+from skimp.memory.stats import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+)
+
+__all__ = [
+    "OutOfMemoryError",
+    "Region",
+    "empty_cache",
+    "get_limit",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "no_copies",
+    "parse_size",
+    "region",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_limit",
+    "set_per_process_memory_fraction",
+    "synchronize",
+]

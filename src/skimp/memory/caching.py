@@ -1,12 +1,12 @@
 """The caching allocator: large blocks that are taken, come back by themselves, and are used again.
 
-A block that was used has its pages, so writing to it costs no page faults: filling 382 MiB is 4 to 14
-times faster than in a fresh mapping (docs/notes/memory.md).
+A block that was used has its pages, so writing to it costs no page faults: filling 382 MiB is 4 to
+14 times faster than in a fresh mapping (docs/notes/memory.md).
 
-No lock anywhere. Arrays die anywhere, in the middle of `take` on the same thread too (when the garbage
-collector runs there), where a lock would wait for itself. Instead, every change is one step for
-other threads (see ledger.py): an element in or out of a deque, or a statement that reads and stores
-counters. A fork therefore needs no care either; its blocks are its own copies.
+No lock anywhere. Arrays die anywhere, in the middle of `take` on the same thread too (when the
+garbage collector runs there), where a lock would wait for itself. Instead, every change is one step
+for other threads (see ledger.py): an element in or out of a deque, or a statement that reads and
+stores counters. A fork therefore needs no care either; its blocks are its own copies.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 
 from skimp.memory import allocator
 from skimp.memory.ledger import Ledger, host
+from skimp.memory.tally import Tally
 
 Buffer = Any  # writable bytes that are not an ndarray: memoryview, bytearray, mmap
 Array = np.ndarray[Any, Any]
@@ -56,32 +57,37 @@ class Block:
 class _Lease(weakref.ref[Array]):
     """Waits for the death of the array through which a block is used, and gives the block back.
 
-    The array is a plain one over raw memory. NumPy keeps it as `base` of every view and every view of a
-    view, because it is the last array of the chain, so it dies when nothing can reach the bytes. A plain
-    array is also unknown to the garbage collector. An object with `__del__` would be finalized together
-    with a cycle that reaches it, before other finalizers of the cycle that may still use the bytes.
+    The array is a plain one over raw memory. NumPy keeps it as `base` of every view and every view
+    of a view, because it is the last array of the chain: it dies when nothing can reach the bytes.
+    A plain array is also unknown to the garbage collector. An object with `__del__` would be
+    finalized together with a cycle that reaches it, before other finalizers of the cycle, which may
+    still use the bytes.
     """
 
-    __slots__ = ("block", "pool")
+    __slots__ = ("asked", "block", "pool", "size")
 
     block: Block
     pool: Pool
+    size: int
+    asked: int
 
 
-# By their own ids (a reference hashes as what it refers to). At exit they die first, and call nobody.
+# By their own ids (a reference hashes as what it refers to). At exit they die first, uncalled.
 _LEASES: Final[dict[int, _Lease]] = {}
 
 
 def _ended(lease: weakref.ref[Array]) -> None:
     assert isinstance(lease, _Lease)
     del _LEASES[id(lease)]
-    lease.pool.give_back(lease.block)
+    lease.pool.give_back(lease)
 
 
 class Pool:
-    """Blocks by size class. `raw(nbytes)` gives fresh zeroed bytes, which die with their last reference.
+    """Blocks by size class. `raw(nbytes)` gives fresh zeroed bytes, which die with their last
+    reference.
 
-    reserved = in_use + cached, where `in_use` counts whole blocks and a block may be up to 1/8 larger than its lease.
+    reserved = in_use + cached, where `in_use` counts whole blocks, and a block may be up to 1/8
+    larger than the array that uses it.
     """
 
     def __init__(
@@ -100,23 +106,35 @@ class Pool:
         self._demand = self._demand_before = (
             0  # the most in use, in this window of takes and the last
         )
-        self.reserved = 0  # bytes held from the system
-        self.peak_reserved = 0
-        self.mapped = 0  # bytes ever taken from the system
-        self.segments = 0  # blocks held from the system
-        self.segments_mapped = 0  # blocks ever taken from it
-        self.in_use = 0  # bytes of blocks that leases hold
-        self.peak_in_use = 0
-        self.taken = 0  # leases ever
-        self.leases = 0  # leases now
+        self.segments: Final = Tally()  # blocks that are held from the system
+        self.held: Final = Tally()  # their bytes
+        self.leases: Final = Tally()  # arrays that use a block
+        self.leased: Final = Tally()  # their bytes
+        self.asked: Final = Tally()  # the bytes that were asked for, before rounding
+        self.used: Final = Tally()  # bytes of the blocks in use
         self.retries = 0  # times that the system refused and the cache was emptied for it
 
     rounded = staticmethod(rounded)
 
     @property
+    def reserved(self) -> int:
+        """Bytes that are held from the system."""
+        return self.held.current
+
+    @property
+    def peak_reserved(self) -> int:
+        """The most bytes that were."""
+        return self.held.peak
+
+    @property
+    def in_use(self) -> int:
+        """Bytes of blocks that arrays use."""
+        return self.used.current
+
+    @property
     def cached(self) -> int:
         """Bytes that are held from the system and not in use."""
-        return self.reserved - self.in_use
+        return self.held.current - self.used.current
 
     # -- taking -----------------------------------------------------------------------------------
 
@@ -126,37 +144,36 @@ class Pool:
         They go back when no array made from it is left. OutOfMemoryError: the system refused them.
         """
         size = rounded(nbytes)
-        return self._leased(self._reuse(size) or self._map(size), size)
+        return self._lease(self._reuse(size) or self._map(size), size, nbytes)
 
     def take_zeroed(self, nbytes: int) -> Array:
         """The same, all zero; a fresh block is anyway."""
         size = rounded(nbytes)
         block = self._reuse(size) or self._map(size)
         used = block.used
-        array = self._leased(block, size)
+        array = self._lease(block, size, nbytes)
         if used:
             array.fill(0)
         return array
 
-    def _leased(self, block: Block, size: int) -> Array:
+    def _lease(self, block: Block, size: int, asked: int) -> Array:
         array = np.ndarray((size,), np.uint8, block.buffer)
         lease = _Lease(array, _ended)
-        lease.block, lease.pool = block, self
+        lease.block, lease.pool, lease.size, lease.asked = block, self, size, asked
         _LEASES[id(lease)] = lease
         block.used = True
-        self.leases = self.leases + 1
-        self.taken = self.taken + 1
-        self.in_use = in_use = self.in_use + block.size
-        if in_use > self.peak_in_use:
-            self.peak_in_use = in_use
-        if in_use > self._demand:
-            self._demand = in_use
-        if self.taken % WINDOW == 0:
+        self.leases.add(1)
+        self.leased.add(size)
+        self.asked.add(asked)
+        self.used.add(block.size)
+        if self.used.current > self._demand:
+            self._demand = self.used.current
+        if self.leases.allocated % WINDOW == 0:
             self._turn()
         return array
 
     def _reuse(self, size: int) -> Block | None:
-        """The cached block that wastes least, the latest one of its size: its bytes may still be in a cache."""
+        """The cached block that wastes least, and of its size the one used last."""
         exact = self._free.get(size)
         if exact:
             block = _pop(exact)
@@ -173,17 +190,13 @@ class Pool:
         return None
 
     def _map(self, size: int) -> Block:
-        self._trim(self._allowed(size) - size)
+        self.trim(self._allowed(size) - size)
         try:
             buffer = self._raw(size)
         except (MemoryError, OSError, OverflowError):
             buffer = self._map_again(size)
-        self.reserved = reserved = self.reserved + size
-        self.mapped = self.mapped + size
-        self.segments = self.segments + 1
-        self.segments_mapped = self.segments_mapped + 1
-        if reserved > self.peak_reserved:
-            self.peak_reserved = reserved
+        self.held.add(size)
+        self.segments.add(1)
         return Block(buffer, size)
 
     def _map_again(self, size: int) -> Buffer:
@@ -197,11 +210,13 @@ class Pool:
 
     # -- giving back ------------------------------------------------------------------------------
 
-    def give_back(self, block: Block) -> None:
-        """A lease died. Runs anywhere, the inside of any other method included."""
-        self.leases = self.leases - 1
-        self.in_use = self.in_use - block.size
-        self._keep(block)
+    def give_back(self, lease: _Lease) -> None:
+        """An array died. Runs anywhere, inside any other method too."""
+        self.leases.remove(1)
+        self.leased.remove(lease.size)
+        self.asked.remove(lease.asked)
+        self.used.remove(lease.block.size)
+        self._keep(lease.block)
 
     def _keep(self, block: Block) -> None:
         block.freed_at = next(self._clock)
@@ -216,10 +231,10 @@ class Pool:
     def _turn(self) -> None:
         """The end of a window: what was only needed before it need not be kept."""
         self._demand, self._demand_before = self.in_use, self._demand
-        self._trim(self._allowed(0))
+        self.trim(self._allowed(0))
 
-    def _trim(self, reserved: int) -> None:
-        """Release cached blocks, the longest unused first, until `reserved` is all that is reserved, or used."""
+    def trim(self, reserved: int) -> None:
+        """Release cached blocks, the longest unused first, until `reserved` bytes are left."""
         if self.reserved > reserved:
             self._release(self.reserved - reserved)
 
@@ -241,8 +256,8 @@ class Pool:
             block = self._oldest()
             if block is None:
                 break
-            self.reserved = self.reserved - block.size
-            self.segments = self.segments - 1
+            self.held.remove(block.size)
+            self.segments.remove(1)
             released += block.size
         return released
 
@@ -264,8 +279,8 @@ class Pool:
             yield from [block.size for block in list(queue)]
 
     def reset_peaks(self) -> None:
-        self.peak_reserved = self.reserved
-        self.peak_in_use = self.in_use
+        for tally in (self.segments, self.held, self.leases, self.leased, self.asked, self.used):
+            tally.reset_peak()
 
 
 def _age(queue: deque[Block]) -> int:

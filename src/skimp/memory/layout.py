@@ -93,11 +93,13 @@ def check_rank_for_channels_last(shape: Ints, ndim: int) -> None:
 
 def is_non_overlapping_and_dense(layout: Layout) -> bool:
     """Whether the elements fill one run of memory, each place once, in any order of dimensions."""
-    shape, strides, _ = layout
-    if is_contiguous(layout):
+    return _is_dense(layout.shape, layout.strides)
+
+
+@lru_cache(maxsize=4096)
+def _is_dense(shape: Ints, strides: Ints) -> bool:
+    if 0 in shape:
         return True
-    if len(shape) in _CHANNELS_LAST and is_channels_last(layout, len(shape)):
-        return True  # matters for empty tensors only, whose strides are arbitrary
     wide = [dim for dim, size in enumerate(shape) if size > 1]
     wide.sort(key=strides.__getitem__)
     return _is_packed_in(wide, shape, strides)
@@ -151,12 +153,13 @@ def dense_strides_like(layouts: Sequence[Layout], shape: Ints) -> Ints:
     It takes no part in the order, but its shape rules out the shortcuts for inputs of one shape,
     and those differ in the strides of dimensions of size 1.
     """
-    contiguous_ = contiguous_strides(shape)
-    for _, strides, _ in layouts:
-        if strides != contiguous_:
+    row_major = contiguous_strides(shape)
+    for own, strides, _ in layouts:
+        if own and (strides != row_major or own != shape):
             break
     else:
-        return contiguous_
+        if 0 not in shape:  # a scalar beside an empty tensor changes the strides
+            return row_major
     return _dense_strides(tuple([layout[:2] for layout in layouts]), shape)
 
 

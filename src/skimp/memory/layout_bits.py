@@ -109,7 +109,7 @@ def view_as_complex(layout: Layout, of: dtype) -> Layout:
         raise RuntimeError("Tensor must have a last dimension of size 2")
     if strides[-1] != 1:
         raise RuntimeError("Tensor must have a last dimension with stride 1")
-    if any(step % 2 for step in strides[:-1]):
+    if any(step % 2 and s != 1 for s, step in zip(shape[:-1], strides[:-1], strict=True)):
         raise RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension")
     if offset % 2:
         raise RuntimeError("Tensor must have a storage_offset divisible by 2")

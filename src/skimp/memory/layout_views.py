@@ -6,6 +6,7 @@ Each function takes a layout and gives the view's, or raises what PyTorch raises
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from skimp.dtypes import (
@@ -45,13 +46,14 @@ def _without(values: Ints, dim: int) -> Ints:
 
 def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     """Two dimensions exchanged."""
-    ndim = len(layout.shape)
-    dim0, dim1 = normalize_dim(dim0, ndim), normalize_dim(dim1, ndim)
+    shape, strides, offset = layout
+    dim0, dim1 = normalize_dim(dim0, len(shape)), normalize_dim(dim1, len(shape))
     if dim0 == dim1:
         return layout
-    order = list(range(ndim))
-    order[dim0], order[dim1] = dim1, dim0
-    return _ordered(layout, order)
+    sizes, steps = list(shape), list(strides)
+    sizes[dim0], sizes[dim1] = sizes[dim1], sizes[dim0]
+    steps[dim0], steps[dim1] = steps[dim1], steps[dim0]
+    return Layout(tuple(sizes), tuple(steps), offset)
 
 
 def _ordered(layout: Layout, order: Sequence[int]) -> Layout:
@@ -165,9 +167,13 @@ def expand(layout: Layout, sizes: Sequence[int], of: dtype = float32) -> Layout:
 
     The element type is for the error message only.
     """
-    shape, strides, offset = layout
-    lead = len(sizes) - len(shape)
-    if lead < 0:
+    target, strides = _expanded(layout.shape, layout.strides, tuple(sizes), of)
+    return Layout(target, strides, layout.offset)
+
+
+@lru_cache(maxsize=4096)
+def _expanded(shape: Ints, strides: Ints, sizes: Ints, of: dtype) -> tuple[Ints, Ints]:
+    if len(sizes) < len(shape):
         raise RuntimeError(
             f"expand({_type_string(of)}{{{list(shape)}}}, size={list(sizes)}): the number of "
             f"sizes provided ({len(sizes)}) must be greater or equal to the number of dimensions "
@@ -176,10 +182,10 @@ def expand(layout: Layout, sizes: Sequence[int], of: dtype = float32) -> Layout:
     backwards = range(len(sizes) - 1, -1, -1)  # the order in which PyTorch looks for errors
     target = tuple([_expanded_size(shape, sizes, dim) for dim in backwards])[::-1]
     check_numel(target)
-    return Layout(target, _expanded_strides(shape, strides, target), offset)
+    return target, _expanded_strides(shape, strides, target)
 
 
-def _expanded_size(shape: Ints, sizes: Sequence[int], dim: int) -> int:
+def _expanded_size(shape: Ints, sizes: Ints, dim: int) -> int:
     wanted = sizes[dim]
     own = dim - len(sizes) + len(shape)
     if own < 0:
@@ -242,7 +248,7 @@ def select(layout: Layout, dim: int, index: int) -> Layout:
 def clamp_slice(size: int, start: int | None, stop: int | None) -> tuple[int, int]:
     """(start, length) of what start:stop covers of a dimension, by Python's rules."""
     first, last, _ = slice(start, stop).indices(size)
-    return first, max(last - first, 0)
+    return first, (last - first if last > first else 0)
 
 
 def slice_(
@@ -362,9 +368,15 @@ def _position_of_unknown(sizes: Sequence[int]) -> int | None:
 
 def view(layout: Layout, sizes: Sequence[int]) -> Layout | None:
     """The same elements in another shape; None where that takes a copy (which reshape makes)."""
-    shape = infer_size(sizes, numel(layout.shape))
-    strides = _view_strides(layout.shape, layout.strides, shape)
-    return None if strides is None else Layout(shape, strides, layout.offset)
+    found = _viewed(layout.shape, layout.strides, tuple(sizes))
+    return None if found is None else Layout(*found, layout.offset)
+
+
+@lru_cache(maxsize=4096)
+def _viewed(shape: Ints, strides: Ints, sizes: Ints) -> tuple[Ints, Ints] | None:
+    wanted = infer_size(sizes, numel(shape))
+    found = _view_strides(shape, strides, wanted)
+    return None if found is None else (wanted, found)
 
 
 def view_or_raise(layout: Layout, sizes: Sequence[int]) -> Layout:

@@ -14,16 +14,17 @@ and on the owner's death
     if host.watched:
         host.fell(nbytes, id(owner))
 
-CPython (3.11 to 3.13, with its lock) changes threads, collects garbage and runs signal handlers only
-where a function begins, where a call returns and where a loop jumps back. Reading, adding and storing
-an attribute of this class has none of these, so each statement above is one step for all other
-threads, without a lock. The same holds wherever a comment below says "one step".
+CPython (3.11 to 3.13, with its lock) changes threads, collects garbage and runs signal handlers
+only where a function begins, where a call returns and where a loop jumps back. Reading, adding and
+storing an attribute of this class has none of these, so each statement above is one step for all
+other threads, without a lock. The same holds wherever a comment below says "one step".
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -39,7 +40,7 @@ LISTENING: Final = -1  # the ceiling that every allocation is above
 
 
 class Observer(Protocol):
-    """Is told of every event, on the thread where it happens; a free may happen inside of any other event."""
+    """Is told of every event, on its thread; a free may happen inside of any other event."""
 
     def allocated(self, owner_id: int, nbytes: int, site: Site) -> None: ...
     def freed(self, owner_id: int, nbytes: int) -> None: ...
@@ -62,7 +63,7 @@ class Gauge:
 
 
 class Ledger:
-    """The counters of one device. All are bytes, except `made`, `dropped`, `copies` and `ooms`."""
+    """The counters of one device: bytes, but for made, most_made, dropped, copies and ooms."""
 
     __slots__ = (
         "_bound",
@@ -80,6 +81,7 @@ class Ledger:
         "freed",
         "live_by_line",
         "made",
+        "most_made",
         "ooms",
         "relievers",
         "total",
@@ -91,6 +93,9 @@ class Ledger:
         self.device: Final = device
         self.made = 0  # allocations
         self.dropped = 0  # frees
+        self.most_made = (
+            0  # the most allocations at once, seen at new peaks of bytes: at least so many
+        )
         self.total = 0  # ever allocated
         self.freed = 0  # ever freed
         self.copied = 0  # ever copied where a view would have done
@@ -99,7 +104,7 @@ class Ledger:
         self.ooms = 0  # refusals
         self.ceiling = 0  # an allocation that rises above it has to call `rise`
         self.watched = False  # somebody observes
-        # What may free memory when a limit is about to be broken, tried in order until there is room.
+        # What may free memory when a limit would be broken, tried in order until there is room.
         self.relievers: list[Callable[[], Any]] = [gc.collect]
         # Who knows what is live, for the message of a refusal.
         self.live_by_line: Callable[[], list[Live]] | None = None
@@ -140,7 +145,10 @@ class Ledger:
             self.fell(nbytes, owner_id)
 
     def handed(self, nbytes: int, old_owner_id: int, owner: object) -> None:
-        """Bytes changed owners (a result took the block of what it read): nothing was allocated or freed."""
+        """A result took the block of what it read: nothing was allocated or freed.
+
+        Observers, who keep bytes by owner, see a free and an allocation.
+        """
         if self.watched:
             self.fell(nbytes, old_owner_id)
             self._tell_allocated(nbytes, owner)
@@ -155,6 +163,9 @@ class Ledger:
         live = self.total - self.freed
         if live > self._high:  # one step with the line above
             self._high = live
+            living = self.made - self.dropped
+            if living > self.most_made:
+                self.most_made = living
         self._aim()
         if self.watched:
             try:
@@ -222,6 +233,7 @@ class Ledger:
         with self._lock:
             self.fold()
             self._overall._peak = self.allocated
+            self.most_made = self.made - self.dropped
 
     def fold(self) -> None:
         """Bring the gauges up to date, and measure from here on."""
@@ -306,3 +318,12 @@ def settle() -> None:
 
 
 host: Final = Ledger("cpu")
+
+
+def _unlock() -> None:
+    """In a fork's child, where the thread that held the lock does not exist."""
+    host._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_unlock)

@@ -7,7 +7,7 @@ from typing import Final
 
 from skimp.errors import Live, OutOfMemoryError
 from skimp.memory.sites import Site
-from skimp.memory.sizes import readable
+from skimp.memory.sizes import exact, readable
 
 SHOWN: Final = 10  # lines of the program that a message lists
 
@@ -17,7 +17,7 @@ def out_of_memory(
 ) -> OutOfMemoryError:
     """`live` is largest first; `limit` is None where the system refused."""
     parts = [
-        f"CPU out of memory. Tried to allocate {readable(requested)} ({requested} bytes): {site}.",
+        f"CPU out of memory. Tried to allocate {exact(requested)}: {site}.",
         _standing(requested, allocated, limit),
     ]
     if live:
@@ -59,7 +59,7 @@ def _origin(one: Live) -> str:
 
 def _remedy(requested: int, allocated: int, limit: int, live: Sequence[Live]) -> str:
     if requested > limit:
-        return f"No limit below {readable(requested)} can serve it: work in smaller pieces, or raise it."
+        return f"It needs a limit of {readable(requested)} at least, or smaller pieces."
     excess = requested + allocated - limit
     step = f"{readable(excess)} would have to go"
     going: list[Live] = []

@@ -54,7 +54,7 @@ def op_name(code: CodeType) -> str:
 
 
 def named(op: str) -> Callable[[_F], _F]:
-    """Name the op that a function (made in a loop, from a row) implements; tracebacks show the name too."""
+    """Name the op that a function (made from a row) implements; tracebacks show the name too."""
 
     def rename(function: _F) -> _F:
         function.__code__ = function.__code__.replace(co_name=op)

@@ -28,6 +28,12 @@ def parse_size(size: int | str) -> int:
     return int(number) * unit if number.isdigit() else int(float(number) * unit)
 
 
+def exact(nbytes: int) -> str:
+    """The same with every byte: `381.47 MiB (400000000 bytes)`."""
+    text = readable(nbytes)
+    return text if text.endswith("bytes") else f"{text} ({nbytes} bytes)"
+
+
 def readable(nbytes: int) -> str:
     """Two decimals at most, in powers of 1024: `381.47 MiB`."""
     if abs(nbytes) < 1024:

@@ -8,6 +8,7 @@ from skimp.ops import (
     creation,
     elementwise,
     indexing,
+    reductions,
     storages,
     views,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "creation",
     "elementwise",
     "indexing",
+    "reductions",
     "storages",
     "views",
 ]

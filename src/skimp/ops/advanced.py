@@ -10,7 +10,7 @@ from skimp import dtypes
 from skimp._tensor import Tensor, fresh
 from skimp.autograd import alias as history
 from skimp.autograd import modes
-from skimp.autograd.graph import Rule
+from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops.forms import export, op
 from skimp.ops.pointwise import convert

@@ -7,7 +7,7 @@ from typing import Any
 from skimp import dtypes
 from skimp._tensor import Tensor, alias
 from skimp.autograd import alias as history
-from skimp.autograd.graph import Rule
+from skimp.autograd.rules import Rule
 from skimp.memory import layout_bits as B
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout

@@ -8,7 +8,7 @@ from skimp import devices, dtypes
 from skimp._tensor import Tensor, empty, fresh, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
-from skimp.autograd.graph import Rule
+from skimp.autograd.rules import Rule
 from skimp.config import config
 from skimp.eval.copy import copy
 from skimp.eval.expr import COPY, Expr

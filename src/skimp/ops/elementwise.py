@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp import dtypes
 from skimp._tensor import Tensor
-from skimp.autograd.graph import Rule
+from skimp.autograd.rules import Rule
 from skimp.ops.forms import export
 from skimp.ops.pointwise import Pointwise, call, floating, predicate, same
 from skimp.ops.pointwise_forms import binary, compare, named, operators, unary

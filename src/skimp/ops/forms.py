@@ -17,7 +17,8 @@ from typing import Any
 from skimp._tensor import Tensor, alias
 from skimp.autograd import alias as history
 from skimp.autograd import modes
-from skimp.autograd.graph import Rule, record
+from skimp.autograd.record import record
+from skimp.autograd.rules import Rule
 from skimp.memory.layout import Layout
 from skimp.ops import outs
 

@@ -13,7 +13,8 @@ from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor, empty, fresh, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
-from skimp.autograd.graph import Rule, record
+from skimp.autograd.record import record
+from skimp.autograd.rules import Rule
 from skimp.config import config
 from skimp.eval import run
 from skimp.eval.expr import Expr, Kernel, Leaf, walk

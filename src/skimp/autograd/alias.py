@@ -1,0 +1,252 @@
+"""In-place operations and views: who shares history with whom, and what must be refused.
+
+An in-place op calls `before_inplace(t)`; if it is recorded, `kept = prepare(t, rule, bindings)`; then it writes; then
+`rebase(t, kept)`. A view op calls `view_of` (or `views_of` for several views that share one node).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from skimp._tensor import Tensor, empty
+from skimp.autograd import errors, lines, modes
+from skimp.autograd.nodes import Extra, Grads, Node, init, shape_of
+from skimp.autograd.record import OpNode, begin, edge, finish, save_results
+from skimp.autograd.refresh import Window, node_of_view, window_of
+from skimp.autograd.rules import Rule
+
+_new = object.__new__
+_state = modes.state
+_ref = weakref.ref
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+def view_of(
+    input: Tensor, view: Tensor, rule: Rule | None = None, bindings: dict[str, Any] | None = None, multi: bool = False
+) -> None:
+    """Make `view` a view of `input`, with the derivative that `rule` gives; `multi`: one of several of one call."""
+    if input._inference:
+        view._inference = True
+        return
+    base = input._base
+    if base is None:
+        base = input
+        creation = None
+    else:
+        creation = input._creation
+    view._base = base
+    counter = view._counter
+    view._stale = view._storage.version if counter is None else counter.version
+    if _state.grad:
+        if multi:
+            creation = "multi"
+        if input._rg and rule is not None and view._dtype.category > 1:
+            node = begin(rule, bindings or {"input": input})
+            if node is not None:
+                finish(node, view)
+    else:
+        creation = "inference" if _state.inference else "no_grad"
+        if input._rg and view._dtype.category > 1:
+            view._rg = view._inherits = True
+    if creation is not None:
+        view._creation = creation
+    if not view._rg:
+        _register(base, view)
+
+
+def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[str, Any]) -> None:
+    """The same for all the views of one call (unbind, split): one node, with an output for each.
+
+    The rule's formula takes `grads`, the list of their gradients, zeros where none arrived.
+    """
+    for view in views:
+        view_of(input, view, None, None, True)
+    if _state.grad and input._rg:
+        node = begin(rule, bindings)
+        if node is not None:
+            finish(node, tuple(views))
+
+
+def _register(base: Tensor, view: Tensor) -> None:
+    """Remember a view that requires no grad: it will, when its base does."""
+    views = base._views
+    if views is None:
+        base._views = [_ref(view)]
+        return
+    views.append(_ref(view))
+    if len(views) > 32 and not len(views) & (len(views) - 1):  # at every power of two
+        views[:] = [r for r in views if r() is not None]
+
+
+def mark_views(base: Tensor) -> None:
+    """`base` requires grad from now on, or no longer: so do the views of it."""
+    for ref in base._views or ():
+        view = ref()
+        if view is not None and view._dtype.category > 1 and (not view._rg or view._inherits):
+            view._rg = view._inherits = base._rg
+
+
+# -- in-place --------------------------------------------------------------------------------------
+
+
+def before_inplace(t: Tensor) -> None:
+    """Refuse a write that can't be differentiated, or that inference mode forbids; note its line if it matters."""
+    if t._inference and not _state.inference:
+        raise RuntimeError(errors.INFERENCE_INPLACE)
+    if t._rg and _state.grad:
+        _refuse(t)
+    if t._storage.kept:
+        _note(t)
+
+
+def _note(t: Tensor) -> None:
+    """Remember the line of a write that may spoil a saved tensor."""
+    t._storage.written = (*lines.here(3), t._version + 1)
+
+
+def _refuse(t: Tensor) -> None:
+    base = t._base
+    if base is not None:
+        if t._creation is not None:
+            node = node_of_view(t)
+            raise errors.view_refused(t._creation, node, t._output, False)
+        if t._rg and base._rg and base._node is None:
+            raise RuntimeError(errors.VIEW_OF_LEAF)
+    if t._rg and t._node is None and (base is None or node_of_view(t) is None):
+        raise RuntimeError(errors.LEAF)
+
+
+def prepare(t: Tensor, rule: Rule, bindings: dict[str, Any]) -> OpNode | None:
+    """Before a recorded write to `t`, the first of `bindings`: save what the derivative needs of the old values.
+
+    Where a formula reads `t` itself, it reads a clone.
+    """
+    if not t._rg:
+        _refuse(t)
+    if t._dtype.category < 2:
+        return None
+    node = begin(rule, bindings, t)
+    if t._storage.kept:
+        _note(t)
+    return node
+
+
+def rebase(t: Tensor, node: OpNode | None) -> None:
+    """After the write: `t` is now the result of `node`; if it is a view, so is that part of its base."""
+    if node is None:
+        return
+    base = t._base
+    if base is None:
+        before = t._node
+        index = t._index
+        fresh = not t._rg
+        finish(node, t)
+        t._inherits = False
+        if t._retains and before is not None:
+            _move_retain(t, before, index)
+        if fresh and t._views is not None:
+            mark_views(t)
+        return
+    _rebase_view(t, base, node)
+
+
+def _move_retain(t: Tensor, before: Node, index: int) -> None:
+    extra = before.extra
+    assert t._node is not None
+    if extra is not None and extra.retains.pop(index, None) is not None:
+        t._node.more().retains[t._index] = _ref(t)
+
+
+def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
+    before, index = t._node, t._index
+    node.shape, node.dtype = shape_of(t), t._dtype
+    copy = _new(CopySlices)
+    own = _own_edge(node)
+    others = node.edges[: 2 * own] + node.edges[2 * own + 2 :]
+    init(copy, (*edge(base), *others), shape_of(base), base._dtype)
+    copy.fn = node
+    copy.own = own
+    copy.base, copy.view = window_of(base), window_of(t)
+    copy.code, copy.lasti = node.code, node.lasti
+    node.more().within = _ref(copy)
+    fresh = not base._rg
+    old, old_index = base._node, base._index
+    base._node, base._index, base._rg, base._inherits = copy, 0, True, False
+    if base._retains and old is not None:
+        _move_retain(base, old, old_index)
+    if fresh:
+        mark_views(base)
+    t._rg, t._inherits = True, False
+    t._stale = -1
+    node_of_view(t)
+    save_results(node, (t,))
+    if t._retains and before is not None:
+        _move_retain(t, before, index)
+
+
+def _own_edge(node: Node) -> int:
+    """Which of the edges of an in-place op's node belongs to the tensor written to."""
+    extra = node.extra
+    assert extra is not None
+    return extra.own
+
+
+class CopySlices(Node):
+    """The node of a base after a write to a view of it: that part goes through the op, the rest past it."""
+
+    __slots__ = ("base", "fn", "own", "view")
+    label = "CopySlices"
+    fn: Node | None
+    own: int  # the place of the view's own gradient among those that `fn` returns
+    base: Window
+    view: Window
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
+        g: Any = grads[0]
+        fn = self.fn
+        if fn is None:
+            raise errors.freed(self)
+        if g is None:
+            return (None,) * (len(self.edges) >> 1)
+        grads.clear()
+        shape, strides, _ = self.base.layout
+        whole = empty(shape, self.base.dtype, strides)
+        whole.copy_(g)  # type: ignore[attr-defined]
+        del g
+        part = self.view.of(whole, self.base)
+        arrived: Any = part.clone()
+        if self.view.conj:
+            arrived = arrived.conj()
+        out = list(fn.apply([-arrived if self.view.neg else arrived], None))
+        own = out.pop(self.own)
+        if own is None:
+            part.zero_()  # type: ignore[attr-defined]
+        else:
+            if self.view.conj:
+                own = own.conj()  # type: ignore[attr-defined]
+            part.copy_(-own if self.view.neg else own)  # type: ignore[attr-defined, operator]
+        return [whole, *out]
+
+    def release(self) -> None:
+        if self.fn is not None:
+            self.fn.release()
+            if self.fn.saved is None:
+                self.fn = None
+
+
+def replace_history(t: Tensor, node: Node, index: int) -> None:
+    """`t` was written to by something that is no op of the table (a Function): it is output `index` of `node`."""
+    if t._base is None:
+        before, at, fresh = t._node, t._index, not t._rg
+        t._rg, t._node, t._index, t._inherits = True, node, index, False
+        if t._retains and before is not None:
+            _move_retain(t, before, at)
+        if fresh:
+            mark_views(t)
+        return
+    extra = node.extra = node.extra or Extra()
+    extra.own = index
+    _rebase_view(t, t._base, node)

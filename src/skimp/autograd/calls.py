@@ -1,0 +1,221 @@
+"""`backward` and `grad`: arguments checked, then the engine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd import engine, errors
+from skimp.autograd.nodes import Node, accumulate_of, shape_of
+from skimp.autograd.record import edge
+
+
+def _tensors(values: Any) -> tuple[Any, ...]:
+    return tuple(values) if isinstance(values, (list, tuple)) else (values,)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from (or of `inputs` only)."""
+    if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. "
+                "Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    captures = None
+    if inputs is not None:
+        inputs = _tensors(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    outputs = _tensors(tensors)
+    roots = _roots(outputs, _given(outputs, grad_tensors), create_graph)
+    if inputs is not None:
+        captures = engine.Captures([_retained(t) for t in inputs], True)
+    if create_graph:
+        _warn_cycle()
+    del tensors, outputs, grad_tensors
+    engine.run(roots, create_graph if retain_graph is None else retain_graph, create_graph, captures)
+
+
+def _retained(t: Any) -> tuple[Node | None, int]:
+    if isinstance(t, GradientEdge):
+        return t.node, t.output_nr
+    if not t.is_leaf or not t._rg:
+        t.retain_grad()
+    return edge(t)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`; no `.grad` changes."""
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False."
+        )
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    outs, ins = _tensors(outputs), _tensors(inputs)
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if not ins:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        return _batched(outs, ins, grad_outputs, keep, create_graph, allow_unused, materialize_grads)
+    roots = _roots(outs, _given(outs, grad_outputs), create_graph)
+    captures = engine.Captures([_asked(t) for t in ins], False)
+    del outputs, outs, grad_outputs
+    engine.run(roots, keep, create_graph, captures)
+    found: list[Any] = list(captures.found)
+    for i, (t, g) in enumerate(zip(ins, found, strict=True)):
+        if g is None and materialize_grads:
+            found[i] = t.new_zeros(shape_of(t))
+        elif g is None and not allow_unused:
+            raise RuntimeError(
+                f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior."
+            )
+    return tuple(found)
+
+
+def _asked(t: Any) -> tuple[Node | None, int]:
+    if isinstance(t, GradientEdge):
+        return t.node, t.output_nr
+    if not t._rg:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return edge(t)
+
+
+def _batched(
+    outs: tuple[Any, ...], ins: tuple[Any, ...], batches: Any, keep: bool, create: bool, unused: bool, zeros: bool
+) -> tuple[Any, ...]:
+    """Row after row of the batched gradients (PyTorch runs them at once, with the same result)."""
+    from skimp.ops.forms import NAMESPACES
+
+    given = _tensors(batches)
+    n = shape_of(given[0])[0]
+    rows = [
+        grad(outs, ins, tuple([None if g is None else g[k] for g in given]), True if k < n - 1 else keep, create,
+             allow_unused=unused, materialize_grads=zeros)
+        for k in range(n)
+    ]  # fmt: skip
+    stack = NAMESPACES[""]["stack"]
+    return tuple([None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)])
+
+
+def _given(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
+    if grads is None:
+        return (None,) * len(outputs)
+    given = _tensors(grads)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    return given
+
+
+def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...], create: bool) -> list[engine.Root]:
+    roots: list[engine.Root] = []
+    for i, (t, g) in enumerate(zip(outputs, grads, strict=True)):
+        node, index = (t.node, t.output_nr) if isinstance(t, GradientEdge) else (None, 0)
+        if node is None:
+            g = _checked(i, t, g)
+            if not t._rg:
+                raise errors.no_grad_fn(i, t)
+            node, index = edge(t)
+            if node is None:
+                continue  # a view made under no_grad of what requires grad: nothing flows
+        elif g is None:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        roots.append((node, index, g))
+    return roots
+
+
+def _checked(i: int, t: Tensor, g: Any) -> Any:
+    """The gradient to begin with: the one given, or 1 for a scalar."""
+    if g is None:
+        if not t._rg:
+            return None
+        if t.numel() != 1:  # type: ignore[attr-defined]
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if not t._dtype.is_floating_point:
+            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t._dtype}")
+        return t.new_ones(shape_of(t))  # type: ignore[attr-defined]
+    if not isinstance(g, Tensor):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+    if shape_of(g) != shape_of(t):
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{i}] has a shape of torch.Size({list(shape_of(g))}) and output[{i}] "
+            f"has a shape of torch.Size({list(shape_of(t))})."
+        )
+    if t._dtype.is_complex != g._dtype.is_complex:
+        raise RuntimeError(
+            f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+            f"dtype: grad_output[{i}] has a dtype of {g._dtype} and output[{i}] has a dtype of {t._dtype}."
+        )
+    return g
+
+
+_told = []
+
+
+def _warn_cycle() -> None:
+    """PyTorch's warning, once per program as PyTorch gives it."""
+    if _told:
+        return
+    _told.append(True)
+    warnings.warn(
+        "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
+        "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If "
+        "you have to use this function, make sure to reset the .grad fields of your parameters to None after use to "
+        "break the cycle and avoid the leak.",
+        stacklevel=4,
+    )
+
+
+class GradientEdge(tuple[Node, int]):
+    """A place in the graph: output `output_nr` of `node`. Stands for a tensor in `backward` and `grad`."""
+
+    __slots__ = ()
+
+    def __new__(cls, node: Node, output_nr: int, ownership_token: Any = None) -> GradientEdge:
+        return super().__new__(cls, (node, output_nr))  # type: ignore[arg-type]
+
+    @property
+    def node(self) -> Node:
+        return self[0]
+
+    @property
+    def output_nr(self) -> int:
+        return self[1]
+
+
+def get_gradient_edge(t: Tensor) -> GradientEdge:
+    """The edge that the gradient of `t` goes along."""
+    if not t._rg:
+        raise RuntimeError("It is not possible to get the gradient edge of a Tensor that does not require gradients")
+    node, index = edge(t)
+    return GradientEdge(accumulate_of(t) if node is None else node, index)

@@ -1,0 +1,270 @@
+"""Backward: gradients flow from outputs to leaves, through the nodes in the order of their numbers, newest first.
+
+A node's number is higher than the numbers of all nodes that it leads to, so the newest node that waits has received
+everything that it will receive: no dependencies need counting. Formulas run unrecorded unless `create_graph`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from skimp._tensor import Tensor, empty
+from skimp.autograd import anomaly, errors, hooks, lines, modes
+from skimp.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
+from skimp.autograd.saving import ghost
+from skimp.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
+
+_accumulating = threading.RLock()  # two backwards may meet at one leaf
+Root = tuple[Node, int, Tensor]
+
+
+class Captures:
+    """Where gradients are to be caught instead of accumulated: `autograd.grad`, `backward(inputs=...)`."""
+
+    __slots__ = ("accumulate", "at", "found", "wanted")
+
+    def __init__(self, edges: Sequence[tuple[Node | None, int]], accumulate: bool) -> None:
+        self.accumulate = accumulate  # backward(inputs=...): they get their .grad as usual, and nobody else does
+        self.at: dict[Node, list[tuple[int, int]]] = {}  # by node: (its output, place in `found`)
+        for place, (node, index) in enumerate(edges):
+            if node is not None:
+                self.at.setdefault(node, []).append((index, place))
+        self.found: list[Tensor | None] = [None] * len(edges)
+        self.wanted: set[Node] = set()
+
+    def search(self, roots: Sequence[Root]) -> None:
+        """Find the nodes on a path to a caught gradient: only those run."""
+        oldest = min([n.sequence_nr for n in self.at], default=0)
+        order: list[Node] = []
+        seen: set[Node] = set()
+        todo = [r[0] for r in roots]
+        while todo:
+            node = todo.pop()
+            if node in seen or node.sequence_nr < oldest:
+                continue
+            seen.add(node)
+            order.append(node)
+            todo += [n for n in node.edges[::2] if n is not None]
+        for node in sorted(order, key=lambda n: n.sequence_nr):
+            if node in self.at or any([n in self.wanted for n in node.edges[::2] if n is not None]):
+                self.wanted.add(node)
+
+    def take(self, node: Node, grads: Grads) -> bool:
+        """Catch what arrived at `node`; whether nothing beyond it is wanted."""
+        if not self.accumulate:
+            for index, place in self.at.get(node, ()):
+                self.found[place] = grads[index]
+        elif type(node) is AccumulateGrad:
+            return False
+        return not any([n in self.wanted for n in node.edges[::2] if n is not None])
+
+
+def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None = None) -> None:
+    """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what they saved."""
+    state = modes.state
+    before = state.grad
+    state.grad = create
+    try:
+        _run(roots, keep, create, captures, lines.here(2))
+    finally:
+        state.grad = before
+
+
+def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None, caller: Any) -> None:
+    waiting: list[tuple[int, Node]] = []
+    buffers: dict[Node, Grads] = {}
+    wanted = None
+    if captures is not None:
+        captures.search(roots)
+        wanted = captures.wanted
+    while roots:
+        to, index, r = roots.pop(0)
+        if wanted is None or to in wanted:
+            _deliver(to, index, _validated(to, 0, r, to, index), waiting, buffers, create)
+    r = None  # type: ignore[assignment]  # nobody but the buffers holds a gradient: it may be taken or freed
+    results: Any
+    while waiting:
+        node = heappop(waiting)[1]
+        grads = buffers.pop(node)
+        extra = node.extra
+        if extra is not None:
+            grads = hooks.before(extra, grads)
+        if captures is not None:
+            if not captures.accumulate and type(node) is AccumulateGrad:
+                grads = hooks.of_leaf(node, grads)
+            if captures.take(node, grads):
+                continue
+        if anomaly.ON or (extra is not None and extra.after):
+            results = _watched(node, grads, wanted)
+        else:
+            results = node.apply(grads, wanted)
+        if not keep:
+            node.release()
+            if node.saved is None:
+                node.more().first = caller
+        del grads
+        edges = node.edges
+        i = 0
+        for r in results:
+            to = edges[i]
+            if to is not None and (wanted is None or to in wanted):
+                if r is not None:
+                    r = _validated(node, i >> 1, r, to, edges[i + 1])
+                _deliver(to, edges[i + 1], r, waiting, buffers, create)
+            i += 2
+        r = to = None  # type: ignore[assignment]
+        del results, edges, node, extra
+
+
+def _watched(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
+    """Run a node that has hooks, or under anomaly mode."""
+    arrived = tuple(grads)
+    if anomaly.ON:
+        results = anomaly.apply(node, grads, wanted)
+    else:
+        results = node.apply(grads, wanted)
+    return results if node.extra is None else hooks.after(node.extra, results, arrived)
+
+
+def _deliver(
+    node: Node,
+    index: int,
+    g: Tensor | None,
+    waiting: list[tuple[int, Node]],
+    buffers: dict[Node, Grads],
+    create: bool,
+) -> None:
+    """Add a gradient to what waits at `node`."""
+    buffer = buffers.get(node)
+    if buffer is None:
+        extra = node.extra
+        if extra is None or extra.metas is None:
+            buffers[node] = [g]
+        else:
+            buffer = [None] * len(extra.metas)
+            buffer[index] = g
+            buffers[node] = buffer
+        heappush(waiting, (-node.sequence_nr, node))
+        return
+    have = buffer[index]
+    if have is None:
+        buffer[index] = g
+    elif g is not None:
+        buffer[index] = None
+        if not create and sys.getrefcount(have) == 2 and _is_own(have) and _same_kind(have, g):
+            buffer[index] = have.add_(g)  # type: ignore[attr-defined]
+        else:
+            buffer[index] = have + g  # type: ignore[operator]
+
+
+def _same_kind(a: Tensor, b: Tensor) -> bool:
+    return shape_of(a) == shape_of(b) and a._dtype is b._dtype
+
+
+def _is_own(t: Tensor) -> bool:
+    """Whether `t`, which nobody else holds, is all of a storage that nobody else reads."""
+    s = t._storage
+    layout = t.layout_of()
+    return (
+        sys.getrefcount(s) == 3  # the tensor, `s`, the call's argument
+        and not (s.exported or t._rg or t._conj or t._neg or t._inference)
+        and t._base is None
+        and is_non_overlapping_and_dense(layout)
+        and numel(layout.shape) * t._dtype.itemsize == len(s)
+    )
+
+
+def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
+    """The gradient in the shape and dtype of what it is a gradient of: sums over broadcast dimensions, casts."""
+    extra = to.extra
+    if extra is None or extra.metas is None:
+        shape, dtype = to.shape, to.dtype
+    else:
+        shape, dtype = extra.metas[index]
+    if not isinstance(g, Tensor):
+        raise TypeError(f"function {node.name()} returned a {type(g).__name__} where a gradient was expected")
+    a = g._np
+    have = a.shape if a is not None else g._layout.shape  # type: ignore[union-attr]
+    if have != shape:
+        if not _expands_to(shape, have):
+            raise RuntimeError(
+                f"Function {node.name()} returned an invalid gradient at index {i} - got {list(have)} but expected "
+                f"shape compatible with {list(shape)}"
+            )
+        g = summed_to(g, shape)
+    if g._dtype is not dtype:
+        if g._dtype.is_complex and not dtype.is_complex:
+            g = g.real  # type: ignore[attr-defined]
+        if g._dtype is not dtype:
+            g = g.to(dtype)  # type: ignore[attr-defined]
+    return g  # type: ignore[no-any-return]
+
+
+def _expands_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    return len(shape) <= len(target) and all(
+        [n in (1, m) for n, m in zip(reversed(shape), reversed(target), strict=False)]
+    )
+
+
+def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The gradient of a tensor that was broadcast to `g`'s shape."""
+    have = shape_of(g)
+    lead = len(have) - len(shape)
+    dims = tuple(range(lead)) + tuple([lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1])
+    if dims:
+        g = g.sum(dims, keepdim=True)  # type: ignore[attr-defined]
+    return g.view(shape) if lead else g  # type: ignore[attr-defined, no-any-return]
+
+
+# -- leaves ----------------------------------------------------------------------------------------
+
+
+def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) -> tuple[()]:
+    """Add the gradient to the leaf's `.grad`, in place where there is one."""
+    grads = hooks.of_leaf(self, grads)
+    g = grads.pop()
+    if g is None:
+        return ()
+    t = self.variable
+    with _accumulating:
+        have = t._grad
+        if have is None:
+            stolen = None
+            if not modes.state.grad and sys.getrefcount(g) == 2 and _obeys(g, t):
+                stolen = ghost(g)
+                g = None  # and with it, what it was a view of
+                if not _is_own(stolen):
+                    g, stolen = stolen, None
+            t._grad = _copied(g, t) if stolen is None else stolen  # type: ignore[arg-type]
+        elif modes.state.grad:
+            t._grad = have + g  # type: ignore[operator]
+        else:
+            have.add_(g)  # type: ignore[attr-defined]
+    del g
+    if t._post_hooks:
+        hooks.post_accumulate(t)
+    return ()
+
+
+AccumulateGrad.apply = _accumulate  # type: ignore[method-assign, assignment]
+
+
+def _strides_for(t: Tensor) -> tuple[int, ...]:
+    """The strides that a leaf's gradient gets: the leaf's own where they are dense, else row-major."""
+    layout = t.layout_of()
+    return layout.strides if is_non_overlapping_and_dense(layout) else contiguous_strides(layout.shape)
+
+
+def _obeys(g: Tensor, leaf: Tensor) -> bool:
+    """Whether the strides are what the leaf's gradient should have (PyTorch: the gradient layout contract)."""
+    have, want = g.layout_of(), _strides_for(leaf)
+    return all([a == b or n == 1 for a, b, n in zip(have.strides, want, have.shape, strict=True)])
+
+
+def _copied(g: Tensor, leaf: Tensor) -> Tensor:
+    made = empty(shape_of(g), g._dtype, _strides_for(leaf))
+    return made.copy_(g)  # type: ignore[attr-defined, no-any-return]

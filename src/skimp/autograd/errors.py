@@ -1,0 +1,139 @@
+"""What autograd refuses: PyTorch's sentence first, then the lines of the user's program and the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp.autograd import lines
+
+_TYPES = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "uint8": "Byte",
+    "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "bool": "Bool",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+    "saved tensors after calling backward."
+)
+
+
+def type_name(t: Any) -> str:
+    """`torch.FloatTensor`, as PyTorch's messages call a tensor."""
+    return f"torch.{_TYPES[t._dtype.name]}Tensor"
+
+
+def short(node: Any) -> str:
+    """A node's name as PyTorch's messages give it: `Mul` for MulBackward0."""
+    name: str = node.name()
+    if name.endswith("Backward0"):
+        return name[: -len("Backward0")]
+    return name.removesuffix("Backward")
+
+
+def freed(node: Any) -> RuntimeError:
+    """What the node saved is gone."""
+    text = FREED
+    first = node.extra.first if node.extra is not None else None
+    if node.code is not None:
+        text += f"\nThe graph has a {node.name()} in common with an earlier backward: made at {lines.of(node)}."
+    if first is not None:
+        text += f"\nThat backward was called at {lines.describe(*first)}."
+    return RuntimeError(text)
+
+
+def modified(node: Any, t: Any, version: int, now: int, made_by: Any, index: int) -> RuntimeError:
+    """A saved tensor was written to since."""
+    output = f", which is output {index} of {short(made_by)}," if made_by is not None else ""
+    text = (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{type_name(t)} {list(t.shape)}]{output} is at version {now}; expected version {version} instead. "
+        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True, check_nan=False)."
+    )
+    if node.code is not None:
+        text += f"\nSaved by {node.name()} for its gradient at {lines.of(node)}."
+    written = t._storage.__dict__.get("written")
+    if written is not None:
+        code, lasti, at = written
+        text += f"\nLast modified in place at {lines.describe(code, lasti)}."
+        if at <= version:
+            text += " (Later writes went through `.data`, NumPy or `out=` and left no line.)"
+    text += "\nWrite to a clone() of it, or use the form of that operation without the underscore."
+    return RuntimeError(text)
+
+
+def withheld(node: Any, site: Any) -> RuntimeError:
+    """Nothing was kept for backward where the op ran."""
+    return RuntimeError(
+        f"{node.name()} needs what it did not keep: the operation at {lines.of(node)} ran inside "
+        f"disable_saved_tensors_hooks(), called without a message at {lines.describe(*site)}, where nothing is kept "
+        "for backward. Run it outside, or give disable_saved_tensors_hooks a message, which only refuses hooks."
+    )
+
+
+def no_grad_fn(i: int, t: Any) -> RuntimeError:
+    """`backward()` of something that no recorded operation made."""
+    text = f"element {i} of tensors does not require grad and does not have a grad_fn"
+    cut = t.__dict__.get("_cut")
+    if cut is not None:
+        how, code, lasti = cut
+        text += f"\nThe chain was cut by {how} at {lines.describe(code, lasti)}."
+    elif t._inference:
+        text += "\nThe tensor was made in inference_mode(), where nothing is recorded."
+    elif not (t._dtype.is_floating_point or t._dtype.is_complex):
+        text += f"\nIts dtype is {t._dtype}: only floating point and complex tensors carry gradients."
+    else:
+        text += (
+            "\nNone of its inputs required grad when it was computed, or it was computed under no_grad(), "
+            "from a detach()ed tensor, or by an operation on integers."
+        )
+    return RuntimeError(text)
+
+
+INFERENCE_SAVED = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+    "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in "
+    "autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+)
+INFERENCE_INPLACE = (
+    "Inplace update to inference tensor outside InferenceMode is not allowed."
+    "You can make a clone to get a normal tensor before doing inplace update."
+    "See https://github.com/pytorch/rfcs/pull/17 for more details."
+)
+LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
+VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
+
+_MULTI = (
+    " This view is the output of a function that returns multiple views. Such functions do not allow the output "
+    "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+)
+_CUSTOM = (
+    " This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic "
+    "to handle view+inplace would override the custom backward associated with the custom Function, leading to "
+    "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function."
+)
+_BOTH = (
+    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
+    "both the view and the inplace either both inside the {0} block (if you don't want the inplace to be tracked) or "
+    "both outside (if you want the inplace to be tracked)."
+)
+
+
+def view_refused(creation: str, node: Any, index: int, indirect: bool) -> RuntimeError:
+    """A view whose history can't be rebased was modified, itself or through its base."""
+    mode = "in inference mode" if creation == "inference" else "in no_grad mode"
+    what = (
+        "its base or another view of its base has been modified inplace" if indirect else "is being modified inplace"
+    )
+    if creation in ("no_grad", "inference"):
+        block = "inference_mode" if creation == "inference" else "no_grad"
+        normal = " in normal mode" if creation == "inference" else " with grad mode enabled"
+        return RuntimeError(f"A view was created {mode} and {what}{normal}." + _BOTH.format(block))
+    if node is None:
+        prefix = f"A view was created in no_grad mode and {what} with grad mode enabled."
+    else:
+        prefix = f"Output {index} of {short(node)} is a view and {what}."
+    return RuntimeError(prefix + (_MULTI if creation == "multi" else _CUSTOM))

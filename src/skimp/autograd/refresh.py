@@ -1,0 +1,127 @@
+"""The history of views after a write to what they look at: a view's grad_fn is made anew, from its base's.
+
+A base and its views share bytes and version. A view remembers the version that its node belongs to (`_stale`); when
+another is found, the node is replaced by an AsStridedBackward0 of the base's present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from skimp import dtypes
+from skimp._tensor import Tensor, empty
+from skimp.autograd import errors, lines
+from skimp.autograd.nodes import Grads, Node, accumulate_of, init, shape_of
+from skimp.memory.layout import Layout
+
+_new = object.__new__
+
+
+class Window(NamedTuple):
+    """Which elements of its base a view shows, and how."""
+
+    layout: Layout
+    dtype: dtypes.dtype
+    conj: bool = False
+    neg: bool = False
+
+    def of(self, base: Tensor, like: Window) -> Tensor:
+        """This window on `base`, a tensor that stands for one that `like` describes."""
+        if like.dtype.is_complex and not self.dtype.is_complex:
+            base = base.view_as_real()  # type: ignore[attr-defined]
+            like = Window(real_layout(like), self.dtype)
+        layout = self.layout
+        if self.dtype.is_complex and not like.dtype.is_complex:
+            layout = real_layout(self)
+        start = base.layout_of().offset + layout.offset - like.layout.offset
+        seen = base.as_strided(layout.shape, layout.strides, start)  # type: ignore[attr-defined]
+        if self.dtype.is_complex and not like.dtype.is_complex:
+            seen = seen.view_as_complex()
+        return seen  # type: ignore[no-any-return]
+
+
+def real_layout(w: Window) -> Layout:
+    """A complex tensor's layout, in real elements with a last dimension of 2."""
+    shape, strides, offset = w.layout
+    return Layout((*shape, 2), (*[2 * s for s in strides], 1), 2 * offset)
+
+
+def window_of(t: Tensor) -> Window:
+    return Window(t.layout_of(), t._dtype, t._conj, t._neg)
+
+
+def node_of_view(t: Tensor) -> Node | None:
+    """The present grad_fn of a view."""
+    version = t._version
+    base = t._base
+    assert base is not None
+    if t._stale == version or (t._node is None and not base._rg):
+        return t._node
+    if t._creation is not None:
+        raise errors.view_refused(t._creation, t._node, t._index, True)
+    source = base._node
+    edge = (source, base._index) if source is not None else (accumulate_of(base), 0)
+    t._node = strided(edge, window_of(base), window_of(t), t)
+    t._index = 0
+    t._rg = True
+    t._inherits = False
+    t._stale = version
+    return t._node
+
+
+class AsStridedBackward0(Node):
+    """The node of a view whose base was written to: scatters into zeros of the base."""
+
+    __slots__ = ("base", "view")
+    label = "AsStridedBackward0"
+    base: Window
+    view: Window
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
+        g = grads[0]
+        if g is None or self.edges[0] is None:
+            return (None,)
+        return (scatter(g, self.base, self.view),)
+
+
+def strided(edge: tuple[Node, int], base: Window, view: Window, t: Tensor) -> Node:
+    """The node of `t`, which shows `view` of the `base` whose gradient goes to `edge`."""
+    node = _new(AsStridedBackward0)
+    init(node, edge, shape_of(t), t._dtype)
+    node.base = base
+    node.view = view
+    node.code, node.lasti = lines.here(3)
+    return node
+
+
+def zeros_like_base(base: Window) -> Tensor:
+    """Zeros with the base's shape, strides and dtype."""
+    shape, strides, _ = base.layout
+    return empty(shape, base.dtype, strides).zero_()  # type: ignore[attr-defined, no-any-return]
+
+
+def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
+    """The gradient of the base, from that of a view of it."""
+    if view.conj:
+        g = g.conj()  # type: ignore[attr-defined]
+    if view.neg:
+        g = -g  # type: ignore[operator]
+    if not (may_overlap(view.layout) or may_overlap(base.layout)):
+        zeros = zeros_like_base(base)
+        view.of(zeros, base).copy_(g)  # type: ignore[attr-defined]
+        return zeros
+    from skimp.ops.strided import gather_strided_gradient
+
+    return gather_strided_gradient(g, base.layout, view.layout)  # type: ignore[no-any-return]
+
+
+def may_overlap(layout: Layout) -> bool:
+    """Whether two indices may reach one place (False is certain)."""
+    reach = 0
+    for step, size in sorted(zip(layout.strides, layout.shape, strict=True)):
+        if size > 1:
+            if step <= reach:
+                return True
+            reach += step * (size - 1)
+    return False

@@ -1,0 +1,48 @@
+"""Copies between any two layouts and types, cut so that both sides are read and written in whole cache lines."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from skimp.eval.expr import Array, convert
+from skimp.eval.plan import LeafLayout, collapse, run_block, tile_block, transposed_dim
+from skimp.eval.run import cuts, threads_for, window_of
+from skimp.eval.threads import quietly, share
+
+_SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as blocks
+_TILE: Final = 1 << 14  # elements of a tile: 128 x 128
+_RUN: Final = 1 << 18  # elements of a block that is not a tile
+
+
+def copy(dst: Array, src: Array) -> None:
+    """Copy `src`, which has dst's shape or broadcasts to it, into `dst`, converting as PyTorch does.
+
+    The two share no memory, or are the very same elements.
+    """
+    if dst.size < _SMALL:
+        quietly(convert, src, dst)
+    else:
+        _copy_blocks(dst, np.broadcast_to(src, dst.shape))
+
+
+def _copy_blocks(dst: Array, src: Array) -> None:
+    order = sorted(range(dst.ndim), key=lambda dim: -abs(dst.strides[dim]))
+    dst, src = dst.transpose(order), src.transpose(order)
+    layouts = (LeafLayout(dst.dtype, dst.strides), LeafLayout(src.dtype, src.strides))
+    domain, (to, origin) = collapse(dst.shape, layouts)
+    dst = np.lib.stride_tricks.as_strided(dst, domain, to.strides)
+    src = np.lib.stride_tricks.as_strided(src, domain, origin.strides)
+    across = transposed_dim(domain, (origin,))
+    block = run_block(domain, _RUN) if across is None else tile_block(domain, across, _TILE)
+    sides = [cuts(size, part) for size, part in zip(domain, block, strict=True)]
+    numbers = iter(range(math.prod(map(len, sides))))  # shared by the threads: next() is atomic
+
+    def work() -> None:
+        for number in numbers:
+            window, _ = window_of(number, sides)
+            convert(src[window], dst[window])
+
+    share(work, threads_for(dst.size))

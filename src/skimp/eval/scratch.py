@@ -1,0 +1,46 @@
+"""Memory that a thread uses over and over: registers, and the temporaries of row functions and reductions.
+
+A fresh array of a few hundred KiB costs ten times the work on it, since malloc takes its pages from
+the system and gives them back each time. Buffers taken here stay with the thread: some MiB at most.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+import numpy as np
+
+from skimp.eval.expr import Array
+
+_KEPT: Final = 16  # buffers
+_LARGEST: Final = 1 << 22  # bytes of a buffer that is kept
+
+
+class _Mine(threading.local):
+    def __init__(self) -> None:
+        self.buffers: list[Array] = []
+
+
+_mine = _Mine()
+
+
+def take(length: int, dtype: np.dtype[Any]) -> Array:
+    """A 1-d array of `length` elements, uninitialised. It is the caller's until it is given back."""
+    nbytes = length * dtype.itemsize
+    buffers = _mine.buffers
+    for number, buffer in enumerate(buffers):
+        if buffer.nbytes >= nbytes:
+            del buffers[number]
+            break
+    else:
+        buffer = np.empty(max(nbytes, 1), np.uint8)
+    return buffer[:nbytes].view(dtype)
+
+
+def give(array: Array) -> None:
+    """Give back what `take` returned. Not doing so (an exception) costs only the next one's speed."""
+    buffer = array.base
+    buffers = _mine.buffers
+    if isinstance(buffer, np.ndarray) and buffer.nbytes <= _LARGEST and len(buffers) < _KEPT:
+        buffers.append(buffer)

@@ -1,0 +1,50 @@
+"""Copies that a view would have saved: counted, told, and forbidden where somebody wants none.
+
+An op that has to copy says so before it allocates: `copies.told(nbytes, "reshape", "...")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from skimp.errors import CopyError
+from skimp.memory import sites
+from skimp.memory.ledger import host
+from skimp.memory.sizes import exact
+
+_forbidden: Final = ContextVar("skimp.no_copies", default=False)
+
+
+def told(nbytes: int, op: str, reason: str) -> None:
+    """Count a copy that is about to be made, and why: `reshape of a tensor with strides (1, 3)`.
+
+    CopyError inside `no_copies()`.
+    """
+    if _forbidden.get():
+        raise CopyError(_refusal(nbytes, op, reason))
+    host.copy(nbytes, op, reason)
+
+
+@contextmanager
+def no_copies() -> Iterator[None]:
+    """Inside, an op that has to copy raises CopyError, a RuntimeError, before it allocates.
+
+    Holds for the thread (or the asynchronous task) that entered it.
+    """
+    before = _forbidden.set(True)
+    try:
+        yield
+    finally:
+        _forbidden.reset(before)
+
+
+def _refusal(nbytes: int, op: str, reason: str) -> str:
+    site = sites.find()
+    where = f" at {site.filename}:{site.lineno}" if site.lineno else ""
+    return (
+        f"no_copies: {op}{where} has to copy {exact(nbytes)}: {reason}. "
+        "Copy before it, or change what makes the copy necessary."
+    )

@@ -1,0 +1,525 @@
+"""The caching allocator: sizes, reuse, when a block comes back, what goes to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from skimp.errors import OutOfMemoryError
+from skimp.memory import allocator
+from skimp.memory.caching import SLACK, STEP, WASTE, WINDOW, Pool, rounded
+from skimp.memory.ledger import Ledger
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+class System:
+    """A raw allocator that counts what it has given and not got back."""
+
+    def __init__(self, capacity: int = 1 << 60) -> None:
+        self.capacity = capacity
+        self.given = 0
+        self.calls = 0
+
+    def __call__(self, nbytes: int) -> Any:
+        self.calls += 1
+        if self.given + nbytes > self.capacity:
+            raise MemoryError
+        self.given += nbytes
+        chunk = Chunk(nbytes)
+        weakref.finalize(chunk, self._back, nbytes)
+        return chunk
+
+    def _back(self, nbytes: int) -> None:
+        self.given -= nbytes
+
+
+class Chunk(bytearray):
+    """Bytes whose death can be observed."""
+
+
+def small_pool(capacity: int = 1 << 60, total: int = 64 * GIB) -> tuple[Pool, System]:
+    system = System(capacity=capacity)
+    return Pool(system, Ledger("test"), lambda: total), system
+
+
+# -- sizes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "size"),
+    [
+        (1, 4 * KIB),
+        (MIB, MIB),
+        (MIB + 1, MIB + 128 * KIB),
+        (15 * MIB + 1, 16 * MIB),
+        (16 * MIB + 1, 18 * MIB),
+        (400_000_000, 382 * MIB),
+        (10 * GIB, 10 * GIB),
+    ],
+)
+def test_sizes(nbytes: int, size: int) -> None:
+    assert rounded(nbytes) == size
+
+
+@given(st.integers(1, 1 << 44))
+def test_rounding_wastes_at_most_an_eighth(nbytes: int) -> None:
+    size = rounded(nbytes)
+    assert nbytes <= size
+    assert rounded(size) == size
+    assert size - nbytes < 4 * KIB or (size - nbytes) * WASTE <= nbytes
+    assert size % STEP == 0 or size < 16 * MIB
+
+
+@given(st.integers(1, 1 << 40), st.integers(1, 1 << 40))
+def test_rounding_is_monotonic(a: int, b: int) -> None:
+    assert (a <= b) <= (rounded(a) <= rounded(b))
+
+
+# -- reuse ----------------------------------------------------------------------------------------
+
+
+def test_a_block_is_used_again() -> None:
+    pool, system = small_pool()
+    a = pool.take(MIB)
+    where = a.ctypes.data
+    assert (pool.in_use, pool.cached, pool.reserved) == (MIB, 0, MIB)
+    del a
+    assert (pool.in_use, pool.cached, pool.reserved) == (0, MIB, MIB)
+    b = pool.take(MIB - 100)
+    assert b.ctypes.data == where
+    assert b.nbytes == MIB
+    assert system.calls == 1
+
+
+def test_a_block_that_is_little_larger_will_do_and_a_much_larger_one_will_not() -> None:
+    pool, system = small_pool()
+    del_later = [pool.take(9 * MIB), pool.take(16 * MIB)]
+    del del_later
+    a = pool.take(8 * MIB)
+    assert a.nbytes == 8 * MIB  # what was asked for, whatever the block
+    assert (pool.leased.current, pool.in_use, system.calls) == (8 * MIB, 9 * MIB, 2)
+    b = pool.take(8 * MIB)
+    assert system.calls == 3
+    del a, b
+    assert sorted(pool.blocks()) == [8 * MIB, 9 * MIB, 16 * MIB]
+
+
+def test_the_block_used_last_is_used_first() -> None:
+    pool, _ = small_pool()
+    a, b = pool.take(MIB), pool.take(MIB)
+    where = a.ctypes.data
+    del b
+    del a
+    assert pool.take(MIB).ctypes.data == where
+
+
+def test_zeroed_blocks_are_zero_also_when_they_were_used() -> None:
+    pool, _ = small_pool()
+    a = pool.take_zeroed(MIB)
+    assert not a.any()
+    a.fill(255)
+    del a
+    b = pool.take_zeroed(MIB)
+    assert pool.segments.allocated == 1
+    assert not b.any()
+
+
+def test_empty_cache_gives_everything_unused_back() -> None:
+    pool, system = small_pool()
+    a, b = pool.take(2 * MIB), pool.take(MIB)
+    del b
+    assert pool.empty_cache() == MIB
+    assert pool.empty_cache() == 0
+    assert (pool.reserved, pool.cached, system.given) == (2 * MIB, 0, 2 * MIB)
+    del a
+    assert pool.empty_cache() == 2 * MIB
+    assert system.given == 0
+    assert (pool.segments.allocated, pool.segments.freed, pool.peak_reserved) == (2, 2, 3 * MIB)
+
+
+# -- when a block comes back ----------------------------------------------------------------------
+
+
+class Interface:
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self.array.__array_interface__
+
+
+VIEWS: dict[str, Callable[[Any], object]] = {
+    "buffer": lambda a: np.ndarray((4, 4), np.float32, a, 64, (32, 4)),
+    "frombuffer": lambda a: np.frombuffer(a, np.int16),
+    "slice": lambda a: a[5:9],
+    "slice of a slice": lambda a: a[5:90][::2][1:],
+    "element": lambda a: a[3, ...],
+    "view of a dtype": lambda a: a.view(np.complex128)[2:],
+    "reshape": lambda a: a.reshape(2, -1).T,
+    "real part": lambda a: a.view(np.complex64).real,
+    "as_strided": lambda a: np.lib.stride_tricks.as_strided(a, (3, 3), (0, 1)),
+    "broadcast": lambda a: np.broadcast_to(a[:1], (5, 5)),
+    "subclass": lambda a: a.view(np.recarray),
+    "view of a subclass": lambda a: a.view(np.recarray).view(np.ndarray)[1:],
+    "memoryview": lambda a: memoryview(a)[3:],
+    "array of a memoryview": lambda a: np.asarray(memoryview(a))[1:],
+    "array interface": lambda a: np.asarray(Interface(a))[1:],
+    "dlpack": lambda a: np.from_dlpack(a)[1:],
+    "capsule": lambda a: a.__dlpack__(),
+    "ctypes": lambda a: np.ctypeslib.as_ctypes(a),
+    "ctypes from a buffer": lambda a: (ctypes.c_char * 8).from_buffer(a),
+    "flat iterator": lambda a: a.flat,
+    "nditer": lambda a: np.nditer(a),
+    "pickle buffer": lambda a: pickle.PickleBuffer(a),
+    "0-d": lambda a: a[:1].reshape(()),
+    "empty": lambda a: a[:0],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_block_stays_out_while_anything_can_reach_it(view: str) -> None:
+    pool, _ = small_pool()
+    array = pool.take(MIB)
+    kept: Any = VIEWS[view](array)
+    del array
+    assert pool.cached == 0
+    del kept
+    assert pool.cached == MIB
+
+
+def test_torch_keeps_a_block_out() -> None:
+    torch = pytest.importorskip("torch")
+    pool, _ = small_pool()
+    kept = torch.from_numpy(pool.take(MIB)[8:].view(np.float32)).reshape(2, -1)[1]
+    assert pool.cached == 0
+    del kept
+    assert pool.cached == MIB
+
+
+def test_a_finalizer_in_a_cycle_still_has_its_block() -> None:
+    pool, _ = small_pool()
+    seen = []
+
+    class Late:
+        def __init__(self) -> None:
+            self.me = self
+            self.array = pool.take(MIB)
+            self.array.fill(1)
+
+        def __del__(self) -> None:
+            pool.take(MIB).fill(2)  # must be another block
+            seen.append(int(self.array[0]))
+
+    Late()
+    gc.collect()
+    assert seen == [1]
+    assert pool.in_use == 0
+
+
+def test_a_resurrected_array_keeps_its_block() -> None:
+    pool, _ = small_pool()
+    saved: list[Any] = []
+
+    class Phoenix:
+        def __init__(self) -> None:
+            self.me = self
+            self.array = pool.take(MIB)
+
+        def __del__(self) -> None:
+            saved.append(self.array)
+
+    Phoenix()
+    gc.collect()
+    assert pool.cached == 0
+    saved.clear()
+    assert pool.cached == MIB
+
+
+def test_blocks_may_come_back_in_the_middle_of_taking() -> None:
+    pool, _ = small_pool()
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+            self.array = pool.take(MIB)
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)  # collect at every chance
+    try:
+        for _ in range(200):
+            Cycle()
+    finally:
+        gc.set_threshold(*before)
+    gc.collect()
+    assert pool.in_use == 0
+    assert pool.reserved == pool.cached == sum(pool.blocks())
+
+
+# -- what goes back by itself ---------------------------------------------------------------------
+
+
+class Book(Pool):
+    """A pool of gigabytes that nobody touches, for policies."""
+
+    def __init__(self, total: int = 64 * GIB, capacity: int = 1 << 60) -> None:
+        self.system = Paper(capacity)
+        super().__init__(self.system, Ledger("test"), lambda: total)
+
+
+class Paper:
+    """Gives addresses, and refuses beyond its capacity as the system does."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.given = 0
+
+    def __call__(self, nbytes: int) -> Any:
+        if self.given + nbytes > self.capacity:
+            raise OSError(12, "Cannot allocate memory")
+        self.given += nbytes
+        mapping = allocator.fresh(nbytes)
+        weakref.finalize(mapping.obj, self._back, nbytes)
+        return mapping
+
+    def _back(self, nbytes: int) -> None:
+        self.given -= nbytes
+
+
+def test_a_loop_of_equal_steps_maps_nothing_after_the_first() -> None:
+    pool = Book()
+    for _ in range(5):
+        kept = [pool.take(size * 64 * MIB) for size in (1, 7, 20, 3)]
+        del kept
+    assert (pool.segments.allocated, pool.segments.freed) == (4, 0)
+
+
+def test_what_never_fits_again_goes_back() -> None:
+    pool = Book()
+    for i in range(20):  # each block is too small for all that follow
+        pool.take(int(1.2**i * 16 * MIB))
+        assert pool.cached <= SLACK + pool.used.peak
+    assert pool.segments.freed > 0
+
+
+def test_memory_that_is_needed_no_more_goes_back_after_a_while() -> None:
+    pool = Book()
+    kept = [pool.take(GIB) for _ in range(8)]
+    del kept
+    assert pool.cached == 8 * GIB
+    for _ in range(2 * WINDOW + 1):
+        pool.take(MIB)
+    assert pool.cached <= SLACK + MIB
+
+
+def test_the_cache_makes_room_before_the_machine_is_full() -> None:
+    pool = Book(total=8 * GIB)
+    a = pool.take(4 * GIB)
+    del a
+    b = pool.take(5 * GIB)
+    assert pool.reserved == b.nbytes
+
+
+def test_the_cache_makes_room_below_a_limit() -> None:
+    pool = Book()
+    pool._ledger.limit = 3 * GIB
+    a = pool.take(2 * GIB)
+    del a
+    b = pool.take(GIB + MIB * 2)
+    assert pool.reserved == b.nbytes
+
+
+def test_a_refusal_empties_the_cache_and_tries_again() -> None:
+    pool = Book(capacity=3 * GIB)
+    a, b = pool.take(GIB), pool.take(GIB)
+    del b
+    c = pool.take(2 * GIB)
+    assert (pool.retries, pool.reserved, c.nbytes) == (1, 3 * GIB, 2 * GIB)
+    with pytest.raises(OutOfMemoryError) as refused:
+        pool.take(GIB)
+    assert refused.value.requested == GIB
+    assert refused.value.limit is None
+    assert refused.value.site is not None
+    assert refused.value.site.filename == __file__
+    assert "the system gives no more" in str(refused.value)
+    assert isinstance(refused.value.__cause__, OSError)
+    assert (pool.leases.current, pool.reserved, pool._ledger.ooms) == (2, 3 * GIB, 1)
+    del a
+    assert pool.take(GIB).nbytes == GIB
+
+
+def test_a_size_beyond_all_addresses_is_out_of_memory() -> None:
+    pool = Pool(allocator.fresh, Ledger("test"))
+    for nbytes in (1 << 50, 1 << 80):
+        with pytest.raises(OutOfMemoryError):
+            pool.take(nbytes)
+    assert pool.reserved == 0
+
+
+# -- many at once ---------------------------------------------------------------------------------
+
+
+def test_threads_share_a_pool() -> None:
+    pool, system = small_pool()
+    wrong: list[object] = []
+
+    def work(mark: int) -> None:
+        for i in range(150):
+            array = pool.take(MIB // 2 * (1 + i % 3))
+            array[::65536] = mark
+            kept = array[:: 65536 * 2]
+            del array
+            if i % 50 == 0:
+                pool.empty_cache()
+            if not (kept == mark).all():
+                wrong.append(mark)
+
+    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(1, 7)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert wrong == []
+    assert (pool.in_use, pool.leases.current, pool.leases.allocated) == (0, 0, 900)
+    assert pool.reserved == pool.cached == sum(pool.blocks()) == system.given
+
+
+FORK = """
+import os, sys
+from skimp.memory.caching import pool
+from skimp.memory.ledger import host
+a, b = pool.take(4 << 20), pool.take(1 << 20)
+a.fill(1)
+b.fill(2)
+del b
+with host._lock:  # as if another thread held it at the fork
+    child = os.fork()
+if child == 0:
+    a.fill(3)
+    c = pool.take(1 << 20)
+    c.fill(4)
+    ok = host.peak == 0 and pool.in_use == 5 << 20
+    os._exit(0 if ok else 1)
+_, status = os.waitpid(child, 0)
+d = pool.take(1 << 20)
+assert status == 0, status
+assert (a == 1).all()
+assert (d == 2).all()  # the child wrote to copies of its own
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_fork_has_its_own_copies() -> None:
+    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK], check=True)
+
+
+def test_nothing_is_said_at_exit() -> None:
+    code = """
+from skimp.memory.caching import pool
+class Keeper: pass
+keep = Keeper()
+keep.me, keep.array = keep, pool.take(1 << 20)
+globals_die_late = pool.take(2 << 20)[5:]
+import builtins
+builtins.last = pool.take(3 << 20)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+# -- raw memory -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("nbytes", [4 * KIB, MIB, 2 * MIB, 2 * MIB + 4 * KIB, 33 * MIB])
+def test_raw_memory_is_zero_writable_and_aligned(nbytes: int) -> None:
+    array = np.frombuffer(allocator.fresh(nbytes), np.uint8)
+    assert array.nbytes == nbytes
+    assert not array.any()
+    array[[0, -1]] = 1
+    assert array.ctypes.data % (2 * MIB if nbytes >= 2 * MIB else 4 * KIB) == 0
+
+
+def test_the_machine_has_memory() -> None:
+    assert 0 < allocator.free_memory() <= allocator.total_memory()
+
+
+# -- any history ----------------------------------------------------------------------------------
+
+
+class Histories(RuleBasedStateMachine):
+    """Whatever is taken and dropped, bytes are conserved and nobody's bytes are anybody else's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool, self.system = small_pool(capacity=40 * MIB, total=64 * MIB)
+        self.held: list[tuple[np.ndarray[Any, Any], int]] = []
+        self.mark = 0
+
+    @rule(nbytes=st.integers(1, 6 * MIB), zeroed=st.booleans(), offset=st.integers(0, 100))
+    def take(self, nbytes: int, zeroed: bool, offset: int) -> None:
+        try:
+            array = self.pool.take_zeroed(nbytes) if zeroed else self.pool.take(nbytes)
+        except OutOfMemoryError:
+            assert self.pool.cached == 0  # everything had been tried
+            return
+        assert array.nbytes == rounded(nbytes)
+        assert not (zeroed and array.any())
+        self.mark = self.mark % 255 + 1
+        array.fill(self.mark)
+        self.held.append((array[offset:].view(), self.mark))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        del self.held[data.draw(st.integers(0, len(self.held) - 1))]
+
+    @rule()
+    def empty(self) -> None:
+        cached = self.pool.cached
+        assert self.pool.empty_cache() == cached
+        assert self.pool.cached == 0
+
+    @invariant()
+    def bytes_are_conserved(self) -> None:
+        pool = self.pool
+        assert pool.reserved == pool.in_use + sum(pool.blocks()) == self.system.given
+        assert pool.leases.current == len(self.held)
+        assert pool.leased.current <= pool.in_use <= pool.peak_reserved
+        assert pool.asked.current <= pool.leased.current
+        assert pool.peak_reserved <= 40 * MIB
+
+    @invariant()
+    def contents_are_as_they_were_written(self) -> None:
+        for array, mark in self.held:
+            assert array[0] == mark
+            assert array[-1] == mark
+
+    @invariant()
+    def nothing_overlaps(self) -> None:
+        spans = sorted(np.lib.array_utils.byte_bounds(array) for array, _ in self.held)
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
