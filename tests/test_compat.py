@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,11 @@ import pytest
 
 from skimp.compat import missing
 from skimp.compat.finder import ours
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("SKIMP_DEFER", "auto") != "auto",
+    reason="nothing here depends on what is deferred, and starting processes takes its time",
+)
 
 
 def python(code: str, folder: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def programs() -> list[tuple[str, str, str | None]]:
     found = []
     for page in PAGES:
         blocks = list(BLOCK.finditer(page.read_text()))
-        for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+        for block, after in zip_longest(blocks, blocks[1:]):
             if block[1] == "python":
                 told = after is not None and after[1] == "text" and after.start() - block.end() <= 2
                 name = f"{page.relative_to(ROOT)}:{block.start()}"

@@ -272,8 +272,9 @@ def test_random(seed: int, n: int, dtype: torch.dtype) -> None:
 
 
 edges = st.sampled_from([0, 1, 5, 127, 255, 2049, 2**24, 2**28, 2**31, 2**32, 2**53, 2**63])
+# From 2**63 - 1, PyTorch's search for the next float never ends.
 bounds = st.tuples(edges, st.sampled_from([-1, 1]), st.integers(-3, 3)).map(
-    lambda parts: max(-(2**63), min(2**63 - 1, parts[0] * parts[1] + parts[2]))
+    lambda parts: max(-(2**63), min(2**63 - 2, parts[0] * parts[1] + parts[2]))
 )
 
 
@@ -406,7 +407,7 @@ def test_shapes_are_filled_in_memory_order() -> None:
         actual = np.zeros(shape, np.float32)
         draws.normal(actual, 0, 1, draws.Engine(3))
         same_bits(torch.empty(shape).normal_(generator=torch.Generator().manual_seed(3)), actual)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="copy"):
         draws.normal(np.zeros((4, 4), np.float32).T[:, 1:], 0, 1, draws.Engine())
 
 

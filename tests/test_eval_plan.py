@@ -108,10 +108,10 @@ def test_transposed_leaves_make_tiles() -> None:
     turned = Leaf(None, np.zeros((500, 400), F4).T)
     root = node(ADD, leaf(400, 500), turned, shape=(400, 500))
     made = plan((root,), block=1 << 14)
-    assert made.tiled and made.block == (128, 128)
+    assert (made.tiled, made.block) == (True, (128, 128))
     assert made.steps[0] == Step(COPY, (1,), 2)
     runs = plan((root,), block=1 << 14, tiles=False)
-    assert not runs.tiled and runs.block == (31, 500)
+    assert (runs.tiled, runs.block) == (False, (31, 500))
 
 
 def test_wide_types_make_short_blocks() -> None:
@@ -162,7 +162,7 @@ def test_settings_from_the_environment() -> None:
     made = Config({"SKIMP_THREADS": "3", "SKIMP_DEFER": "always"})
     assert (made.threads, made.defer, made.defer_from, made.small_below) == (3, "always", 0, 0)
     made = Config({})
-    assert made.defer == "auto" and made.threads == min(os.cpu_count() or 1, 64)
+    assert (made.defer, made.threads) == ("auto", min(os.cpu_count() or 1, 64))
     assert made.defer_from == 65536
 
 

@@ -8,7 +8,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from itertools import pairwise
@@ -20,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from books import on_threads
 from skimp.errors import OutOfMemoryError
 from skimp.memory import allocator
 from skimp.memory.caching import SLACK, STEP, WASTE, WINDOW, Pool, rounded
@@ -377,9 +377,11 @@ def test_a_size_beyond_all_addresses_is_out_of_memory() -> None:
 
 def test_threads_share_a_pool() -> None:
     pool, system = small_pool()
-    wrong: list[object] = []
+    marks = iter(range(1, 100))
+    wrong: list[int] = []
 
-    def work(mark: int) -> None:
+    def work() -> None:
+        mark = next(marks)
         for i in range(150):
             array = pool.take(MIB // 2 * (1 + i % 3))
             array[::65536] = mark
@@ -390,16 +392,7 @@ def test_threads_share_a_pool() -> None:
             if not (kept == mark).all():
                 wrong.append(mark)
 
-    threads = [threading.Thread(target=work, args=(mark,)) for mark in range(1, 7)]
-    switch = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(switch)
+    on_threads(work, 6)
     assert wrong == []
     assert (pool.in_use, pool.leases.current, pool.leases.allocated) == (0, 0, 900)
     assert pool.reserved == pool.cached == sum(pool.blocks()) == system.given
@@ -446,22 +439,6 @@ builtins.last = pool.take(3 << 20)
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert (done.stdout, done.stderr) == (b"", b"")
-
-
-# -- raw memory -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("nbytes", [4 * KIB, MIB, 2 * MIB, 2 * MIB + 4 * KIB, 33 * MIB])
-def test_raw_memory_is_zero_writable_and_aligned(nbytes: int) -> None:
-    array = np.frombuffer(allocator.fresh(nbytes), np.uint8)
-    assert array.nbytes == nbytes
-    assert not array.any()
-    array[[0, -1]] = 1
-    assert array.ctypes.data % (2 * MIB if nbytes >= 2 * MIB else 4 * KIB) == 0
-
-
-def test_the_machine_has_memory() -> None:
-    assert 0 < allocator.free_memory() <= allocator.total_memory()
 
 
 # -- any history ----------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""Settings that decide when work is deferred, how it is cut into blocks, and on how many threads it runs.
+"""Settings: when work is deferred, how it is cut into blocks, on how many threads it runs.
 
-They are read from the environment once, at import (`SKIMP_THREADS`, `SKIMP_DEFER`), and can be changed
-while a program runs. `settings` is the one object; its attributes are plain, because the path of every
-op reads them. Results do not depend on any of them: only time and memory do.
+They are read from the environment once, at import (`SKIMP_THREADS`, `SKIMP_DEFER`), and can be
+changed while a program runs. `config` is the one object; its attributes are plain, because the path
+of every op reads them. No result depends on any of them: only time and memory do.
 """
 
 from __future__ import annotations

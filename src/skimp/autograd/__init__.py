@@ -6,6 +6,7 @@ from skimp._tensor import Tensor
 from skimp.autograd import graph, methods
 from skimp.autograd.anomaly import detect_anomaly, set_detect_anomaly
 from skimp.autograd.calls import backward, grad
+from skimp.autograd.function import Function
 from skimp.autograd.modes import (
     enable_grad,
     inference_mode,

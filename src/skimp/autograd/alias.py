@@ -154,7 +154,7 @@ def rebase(t: Tensor, node: OpNode | None) -> None:
 
 
 def _move_retain(t: Tensor, before: Node, index: int) -> None:
-    extra = before.extra
+    extra = before._extra
     assert t._node is not None
     if extra is not None and extra.retains.pop(index, None) is not None:
         t._node.more().retains[t._index] = _ref(t)
@@ -162,15 +162,15 @@ def _move_retain(t: Tensor, before: Node, index: int) -> None:
 
 def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
     before, index = t._node, t._index
-    node.shape, node.dtype = shape_of(t), t._dtype
+    node._shape, node._dtype = shape_of(t), t._dtype
     copy = _new(CopySlices)
     own = _own_edge(node)
-    others = node.edges[: 2 * own] + node.edges[2 * own + 2 :]
+    others = node._edges[: 2 * own] + node._edges[2 * own + 2 :]
     init(copy, (*edge(base), *others), shape_of(base), base._dtype)
     copy.fn = node
     copy.own = own
     copy.base, copy.view = window_of(base), window_of(t)
-    copy.code, copy.lasti = node.code, node.lasti
+    copy._code, copy._lasti = node._code, node._lasti
     node.more().within = _ref(copy)
     fresh = not base._rg
     old, old_index = base._node, base._index
@@ -189,7 +189,7 @@ def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
 
 def _own_edge(node: Node) -> int:
     """Which of the edges of an in-place op's node belongs to the tensor written to."""
-    extra = node.extra
+    extra = node._extra
     assert extra is not None
     return extra.own
 
@@ -210,7 +210,7 @@ class CopySlices(Node):
         if fn is None:
             raise errors.freed(self)
         if g is None:
-            return (None,) * (len(self.edges) >> 1)
+            return (None,) * (len(self._edges) >> 1)
         grads.clear()
         shape, strides, _ = self.base.layout
         whole = empty(shape, self.base.dtype, strides)
@@ -233,7 +233,7 @@ class CopySlices(Node):
     def release(self) -> None:
         if self.fn is not None:
             self.fn.release()
-            if self.fn.saved is None:
+            if self.fn._saved is None:
                 self.fn = None
 
 
@@ -247,6 +247,6 @@ def replace_history(t: Tensor, node: Node, index: int) -> None:
         if fresh:
             mark_views(t)
         return
-    extra = node.extra = node.extra or Extra()
+    extra = node._extra = node._extra or Extra()
     extra.own = index
     _rebase_view(t, t._base, node)

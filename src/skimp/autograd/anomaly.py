@@ -75,7 +75,7 @@ def _refuse_nan(node: Node, results: Any) -> None:
 
 
 def _tell(node: Node) -> None:
-    trace = node.extra.trace if node.extra is not None else None
+    trace = node._extra.trace if node._extra is not None else None
     if trace is None:
         text = (
             f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly during "

@@ -6,6 +6,7 @@ everything that it will receive: no dependencies need counting. Formulas run unr
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from skimp.autograd.saving import ghost
 from skimp.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
+_tasks = threading.local()
+_numbers = itertools.count()
 Root = tuple[Node, int, Tensor]
 
 
@@ -38,19 +41,19 @@ class Captures:
 
     def search(self, roots: Sequence[Root]) -> None:
         """Find the nodes on a path to a caught gradient: only those run."""
-        oldest = min([n.sequence_nr for n in self.at], default=0)
+        oldest = min([n._number for n in self.at], default=0)
         order: list[Node] = []
         seen: set[Node] = set()
         todo = [r[0] for r in roots]
         while todo:
             node = todo.pop()
-            if node in seen or node.sequence_nr < oldest:
+            if node in seen or node._number < oldest:
                 continue
             seen.add(node)
             order.append(node)
-            todo += [n for n in node.edges[::2] if n is not None]
-        for node in sorted(order, key=lambda n: n.sequence_nr):
-            if node in self.at or any([n in self.wanted for n in node.edges[::2] if n is not None]):
+            todo += [n for n in node._edges[::2] if n is not None]
+        for node in sorted(order, key=lambda n: n._number):
+            if node in self.at or any([n in self.wanted for n in node._edges[::2] if n is not None]):
                 self.wanted.add(node)
 
     def take(self, node: Node, grads: Grads) -> bool:
@@ -60,18 +63,24 @@ class Captures:
                 self.found[place] = grads[index]
         elif type(node) is AccumulateGrad:
             return False
-        return not any([n in self.wanted for n in node.edges[::2] if n is not None])
+        return not any([n in self.wanted for n in node._edges[::2] if n is not None])
 
 
 def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None = None) -> None:
     """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what they saved."""
     state = modes.state
-    before = state.grad
+    before = state.grad, getattr(_tasks, "now", None)
     state.grad = create
+    _tasks.now = next(_numbers)
     try:
         _run(roots, keep, create, captures, lines.here(2))
     finally:
-        state.grad = before
+        state.grad, _tasks.now = before
+
+
+def current_task() -> int | None:
+    """The number of the backward that this thread is in, if any."""
+    return getattr(_tasks, "now", None)
 
 
 def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None, caller: Any) -> None:
@@ -90,7 +99,7 @@ def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None,
     while waiting:
         node = heappop(waiting)[1]
         grads = buffers.pop(node)
-        extra = node.extra
+        extra = node._extra
         if extra is not None:
             grads = hooks.before(extra, grads)
         if captures is not None:
@@ -104,10 +113,10 @@ def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None,
             results = node.apply(grads, wanted)
         if not keep:
             node.release()
-            if node.saved is None:
+            if node._saved is None:
                 node.more().first = caller
         del grads
-        edges = node.edges
+        edges = node._edges
         i = 0
         for r in results:
             to = edges[i]
@@ -127,7 +136,7 @@ def _watched(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
         results = anomaly.apply(node, grads, wanted)
     else:
         results = node.apply(grads, wanted)
-    return results if node.extra is None else hooks.after(node.extra, results, arrived)
+    return results if node._extra is None else hooks.after(node._extra, results, arrived)
 
 
 def _deliver(
@@ -141,14 +150,14 @@ def _deliver(
     """Add a gradient to what waits at `node`."""
     buffer = buffers.get(node)
     if buffer is None:
-        extra = node.extra
+        extra = node._extra
         if extra is None or extra.metas is None:
             buffers[node] = [g]
         else:
             buffer = [None] * len(extra.metas)
             buffer[index] = g
             buffers[node] = buffer
-        heappush(waiting, (-node.sequence_nr, node))
+        heappush(waiting, (-node._number, node))
         return
     have = buffer[index]
     if have is None:
@@ -180,9 +189,9 @@ def _is_own(t: Tensor) -> bool:
 
 def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     """The gradient in the shape and dtype of what it is a gradient of: sums over broadcast dimensions, casts."""
-    extra = to.extra
+    extra = to._extra
     if extra is None or extra.metas is None:
-        shape, dtype = to.shape, to.dtype
+        shape, dtype = to._shape, to._dtype
     else:
         shape, dtype = extra.metas[index]
     if not isinstance(g, Tensor):

@@ -36,8 +36,8 @@ def short(node: Any) -> str:
 def freed(node: Any) -> RuntimeError:
     """What the node saved is gone."""
     text = FREED
-    first = node.extra.first if node.extra is not None else None
-    if node.code is not None:
+    first = node._extra.first if node._extra is not None else None
+    if node._code is not None:
         text += f"\nThe graph has a {node.name()} in common with an earlier backward: made at {lines.of(node)}."
     if first is not None:
         text += f"\nThat backward was called at {lines.describe(*first)}."
@@ -53,7 +53,7 @@ def modified(node: Any, t: Any, version: int, now: int, made_by: Any, index: int
         "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
         "torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )
-    if node.code is not None:
+    if node._code is not None:
         text += f"\nSaved by {node.name()} for its gradient at {lines.of(node)}."
     written = t._storage.__dict__.get("written")
     if written is not None:

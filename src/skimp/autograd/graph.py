@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from skimp.autograd.calls import GradientEdge, get_gradient_edge
+from skimp.autograd.graph_hooks import (
+    allow_mutation_on_saved_tensors,
+    disable_saved_tensors_hooks,
+    increment_version,
+    register_multi_grad_hook,
+    save_on_cpu,
+    saved_tensors_hooks,
+)
 from skimp.autograd.nodes import AccumulateGrad, Node
 from skimp.autograd.record import record, record1, record2
 from skimp.autograd.rules import Rule
 
 __all__ = [
-    "AccumulateGrad", "GradientEdge", "Node", "Rule", "get_gradient_edge", "record", "record1", "record2",
+    "AccumulateGrad", "GradientEdge", "Node", "Rule", "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version", "record", "record1", "record2",
+    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
 ]  # fmt: skip

@@ -96,5 +96,6 @@ def of_leaf(node: Any, grads: Grads) -> Grads:
 def post_accumulate(t: Tensor) -> None:
     """After `.grad` of a leaf is up to date."""
     for hook in list(t._post_hooks.values()):
-        if hook(t) is not None:
-            raise TypeError("expected hook to return None")
+        found = hook(t)
+        if found is not None:
+            raise TypeError(f"expected Variable, but hook returned '{type(found).__name__}'")

@@ -69,4 +69,4 @@ def trace() -> str:
 
 def of(node: Any) -> str:
     """The line at which a node's op was called."""
-    return describe(node.code, node.lasti)
+    return describe(node._code, node._lasti)

@@ -1,7 +1,7 @@
 """Nodes: what the graph of a gradient is made of, and the edges between them.
 
-A node is made by the op that it differentiates. `edges` holds, flat, (node, index) of every input: where the
-gradients go, None for inputs that need none. `saved` holds, flat, (value, version) of everything that the formulas
+A node is made by the op that it differentiates. `_edges` holds, flat, (node, index) of every input: where the
+gradients go, None for inputs that need none. `_saved` holds, flat, (value, version) of everything that the formulas
 read; None once freed.
 """
 
@@ -54,19 +54,19 @@ class Node:
     """A step of backward: gradients of an op's outputs in, gradients of its inputs out."""
 
     __slots__ = (
-        "__weakref__", "code", "dtype", "edges", "extra", "lasti", "plan", "saved", "sequence_nr", "shape",
+        "__weakref__", "_code", "_dtype", "_edges", "_extra", "_lasti", "_number", "_plan", "_saved", "_shape",
     )  # fmt: skip
 
     label: ClassVar[str] = "Node"
-    plan: Plan
-    edges: tuple[Any, ...]
-    saved: Any
-    sequence_nr: int
-    shape: tuple[int, ...]  # of output 0
-    dtype: dtype
-    code: CodeType | None  # the user's code and the place in it: a line, when somebody asks
-    lasti: int
-    extra: Extra | None
+    _plan: Plan
+    _edges: tuple[Any, ...]
+    _saved: Any
+    _number: int
+    _shape: tuple[int, ...]  # of output 0
+    _dtype: dtype
+    _code: CodeType | None  # the user's code and the place in it: a line, when somebody asks
+    _lasti: int
+    _extra: Extra | None
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         """Gradients for `edges`, in order, from the gradients of the outputs; `wanted`: the nodes that need theirs."""
@@ -82,7 +82,7 @@ class Node:
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        e = self.edges
+        e = self._edges
         return tuple([(e[i], e[i + 1]) for i in range(0, len(e), 2)])
 
     @property
@@ -94,7 +94,7 @@ class Node:
         return True
 
     def _sequence_nr(self) -> int:
-        return self.sequence_nr
+        return self._number
 
     def _set_sequence_nr(self, number: int) -> None:
         raise RuntimeError(
@@ -115,16 +115,16 @@ class Node:
     # -- outputs and hooks ------------------------------------------------------------------------
 
     def more(self) -> Extra:
-        if self.extra is None:
-            self.extra = Extra()
-        return self.extra
+        if self._extra is None:
+            self._extra = Extra()
+        return self._extra
 
     def metas(self) -> tuple[tuple[Any, Any], ...]:
         """(shape, dtype) of each output."""
-        extra = self.extra
+        extra = self._extra
         if extra is not None and extra.metas is not None:
             return extra.metas
-        return ((self.shape, self.dtype),)
+        return ((self._shape, self._dtype),)
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces grad_inputs."""
@@ -194,29 +194,29 @@ def accumulate_of(t: Tensor) -> Node:
             return node
     made = _new(AccumulateGrad)
     made.variable = t
-    made.sequence_nr = next(sequence)
-    made.edges = ()
-    made.saved = ()
+    made._number = next(sequence)
+    made._edges = ()
+    made._saved = ()
     a = t._np
-    made.shape = a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
-    made.dtype = t._dtype
-    made.code = None
-    made.lasti = 0
-    made.extra = None
+    made._shape = a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
+    made._dtype = t._dtype
+    made._code = None
+    made._lasti = 0
+    made._extra = None
     t._accumulate = weakref.ref(made)  # type: ignore[assignment]
     return made
 
 
 def init(node: Node, edges: tuple[Any, ...], shape: tuple[int, ...], dtype: dtype) -> None:
     """Fill in a node that is not made by the short way of `record`."""
-    node.edges = edges
-    node.saved = ()
-    node.sequence_nr = next(sequence)
-    node.shape = shape
-    node.dtype = dtype
-    node.code = None
-    node.lasti = 0
-    node.extra = None
+    node._edges = edges
+    node._saved = ()
+    node._number = next(sequence)
+    node._shape = shape
+    node._dtype = dtype
+    node._code = None
+    node._lasti = 0
+    node._extra = None
 
 
 def shape_of(t: Tensor) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ _new = object.__new__
 _frame = sys._getframe
 _next = sequence.__next__
 _outside = lines.OUTSIDE
+_guarded = saving.GUARDED
 _DIFFERENTIABLE = (2, 3)  # categories FLOAT and COMPLEX
 
 
@@ -31,19 +32,19 @@ class OpNode(Node):
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
         """Run the formulas of the inputs that need gradients."""
-        plan = self.plan
+        plan = self._plan
         if plan.single:
             g = grads[0]
             if g is None:
-                return (None,) * (len(self.edges) >> 1)
+                return (None,) * (len(self._edges) >> 1)
             values: list[Any] = [g]
         else:
             if not any([g is not None for g in grads]):
-                return (None,) * (len(self.edges) >> 1)
+                return (None,) * (len(self._edges) >> 1)
             values = [saving.with_zeros(self, grads) if plan.zeros else grads, *grads[: plan.gcount]]
         if plan.slots:
             saving.unpack(self, values)
-        edges = self.edges
+        edges = self._edges
         names = plan.rule.names
         if len(edges) != 2 * len(names):
             return self._apply_lists(values, wanted)
@@ -63,7 +64,7 @@ class OpNode(Node):
 
     def _apply_lists(self, values: list[Any], wanted: set[Node] | None) -> list[Any]:
         """The same where an argument is a list of tensors, with an edge for each, or an in-place op left no trace."""
-        plan = self.plan
+        plan = self._plan
         extra = self.more()
         spans = extra.spans or dict.fromkeys(plan.rule.names, 1)
         found: dict[str, Any] = {}
@@ -76,12 +77,12 @@ class OpNode(Node):
             r = found.get(name)
             out.extend([None] * n if r is None else r if isinstance(r, (list, tuple)) else [r])
         if extra.zeroed:
-            out.append(values[0].new_zeros((), dtype=self.dtype).expand(self.shape))
+            out.append(values[0].new_zeros((), dtype=self._dtype).expand(self._shape))
         return out
 
     def release(self) -> None:
-        if self.plan.frees:
-            self.saved = None
+        if self._plan.frees:
+            self._saved = None
 
     def __getattr__(self, name: str) -> Any:
         return saving.attribute(self, name)
@@ -140,8 +141,8 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
         plan = rule.plan(key, bindings)
     node: OpNode = _new(plan.cls)
     init(node, tuple(edges), (), None)  # type: ignore[arg-type]
-    node.plan = plan
-    node.code, node.lasti = lines.here(2)
+    node._plan = plan
+    node._code, node._lasti = lines.here(2)
     if spans is not None:
         node.more().spans = {n: spans.get(n, 1) for n in rule.names}
     if target is not None:
@@ -154,15 +155,15 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
 def _for_write(node: OpNode, bindings: dict[str, Any], target: Tensor) -> dict[str, Any]:
     """The bindings of an in-place op: with a clone of the old values where a formula reads them."""
     own = next(iter(bindings))
-    plan = node.plan
+    plan = node._plan
     extra = node.more()
     if own in plan.rule.names:
         spans = extra.spans or {}
         extra.own = sum([spans.get(n, 1) for n in plan.rule.names[: plan.rule.names.index(own)]])
     else:
-        extra.own = len(node.edges) >> 1
+        extra.own = len(node._edges) >> 1
         extra.zeroed = True
-        node.edges += edge(target)
+        node._edges += edge(target)
     if any([s.kind == ARG and s.of == own for s in plan.slots]):
         return {**bindings, own: target.clone()}  # type: ignore[attr-defined]
     return bindings
@@ -179,7 +180,7 @@ def _save_inputs(node: OpNode, plan: Plan, bindings: dict[str, Any]) -> None:
             kept += (of, None)
         else:
             kept += (None, None)  # a result: when there is one
-    node.saved = kept
+    node._saved = kept
 
 
 def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
@@ -187,9 +188,9 @@ def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
     several = isinstance(outputs, (tuple, list))
     results = outputs if several else (outputs,)
     first = results[0]
-    node.shape, node.dtype = shape_of(first), first._dtype
+    node._shape, node._dtype = shape_of(first), first._dtype
     if several:
-        extra = node.extra = node.extra or Extra()
+        extra = node._extra = node._extra or Extra()
         extra.metas = tuple([(shape_of(t), t._dtype) for t in results])
     for i, t in enumerate(results):
         if t._dtype.category in _DIFFERENTIABLE and i not in nondiff:
@@ -203,8 +204,8 @@ def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
 
 def save_results(node: OpNode, results: Sequence[Tensor]) -> None:
     """Save what the formulas read of the outputs."""
-    kept = node.saved
-    for i, (kind, _, of, meta) in enumerate(node.plan.slots):
+    kept = node._saved
+    for i, (kind, _, of, meta) in enumerate(node._plan.slots):
         if kind == RESULT:
             kept[2 * i : 2 * i + 2] = saving.keep(node, results[of], of)
         elif kind == RESULT_META:
@@ -230,15 +231,15 @@ def record1(rule: Rule, a: Tensor, out: Tensor) -> None:
     if plan is None:
         plan = rule.one = rule.plan((True,), rule.args[:1])
     codes = plan.codes
-    if codes is None or saving.GUARDED[0] or a._base is not None:
+    if codes is None or _guarded or a._base is not None:
         record(rule, {rule.args[0]: a}, out)
         return
     node = _new(plan.cls)
     edge_ = a._node
-    node.edges = (edge_, a._index) if edge_ is not None else (accumulate_of(a), 0)
-    node.plan = plan
-    node.extra = None
-    node.saved = saving.keep_fast(codes, a, a, out) if codes else ()
+    node._edges = (edge_, a._index) if edge_ is not None else (accumulate_of(a), 0)
+    node._plan = plan
+    node._extra = None
+    node._saved = saving.keep_fast(codes, a, a, out) if codes else ()
     _made(node, out)
 
 
@@ -254,7 +255,7 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
     codes = plan.codes
     if (
         codes is None
-        or saving.GUARDED[0]
+        or _guarded
         or (ra and a._base is not None)
         or (rb and b._base is not None)
         or len(rule.names) != 2
@@ -274,26 +275,26 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
         nb = b._node
         if nb is None:
             nb = accumulate_of(b)
-        node.edges = (na, ia, nb, b._index)
+        node._edges = (na, ia, nb, b._index)
     else:
-        node.edges = (na, ia, None, 0)
-    node.plan = plan
-    node.extra = None
-    node.saved = saving.keep_fast(codes, a, b, out) if codes else ()
+        node._edges = (na, ia, None, 0)
+    node._plan = plan
+    node._extra = None
+    node._saved = saving.keep_fast(codes, a, b, out) if codes else ()
     _made(node, out)
 
 
 def _made(node: Any, out: Tensor) -> None:
-    node.sequence_nr = _next()
+    node._number = _next()
     x = out._np
-    node.shape = x.shape if x is not None else out._layout.shape  # type: ignore[union-attr]
-    node.dtype = out._dtype
+    node._shape = x.shape if x is not None else out._layout.shape  # type: ignore[union-attr]
+    node._dtype = out._dtype
     f = _frame(3)
     code = f.f_code
     if code.co_filename in _outside:
-        node.code = code
-        node.lasti = f.f_lasti
+        node._code = code
+        node._lasti = f.f_lasti
     else:
-        node.code, node.lasti = lines.outside(f)
+        node._code, node._lasti = lines.outside(f)
     out._rg = True
     out._node = node

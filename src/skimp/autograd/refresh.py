@@ -80,7 +80,7 @@ class AsStridedBackward0(Node):
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         g = grads[0]
-        if g is None or self.edges[0] is None:
+        if g is None or self._edges[0] is None:
             return (None,)
         return (scatter(g, self.base, self.view),)
 
@@ -91,7 +91,7 @@ def strided(edge: tuple[Node, int], base: Window, view: Window, t: Tensor) -> No
     init(node, edge, shape_of(t), t._dtype)
     node.base = base
     node.view = view
-    node.code, node.lasti = lines.here(3)
+    node._code, node._lasti = lines.here(3)
     return node
 
 

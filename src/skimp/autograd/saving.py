@@ -16,7 +16,7 @@ from skimp.autograd import errors, modes
 from skimp.autograd.nodes import Grads, Node, accumulate_of
 from skimp.autograd.refresh import node_of_view, strided
 
-GUARDED = [0]  # how many regions with hooks, or that keep nothing, are open in all threads: 0 opens the short way
+GUARDED: list[None] = []  # one for each open region with hooks, or that keeps nothing, in any thread: empty opens the short way
 _new = object.__new__
 
 TWICE = (
@@ -125,7 +125,7 @@ def revived(t: Tensor, node: Node | None, index: int) -> Tensor:
     """An alias of `t` with a history."""
     new = ghost(t)
     new._rg = True
-    if node is not None and node.extra is not None and node.extra.within is not None:
+    if node is not None and node._extra is not None and node._extra.within is not None:
         node, index = seen_from(node, t), 0
     new._node = node
     new._index = index
@@ -135,9 +135,9 @@ def revived(t: Tensor, node: Node | None, index: int) -> Tensor:
 
 def seen_from(fn: Node, t: Tensor) -> Node | None:
     """The history of a view that `fn` wrote to, as it was after that write."""
-    assert fn.extra is not None
-    assert fn.extra.within is not None
-    copy: Any = fn.extra.within()
+    assert fn._extra is not None
+    assert fn._extra.within is not None
+    copy: Any = fn._extra.within()
     return None if copy is None else strided((copy, 0), copy.base, copy.view, t)
 
 
@@ -204,10 +204,10 @@ def keep_fast(codes: tuple[int, ...], a: Any, b: Any, out: Tensor) -> list[Any]:
 
 def unpack(node: Any, values: list[Any]) -> None:
     """Append what `node` saved to `values`, checked."""
-    kept = node.saved
+    kept = node._saved
     if kept is None:
         raise errors.freed(node)
-    slots = node.plan.slots
+    slots = node._plan.slots
     revive = modes.state.grad
     i = 0
     for slot in slots:
@@ -278,7 +278,7 @@ class SavedTensor:
 
     def unpack(self) -> Any:
         """The saved tensor."""
-        if self.node.saved is None:
+        if self.node._saved is None:
             raise errors.freed(self.node)
         return one(self.node, self.box[self.at], self.box[self.at + 1], self.result)
 
@@ -290,7 +290,7 @@ class SavedTensor:
                 "    (pack_hook: Callable, unpack_hook: Callable) -> None\n\n"
                 f"Invoked with: {pack_hook!r}, {unpack_hook!r}"
             )
-        if self.node.saved is None:
+        if self.node._saved is None:
             raise RuntimeError(FREED)
         value = self.box[self.at]
         if isinstance(value, Packed):
@@ -310,10 +310,10 @@ def attribute(node: Any, name: str) -> Any:
     for prefix, raw in (("_saved_", False), ("_raw_saved_", True)):
         if name.startswith(prefix):
             wanted = name[len(prefix) :]
-            for i, slot in enumerate(node.plan.slots):
+            for i, slot in enumerate(node._plan.slots):
                 if slot.name == wanted or _alias(slot.name) == wanted:
                     return _shown(node, slot, 2 * i, raw)
-            if wanted in node.plan.rule.names or _alias_back(wanted) in node.plan.rule.names:
+            if wanted in node._plan.rule.names or _alias_back(wanted) in node._plan.rule.names:
                 return None  # a tensor that these gradients do not need
     raise AttributeError(f"'{type(node).__name__}' object has no attribute '{name}'")
 
@@ -328,10 +328,10 @@ def _alias_back(name: str) -> str:
 
 
 def _shown(node: Any, slot: Any, at: int, raw: bool) -> Any:
-    if node.saved is None:
-        raise errors.freed(node)
     result = slot.of if slot.kind == 1 else None
     if raw:
-        return SavedTensor(node, node.saved, at, result)
+        return SavedTensor(node, node._saved or [], at, result)
+    if node._saved is None:
+        raise errors.freed(node)
     with modes.enable_grad():
-        return one(node, node.saved[at], node.saved[at + 1], result)
+        return one(node, node._saved[at], node._saved[at + 1], result)

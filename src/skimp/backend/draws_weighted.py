@@ -62,5 +62,6 @@ def _without_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
     clocks = narrowed(-log1p(-uniform53(rows.size, engine)), rows.dtype).reshape(rows.shape)
     scores = rows / clocks
     if n == 1:
-        return scores.argmax(axis=1).reshape(-1, 1)
+        best: I64 = scores.argmax(axis=1)
+        return best.reshape(-1, 1)
     return np.argsort(-scores, axis=1, kind="stable")[:, :n]

@@ -198,8 +198,7 @@ def hardsigmoid(x: Array, *, out: Array) -> None:
 
 def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
     """g / 6 inside (-3, 3)."""
-    inside = np.less(np.abs(x), 3)
-    drop(np.logical_not(inside, out=inside), np.multiply(g, 1 / 6), out=out)
+    drop(np.logical_not(np.less(np.abs(x), 3)), np.multiply(g, 1 / 6), out=out)
 
 
 def hardswish(x: Array, *, out: Array) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import sys
 from collections.abc import Sequence
 
+from skimp import __version__
 from skimp.cli import run
 
 __all__ = ["main"]
@@ -18,9 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="skimp", description="PyTorch programs on NumPy, where memory comes first."
     )
-    parser.add_argument(
-        "--version", action="version", version=f"skimp {importlib.metadata.version('skimp')}"
-    )
+    parser.add_argument("--version", action="version", version=f"skimp {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run.add_to(commands)
     if words[:1] == ["run"]:

@@ -12,7 +12,7 @@ from skimp import compat
 from skimp.cli import tracebacks
 from skimp.cli.listen import Destination, Listener, Wishes
 from skimp.cli.program import BadProgram, Program, load_file, load_module
-from skimp.memory import stats
+from skimp.memory import limits
 from skimp.memory.sizes import parse_size
 
 USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
@@ -65,7 +65,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     except RuntimeError as error:
         return _refuse(str(error), 2)
     if options.limit is not None:
-        stats.set_limit(options.limit)
+        limits.set_limit(options.limit)
     if not options.full_traceback:
         sys.excepthook = tracebacks.print_without_our_frames
     name = " ".join(words[:2]) if words[0] == "-m" else words[0]

@@ -1,4 +1,4 @@
-"""Copies between any two layouts and types, cut so that both sides are read and written in whole cache lines."""
+"""Copies between any two layouts and types, in pieces that use whole cache lines on both sides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RUN: Final = 1 << 18  # elements of a block that is not a tile
 
 
 def copy(dst: Array, src: Array) -> None:
-    """Copy `src`, which has dst's shape or broadcasts to it, into `dst`, converting as PyTorch does.
+    """Copy `src`, of dst's shape or broadcast to it, into `dst`, converting as PyTorch does.
 
     The two share no memory, or are the very same elements.
     """

@@ -19,18 +19,19 @@ Shape = tuple[int, ...]
 # exponent of 2 is a multiplication), so what they read is made contiguous first. See
 # docs/notes/eval.md.
 _SAME_AT_ANY_STRIDE: Final = frozenset(
-    getattr(np, name)
-    for name in (
-        "add subtract multiply divide negative positive reciprocal sqrt square maximum minimum fmax fmin "
-        "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor "
-        "logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift floor ceil trunc "
-        "rint copysign"
-    ).split()
+    (
+        *(np.add, np.subtract, np.multiply, np.divide, np.negative, np.positive, np.reciprocal),
+        *(np.sqrt, np.square, np.maximum, np.minimum, np.fmax, np.fmin, np.copysign),
+        *(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal),
+        *(np.logical_and, np.logical_or, np.logical_xor, np.logical_not),
+        *(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert),
+        *(np.left_shift, np.right_shift, np.floor, np.ceil, np.trunc, np.rint),
+    )
 )
 
 
 class Kernel:
-    """One elementwise function, `fn(*arrays, out=array)`, which writes out, reading nothing but its arrays.
+    """One elementwise function, `fn(*arrays, out=array)`.
 
     `aliases`: out may be the very same array as an input (True for NumPy's ufuncs).
     `strided`: the bits of the result do not depend on the strides of the inputs.
@@ -85,7 +86,7 @@ COPY: Final = Kernel("copy", convert, aliases=False, strided=True)
 
 
 class Leaf:
-    """An array that an expression reads. `storage` is kept alive, and only its identity matters here.
+    """An array that an expression reads. `storage` is kept alive; only its identity matters here.
 
     `array` has as many dims as the expression, each equal to the expression's or broadcast (size 1
     or stride 0).

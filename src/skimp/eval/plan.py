@@ -1,4 +1,4 @@
-"""Decides how expressions run, as plain frozen data: which steps, in which registers, over which blocks.
+"""Decides how expressions run, as frozen data: which steps, in which registers, over which blocks.
 
 `prepare` splits expressions into what repeats from step to step of a program (the plan, which is
 cached) and what does not (the arrays and numbers). `run` decides nothing any more.
@@ -327,7 +327,7 @@ def run_block(domain: Shape, limit: int) -> Shape:
 
 
 def _even_part(size: int, most: int) -> int:
-    """The length of equal parts of `size` of at most about `most`, in whole cache lines where long."""
+    """The length of equal parts of `size`, at most `most`, in whole cache lines where long."""
     part = -(-size // -(-size // most))
     return min(-(-part // 64) * 64, most) if part > 1024 else part
 
@@ -417,7 +417,7 @@ class _Maker:
         self._steps += stores
 
     def _may_write_now(self, number: int, donors: tuple[int, ...]) -> bool:
-        """Whether a root can be written where it belongs, in the place of the leaves it replaces."""
+        """Whether a root can be written where it belongs, in place of the leaves it replaces."""
         kernel, args, _ = self.nodes[number]
         if self.tiled and (not kernel.strided or (_NODE, number) in self._last_read):
             return False  # rows of a tile are apart: bits of such kernels would depend on it

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from skimp.eval.expr import Array, Expr, Shape
-from skimp.eval.reducers import Count, Reducer, State
+from skimp.eval.reducers import Reducer, State
 from skimp.eval.run import Reader, evaluate, prepare_runs, threads_for
 from skimp.eval.threads import quietly, share
 
@@ -25,7 +26,9 @@ _COLUMNS: Final = 1 << 14  # kept elements that a unit holds at most
 _ROWS: Final = 8  # reduced elements that a unit holds at least
 _SPANS: Final = 64  # partial results kept per column
 
-_ACCUMULATE: Final = {"f2": np.dtype(np.float32), "V2": np.dtype(np.float32)}
+_ACCUMULATE: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
+    np.dtype(half): np.dtype(np.float32) for half in (np.float16, ml_dtypes.bfloat16)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ def geometry(shape: Shape, axes: tuple[int, ...]) -> Geometry:
         pieces = -(-columns // _COLUMNS)
         c = -(-columns // pieces)
         r = min(rows, max(_ROWS if columns > 1 else 1, _UNIT // c))
-        span = 1 if columns == 1 else -(--(-rows // r) // _SPANS)
+        units = -(-rows // r)
+        span = 1 if columns == 1 else -(-units // _SPANS)
     return Geometry(math.prod(shape), tuple(groups), before, rows, columns, a, r, c, span)
 
 
@@ -121,12 +125,15 @@ def reduce(
     if cut.size == 0:
         _write_empty(how, out)
         return
-    if acc is None:
-        acc = _ACCUMULATE.get(source.dtype.str[1:], source.dtype)
+    dtype = _accumulator(source.dtype) if acc is None else acc
     if cut.direct and cut.groups <= cut.a:
-        quietly(_reduce_one, source, cut, how, out, acc)
+        quietly(_reduce_one, source, cut, how, out, dtype)
     else:
-        _Reduction(source, cut, how, out, acc).run()
+        _Reduction(source, cut, how, out, dtype).run()
+
+
+def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return _ACCUMULATE.get(dtype, dtype)
 
 
 def _write_empty(how: Reducer, out: Array) -> None:
@@ -299,8 +306,11 @@ def map_rows(source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: i
     if rows == 0:
         return
     flat = tuple(_rows_of(out, lead, rows) for out in outs)
-    step = max(1, min(rows, _UNIT // max(1, length)))
-    prepared = prepare_runs(source) if length else None
+    if length == 0:
+        quietly(fn, np.empty((rows, *row_shape), source.dtype), *flat)
+        return
+    step = max(1, min(rows, _UNIT // length))
+    prepared = prepare_runs(source)
     starts = iter(range(0, rows, step))
 
     def work() -> None:

@@ -44,10 +44,13 @@ def add_up(block: Array) -> Array:
     columns are added in about sqrt(r) groups of sqrt(r) rows.
     """
     a, r, c = block.shape
+    total: Array
     if c == 1:
-        return np.add.reduce(block.reshape(a, r), axis=1).reshape(a, 1)
+        total = np.add.reduce(block.reshape(a, r), axis=1).reshape(a, 1)
+        return total
     if r < 64:
-        return np.add.reduce(block, axis=1)
+        total = np.add.reduce(block, axis=1)
+        return total
     step = math.isqrt(r)
     whole = r // step * step
     groups = np.add.reduce(block[:, :whole].reshape(a, -1, step, c), axis=2)
@@ -143,8 +146,7 @@ AMIN: Final = _of_ufunc("amin", np.minimum)
 
 
 def _first_count(block: Array, start: int) -> State:
-    a, r, c = block.shape
-    if a == c == 1:
+    if block.shape[0] == block.shape[2] == 1:
         return (np.array([[np.count_nonzero(block)]], np.int64),)
     return (np.add.reduce(block != 0, axis=1, dtype=np.int64),)
 
@@ -198,7 +200,8 @@ def _merge_moments(one: State, n: Count, other: State, m: Count) -> State:
 
 
 def _over_degrees(squares: Array, n: Count, correction: float) -> Array:
-    return squares / squares.dtype.type(max(n - correction, 0))
+    variance: Array = squares / squares.dtype.type(max(n - correction, 0))
+    return variance
 
 
 def var(correction: float = 1) -> Reducer:

@@ -1,4 +1,4 @@
-"""Runs expressions: whole arrays where they are small, planned blocks on threads where they are large."""
+"""Runs expressions: whole arrays where they are small, planned blocks on threads where large."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def _meets(out: Array, leaves: Any) -> bool:
 
 
 def _is_plain(root: Expr, out: Array) -> bool:
-    """Whether one NumPy call does as well as blocks: one kernel over dense arrays, on one thread."""
+    """Whether one NumPy call does as well as blocks: one kernel, dense arrays, one thread."""
     return (
         root.size == 1
-        and 0 < config.small_below
+        and config.small_below > 0
         and out.size < config.threads_from
         and all(leaf.array.flags.c_contiguous for leaf in root.leaves)
     )
@@ -80,6 +80,7 @@ def _evaluate_whole(root: Expr, out: Array) -> None:
 
 def _evaluate_nodes(root: Expr, out: Array) -> None:
     values: dict[int, Array] = {}
+    value = out
     for node in walk((root,)):
         kernel = node.kernel
         args = [
@@ -202,7 +203,7 @@ class Runner:
         self._steps = [_bound(step) for step in plan.steps]
 
     def run(self, window: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]) -> None:
-        """Run the steps on the leaves' `window`, which has `shape`, writing to `outs` of that shape.
+        """Run the steps on the leaves' `window`, of `shape`, writing to `outs` of that shape.
 
         Windows of equal `place` differ only in dims that the plan's blocks cut.
         """
@@ -222,7 +223,7 @@ class Runner:
             give(register)
 
     def _prepare(self, shape: Shape) -> None:
-        """View the registers in a block's shape, and fill those that are the same for many blocks."""
+        """View the registers in a block's shape; fill those that are the same for many blocks."""
         length = math.prod(shape)
         operands = self._operands
         operands[self._registers] = [part[:length].reshape(shape) for part in self._scratch]

@@ -1,4 +1,4 @@
-"""Memory that a thread uses over and over: registers, and the temporaries of row functions and reductions.
+"""Memory that a thread uses over and over: registers, and temporaries of reductions.
 
 A fresh array of a few hundred KiB costs ten times the work on it, since malloc takes its pages from
 the system and gives them back each time. Buffers taken here stay with the thread: some MiB at most.
@@ -26,7 +26,7 @@ _mine = _Mine()
 
 
 def take(length: int, dtype: np.dtype[Any]) -> Array:
-    """A 1-d array of `length` elements, uninitialised. It is the caller's until it is given back."""
+    """A 1-d array of `length` elements, uninitialised, the caller's until it is given back."""
     nbytes = length * dtype.itemsize
     buffers = _mine.buffers
     for number, buffer in enumerate(buffers):
@@ -39,7 +39,7 @@ def take(length: int, dtype: np.dtype[Any]) -> Array:
 
 
 def give(array: Array) -> None:
-    """Give back what `take` returned. Not doing so (an exception) costs only the next one's speed."""
+    """Give back what `take` returned. After an exception nobody need: it only saves time."""
     buffer = array.base
     buffers = _mine.buffers
     if isinstance(buffer, np.ndarray) and buffer.nbytes <= _LARGEST and len(buffers) < _KEPT:

@@ -61,7 +61,7 @@ class _Helper:
 
 
 class _Here(threading.local):
-    """What belongs to one thread: contexts in which NumPy does not warn, and whether it is a helper."""
+    """What belongs to one thread: contexts without NumPy's warnings, and whether it is a helper."""
 
     def __init__(self) -> None:
         self.contexts: list[Context] = []

@@ -31,7 +31,7 @@ STEP: Final = 2 << 20  # large sizes are multiples of this: whole huge pages
 SMALLEST_STEP: Final = 4 << 10
 WASTE: Final = 8  # a block is at most 1/8 larger than what it is used for
 SLACK: Final = 1 << 30  # bytes that may always be cached
-WINDOW: Final = 256  # takes, over which the demand is remembered
+WINDOW: Final = 8192  # takes over which the demand is remembered: more than a step of training has
 _HUGE: Final = 1 << 60
 
 

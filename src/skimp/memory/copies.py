@@ -1,4 +1,4 @@
-"""Copies that a view would have saved: counted, told, and forbidden where somebody wants none.
+"""Copies from one storage to another: counted, told, and forbidden where nobody wants any.
 
 An op that has to copy says so before it allocates: `copies.told(nbytes, "reshape", "...")`.
 """

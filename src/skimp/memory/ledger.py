@@ -98,7 +98,7 @@ class Ledger:
         )
         self.total = 0  # ever allocated
         self.freed = 0  # ever freed
-        self.copied = 0  # ever copied where a view would have done
+        self.copied = 0  # ever copied from one storage to another, as ops tell it
         self.copies = 0  # how often
         self.unwritten = 0  # of promises that nobody had delivered
         self.ooms = 0  # refusals
@@ -136,6 +136,16 @@ class Ledger:
         self.total = total = self.total + nbytes
         if total - self.freed > self.ceiling:
             self.rise(nbytes, owner)
+
+    def admit(self, nbytes: int, owner: object) -> None:
+        """Make room for an allocation that will be charged. OutOfMemoryError: there is none.
+
+        For a large one, which is charged when it has succeeded: a peak never counts a failure.
+        """
+        if not self._fits(nbytes):
+            self.relieve(nbytes)
+            if not self._fits(nbytes):
+                raise self.refusal(nbytes, owner, self.limit)
 
     def refund(self, nbytes: int, owner_id: int) -> None:
         """Count a free."""
@@ -180,7 +190,7 @@ class Ledger:
             observer.freed(owner_id, nbytes)
 
     def copy(self, nbytes: int, op: str, reason: str) -> None:
-        """Count a copy where a view would have done."""
+        """Count a copy from one storage to another."""
         self.copies = self.copies + 1
         self.copied = self.copied + nbytes
         if self.watched:

@@ -95,7 +95,7 @@ class Region:
 
     @property
     def copied(self) -> int:
-        """Bytes that were copied where a view would have done."""
+        """Bytes that ops copied from one storage to another."""
         start, end = self._both()
         return end.copied - start.copied
 

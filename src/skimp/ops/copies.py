@@ -41,7 +41,9 @@ def copied(t: Tensor, strides: tuple[int, ...], dtype: dtypes.dtype, name: str, 
         source = t.array()
         made = empty_dense(shape, strides, dtype.np)
         copy(made, source)
-        return fresh(made, dtype)
+        new = fresh(made, dtype)
+        new._layout = layout
+        return new
     new = empty(shape, dtype, strides)
     copy(new._storage.view(layout, dtype.np), t.array())
     return new
@@ -141,6 +143,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
     if src is input:
+        input.bump()
         return input
     write(input, src)
     return input

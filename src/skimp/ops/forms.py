@@ -126,10 +126,10 @@ def _spread(o: Op, title: str, f: Function, aliases: tuple[str, ...]) -> None:
         export(known, f, o.namespaces, o.method)
 
 
-def _wrapper(title: str, o: Op, runner: str, add_out: bool) -> Function:
+def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Function:
     """A function with the body's signature that hands its arguments, by name, to the runner."""
     signature = inspect.signature(o.raw)
-    space: dict[str, Any] = {"_op": o, "_runner": globals()[runner], "_words": _numpy_words, "_required": REQUIRED}
+    space: dict[str, Any] = {"_op": o, "_runner": globals()[runner] if isinstance(runner, str) else runner, "_words": _numpy_words, "_required": REQUIRED}
     parts, call, starred, keyword_only = [], [], False, False
     has_dim = bool({"dim", "keepdim"} & set(signature.parameters))
     for i, p in enumerate(signature.parameters.values()):
@@ -160,7 +160,7 @@ def _wrapper(title: str, o: Op, runner: str, add_out: bool) -> Function:
     lines.append(f"    given = {words}")
     if has_dim:
         lines.append(f"    if numpy_words or _required in given.values(): _words({title!r}, given, numpy_words)")
-    lines.append(f"    return _runner(_op, given, {'out' if takes_out and runner == '_run' else 'None'})")
+    lines.append(f"    return _runner(_op, given, {'out' if takes_out else 'None'})")
     exec(compile("\n".join(lines), f"<skimp op {title}>", "exec"), space)
     f: Function = space[title]
     f.__doc__ = o.raw.__doc__

@@ -83,7 +83,7 @@ def check_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
         overlap.assert_no_internal_overlap(layout)
     for t in inputs:
         if t._storage is out._storage and t is not out:
-            overlap.assert_no_partial_overlap(layout, out._dtype.itemsize, t.layout_of(), t._dtype.itemsize)
+            overlap.assert_no_partial_overlap(layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize)
 
 
 def check_no_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
@@ -93,4 +93,4 @@ def check_no_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
         overlap.assert_no_internal_overlap(layout)
     for t in inputs:
         if t._storage is out._storage:
-            overlap.assert_no_overlap(layout, out._dtype.itemsize, t.layout_of(), t._dtype.itemsize)
+            overlap.assert_no_overlap(layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize)

@@ -33,7 +33,7 @@ OPMATH = {dtypes.float16: dtypes.float32, dtypes.bfloat16: dtypes.float32}
 class Pointwise:
     """A row: a kernel for each category of dtype, how types go through, and the derivative."""
 
-    __slots__ = ("args", "kernels", "name", "opmath", "params", "rule", "types", "words")
+    __slots__ = ("args", "kernels", "masks", "name", "opmath", "params", "rule", "types", "words")
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class Pointwise:
         args: tuple[str, ...] = ("input",),
         params: tuple[str, ...] = (),
         opmath: bool = True,
+        masks: tuple[int, ...] = (),
     ) -> None:
         self.name = name
         if not isinstance(kernels, dict):
@@ -54,6 +55,7 @@ class Pointwise:
         self.args = args
         self.params = params
         self.opmath = opmath  # False: kernels that only move or compare bits
+        self.masks = masks  # the first arguments, if they come in their own type, whatever the op computes in
 
     def kernel(self, dtype: dtypes.dtype) -> Kernel:
         found = self.kernels.get(dtype.category)
@@ -193,7 +195,9 @@ def _direct(
 ) -> Array:
     """One NumPy call on whole arrays, for small results."""
     math = OPMATH.get(compute, compute) if row.opmath else compute
-    arrays = [operand(a, compute, math) for a in args]
+    arrays = [operand(a, compute, math) for a in args[len(row.masks) :]]
+    if row.masks:
+        arrays = [a.array() for a in args[: len(row.masks)]] + arrays
     narrow = OPMATH.get(result, result) if row.opmath else result
     if target is None or narrow is not result or target.dtype != result.np:
         whole = [a for a in arrays if a.ndim]
@@ -295,12 +299,18 @@ def expression(
         nodes = [node_of(a, layout, order, inner) for a in args]
     for i, (a, n) in enumerate(zip(args, nodes, strict=True)):
         if n is None:
-            nodes[i] = constant(a, math) if not isinstance(a, Tensor) else operand(a, compute, math).copy()
-        else:
+            own = i in row.masks
+            nodes[i] = a.array().copy() if own else _constant_operand(a, compute, math)
+        elif i not in row.masks:
             nodes[i] = converted(converted(n, a._dtype, compute, inner), compute, math, inner)
     wide = OPMATH.get(result, result) if row.opmath else result
     root = Expr(kernel, tuple(nodes), inner, wide.np)
     return converted(root, wide, result, inner)
+
+
+def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
+    """A number or a 0-d tensor as an array of its own, whose value later writes don't change."""
+    return operand(a, compute, math).copy() if isinstance(a, Tensor) else constant(a, math)
 
 
 def _too_many(nodes: list[Any]) -> bool:

@@ -86,7 +86,8 @@ def _peak_words(report: Report) -> str:
         return "nothing was allocated"
     where = f" at {_where(peak.place)}" if peak.place.line else ""
     op = f" ({peak.place.op})" if peak.place.op else ""
-    return f"{peak.bytes:,} bytes, reached after {peak.seconds:.3f} s{where}{op}"
+    exact = f"{peak.bytes:,} bytes, " if peak.bytes >= 1024 else ""  # else it stands there already
+    return f"{exact}reached after {peak.seconds:.3f} s{where}{op}"
 
 
 def _held_table(report: Report, frame: box.Box | None) -> Table:

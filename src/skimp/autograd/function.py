@@ -1,0 +1,362 @@
+"""`autograd.Function`: operations whose forward and backward a user writes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from skimp._tensor import Tensor
+from skimp.autograd import alias, errors, lines, modes, saving
+from skimp.autograd.nodes import Grads, Node, init, shape_of
+from skimp.autograd.record import edge
+from skimp.autograd.refresh import node_of_view
+
+
+class FunctionCtx:
+    """What `forward` uses to tell `backward`: its `ctx`."""
+
+    _to_save: tuple[Any, ...] = ()
+    _dirty: tuple[Any, ...] = ()
+    _nondiff: tuple[Any, ...] = ()
+    _materialize = True
+    saved_for_forward: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors until backward, where `saved_tensors` gives them, checked for in-place writes."""
+        for i, t in enumerate(tensors):
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
+                )
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keep tensors for `jvp`."""
+        self.saved_for_forward = tensors
+
+    def mark_dirty(self, *args: Tensor) -> None:
+        """These inputs were modified in place; they must be returned."""
+        self._dirty = args
+
+    def mark_non_differentiable(self, *args: Tensor) -> None:
+        """These outputs have no gradient."""
+        self._nondiff = args
+
+    def mark_shared_storage(self, *pairs: Any) -> None:
+        """Deprecated and without effect, as in PyTorch."""
+        warnings.warn(
+            "mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that "
+            "calls to `set_()` are not tracked",
+            FutureWarning,
+            stacklevel=2,
+        )
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward gets zeros (True) or None for outputs without a gradient."""
+        self._materialize = value
+
+
+class BackwardCFunction(Node, FunctionCtx):
+    """The node of one call of a Function, which is its `ctx` as well."""
+
+    _forward_cls: ClassVar[Any]
+    needs_input_grad: tuple[bool, ...]
+    _tensor_args: tuple[bool, ...]
+    _freed = False
+    _live: tuple[bool, ...]  # which outputs are tensors
+    _metas: tuple[Any, ...] = ()
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What `save_for_backward` kept."""
+        if self._freed:
+            raise errors.freed(self)
+        kept = self._saved
+        return tuple(
+            [saving.one(self, kept[i][0], kept[i][1], kept[i][2]) for i in range(len(kept))]
+        )
+
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[Any, ...]:
+        if self._freed:
+            raise errors.freed(self)
+        return tuple([saving.SavedTensor(self, entry, 0, entry[2]) for entry in self._saved])
+
+    def maybe_clear_saved_tensors(self) -> None:
+        self.release()
+
+    def release(self) -> None:
+        self._freed = True
+        if self._saved:
+            self._saved = None
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
+        user = self._forward_cls
+        if user.backward is not Function.backward and user.vjp is not Function.vjp:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. "
+                "You should only implement one of them."
+            )
+        f = user.vjp if user.vjp is not Function.vjp else user.backward
+        arrived = self._arrived(grads)
+        grads.clear()
+        found = f(self, *arrived)
+        del arrived
+        return self._checked(found if isinstance(found, tuple) else (found,))
+
+    def _arrived(self, grads: Grads) -> list[Any]:
+        if not self._materialize:
+            return list(grads)
+        out: list[Any] = []
+        for g, is_tensor, (shape, dtype) in zip(grads, self._live, self.metas(), strict=True):
+            if g is None and is_tensor:
+                from skimp._tensor import empty
+
+                g = empty(shape, dtype).zero_()  # type: ignore[attr-defined]
+            out.append(g)
+        return out
+
+    def _checked(self, found: tuple[Any, ...]) -> list[Tensor | None]:
+        """Backward's results, for the inputs that were tensors."""
+        expected = len(self._tensor_args)
+        if len(found) > expected and all([g is None for g in found[expected:]]):
+            found = found[:expected]
+        if len(found) != expected:
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected {expected}, "
+                f"got {len(found)})"
+            )
+        out: list[Tensor | None] = []
+        for i, (g, is_tensor) in enumerate(zip(found, self._tensor_args, strict=True)):
+            if g is not None and not is_tensor:
+                raise RuntimeError(
+                    f"function {self.name()} returned a gradient different than None at position {i + 1}, but the "
+                    "corresponding forward input was not a Variable"
+                )
+            if g is not None and not isinstance(g, Tensor):
+                raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
+            if is_tensor:
+                out.append(g)
+        return out
+
+
+class FunctionMeta(type):
+    """Gives each Function the class of its nodes: `MyFunctionBackward`."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
+        label = f"{name}Backward"
+        space = {"_forward_cls": cls, "label": label, "__module__": "skimp.autograd.function"}
+        cls._backward_cls = type(label, (BackwardCFunction,), space)
+        super().__init__(name, bases, attrs)
+
+
+class Function(metaclass=FunctionMeta):
+    """Subclass with static `forward(ctx, ...)` and `backward(ctx, *grads)`, and call `apply`."""
+
+    _backward_cls: ClassVar[Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
+            "version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with static forward method. "
+            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs: `forward(ctx, *args)`, or `forward(*args)` with a `setup_context`."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Fill `ctx` after a forward without ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradients of the inputs, one for each argument of forward (None where there is none)."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Forward-mode differentiation, which skimp does not have."""
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run forward, unrecorded, and record backward as its derivative."""
+        splits = cls.setup_context is not Function.setup_context
+        if kwargs or splits:
+            args = _bound(cls, args, kwargs, splits)
+        ctx = cls._backward_cls.__new__(cls._backward_cls)
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        recorded = modes.state.grad and any([t._rg for t in tensors])
+        init(ctx, tuple([x for t in tensors for x in edge(t)]) if recorded else (), (), None)  # type: ignore[arg-type]
+        ctx._code, ctx._lasti = lines.here(2)
+        if lines.TRACE:
+            ctx.more().trace = lines.trace()
+        ctx._tensor_args = tuple([isinstance(a, Tensor) for a in args])
+        ctx.needs_input_grad = tuple([isinstance(a, Tensor) and a._rg for a in args])
+        before = modes.state.grad
+        modes.state.grad = False
+        try:
+            if splits:
+                output = cls.forward(*args)
+                cls.setup_context(ctx, args, output)
+            else:
+                output = cls.forward(ctx, *args)
+        finally:
+            modes.state.grad = before
+        return _wrapped(ctx, tensors, output, recorded)
+
+
+def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], splits: bool) -> tuple[Any, ...]:
+    """All arguments of forward by position, with its defaults."""
+    lead = () if splits else (None,)
+    found = inspect.signature(cls.forward).bind(*lead, *args, **kwargs)
+    found.apply_defaults()
+    return tuple(found.args[len(lead) :])
+
+
+def _is(t: Any, among: Sequence[Any]) -> bool:
+    return any([t is one for one in among])
+
+
+def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any:
+    """The outputs, made results of `ctx`."""
+    single = not isinstance(output, tuple)
+    outputs = (output,) if single else output
+    for t in ctx._dirty:
+        if not _is(t, outputs):
+            raise RuntimeError(
+                "Some elements marked as dirty during the forward method were not returned as output. "
+                "The inputs that are modified inplace must all be outputs of the Function."
+            )
+    ctx._live = tuple([isinstance(t, Tensor) for t in outputs])
+    metas = tuple([(shape_of(t), t._dtype) if isinstance(t, Tensor) else ((), None) for t in outputs])
+    ctx._shape, ctx._dtype = metas[0] if metas else ((), None)
+    if len(metas) != 1:
+        ctx.more().metas = metas
+    wrapped = tuple(
+        [_output(ctx, i, t, inputs, recorded) if isinstance(t, Tensor) else t for i, t in enumerate(outputs)]
+    )
+    if recorded:
+        ctx._saved = [_kept(ctx, t, wrapped, outputs) for t in ctx._to_save]
+    ctx._to_save = ctx._dirty = ctx._nondiff = ()
+    return wrapped[0] if single else wrapped
+
+
+def _kept(ctx: Any, t: Any, wrapped: tuple[Any, ...], outputs: tuple[Any, ...]) -> list[Any]:
+    result = None
+    for i, (new, old) in enumerate(zip(wrapped, outputs, strict=True)):
+        if t is not None and (t is old or t is new) and isinstance(new, Tensor) and new._node is ctx:
+            result = i
+            t = new
+    return [*saving.keep(ctx, t, result), result]
+
+
+def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -> Tensor:
+    dirty = _is(t, ctx._dirty)
+    is_input = _is(t, inputs)
+    differentiable = t._dtype.category > 1 and not _is(t, ctx._nondiff)
+    if dirty and is_input:
+        if recorded:
+            _rewrite(ctx, i, t)
+        t.bump()
+        return t
+    if is_input:
+        t = t.view_as(t)  # type: ignore[attr-defined]
+    if not recorded:
+        return t
+    if not differentiable:
+        if t._rg:
+            t = t.detach()  # type: ignore[attr-defined]
+        return t
+    t._rg, t._node, t._index, t._inherits = True, ctx, i, False
+    if t._base is not None:
+        t._creation = "custom"
+        t._output = i
+        t._stale = t._version
+    return t
+
+
+def _rewrite(ctx: Any, i: int, t: Tensor) -> None:
+    """An input that forward wrote to, and returned."""
+    if t._base is not None and t._creation is not None:
+        raise errors.view_refused(t._creation, node_of_view(t), t._output, False)
+    if t._rg and t._base is not None and t._base._node is None and t._base._rg:
+        raise RuntimeError(errors.VIEW_OF_LEAF)
+    if t._rg and t._node is None and t._base is None:
+        raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
+    alias.replace_history(t, ctx, i)
+
+
+# -- once_differentiable ---------------------------------------------------------------------------
+
+
+class Error(Node):
+    """Stands where no second derivative exists."""
+
+    __slots__ = ("text",)
+    label = "Error"
+    text: str
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
+        raise RuntimeError(self.text)
+
+
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward that can't itself be differentiated: doing so raises."""
+
+    @functools.wraps(fn)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with modes.no_grad():
+            outputs = fn(ctx, *args)
+        if not modes.state.grad or not any([isinstance(a, Tensor) and a._rg for a in args]):
+            return outputs
+        several = isinstance(outputs, tuple)
+        made = tuple([_undifferentiable(t) for t in (outputs if several else (outputs,))])
+        return made if several else made[0]
+
+    return wrapper
+
+
+def _undifferentiable(t: Any) -> Any:
+    if not isinstance(t, Tensor):
+        return t
+    node = Error.__new__(Error)
+    leaf = t.detach()  # type: ignore[attr-defined]
+    leaf._rg = True
+    init(node, edge(leaf), shape_of(t), t._dtype)
+    node.text = "trying to differentiate twice a function that was marked with @once_differentiable"
+    return saving.revived(t, node, 0)
+
+
+class InplaceFunction(Function):
+    """A Function with an `inplace` flag, kept for old code."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace

@@ -1,0 +1,141 @@
+"""Places as integers: where elements lie in the one run of memory that a tensor spans, block by block.
+
+Gathers and scatters along a dim, with any strides on either side, become one-dimensional reads and writes. Blocks keep
+the integers in the cache; nothing the size of the index is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._tensor import Array, Tensor
+from skimp.eval.plan import run_block
+from skimp.eval.run import cuts, threads_for, window_of
+from skimp.eval.threads import quietly, share
+
+BLOCK: Final = 1 << 15  # elements of an index that are worked on at once
+
+Window = tuple[slice, ...]
+_BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def bits(a: Array) -> Array:
+    """The elements as unsigned integers of their size, which NumPy moves fastest (complex128 as it is)."""
+    kind = _BITS.get(a.itemsize)
+    return a if kind is None else a.view(kind)
+
+
+def span(a: Array) -> Array:
+    """All memory from the first element of `a` to the last, as a vector; `a` is not empty."""
+    if a.flags.c_contiguous:
+        return a.reshape(-1)
+    n = 1 + sum([(size - 1) * step for size, step in zip(a.shape, a.strides, strict=True)]) // a.itemsize
+    return np.lib.stride_tricks.as_strided(a, (n,), (a.itemsize,))
+
+
+def steps(a: Array) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tuple([s // a.itemsize for s in a.strides])
+
+
+def windows(shape: tuple[int, ...], limit: int = BLOCK) -> Iterator[Window]:
+    """Cut a shape into runs of C order of about `limit` elements."""
+    if math.prod(shape) <= limit:
+        if 0 not in shape:
+            yield tuple([slice(0, n) for n in shape])
+        return
+    sides = _sides(shape, limit)
+    for number in range(math.prod(map(len, sides))):
+        yield window_of(number, sides)[0]
+
+
+def _sides(shape: tuple[int, ...], limit: int) -> list[Any]:
+    return [cuts(n, part) for n, part in zip(shape, run_block(shape, limit), strict=True)]
+
+
+def in_windows(shape: tuple[int, ...], work: Callable[[Window], None], limit: int = BLOCK) -> None:
+    """`work(window)` for every window of a shape, on the threads: windows must not depend on each other."""
+    if math.prod(shape) <= limit:
+        if 0 not in shape:
+            quietly(work, tuple([slice(0, n) for n in shape]))
+        return
+    sides = _sides(shape, limit)
+    numbers = iter(range(math.prod(map(len, sides))))  # shared by the threads: next() is atomic
+
+    def run() -> None:
+        for number in numbers:
+            work(window_of(number, sides)[0])
+
+    share(run, threads_for(math.prod(shape)))
+
+
+class Along:
+    """The places of a target's elements whose position along `dim` an index tells, the others being the index's own."""
+
+    def __init__(self, target: Array, dim: int, index: Array) -> None:
+        self.strides = steps(target)
+        self.dim = dim
+        self.index = index
+
+    def __call__(self, window: Window) -> Array:
+        """Places in the target's span of the index elements in the window."""
+        places: Array = np.multiply(self.index[window], self.strides[self.dim], dtype=np.int64)
+        last = len(window) - 1
+        for dim, cut in enumerate(window):
+            if dim == self.dim or self.strides[dim] == 0 or cut.stop <= 1:
+                continue
+            stop = min(cut.stop, self.index.shape[dim])
+            step = self.strides[dim]
+            own = np.arange(cut.start * step, stop * step, step)
+            places += own.reshape(-1, *[1] * (last - dim))
+        return places
+
+
+class Joint:
+    """The places that several broadcast indices point to, in dims of their own, and all that lies under each."""
+
+    def __init__(self, strides: tuple[int, ...], indices: list[Array], rest: tuple[tuple[int, int], ...]) -> None:
+        self.strides = strides
+        self.indices = indices
+        self.rest = rest  # (size, stride) of the dims that no index touches
+        self.shape = (*indices[0].shape, *[size for size, _ in rest])
+
+    def __call__(self, window: Window) -> Array:
+        """Places of the part of the result (broadcast dims, then untouched ones) in the window."""
+        lead = len(window) - len(self.rest)
+        places: Array = np.multiply(self.indices[0][window[:lead]], self.strides[0], dtype=np.int64)
+        for index, step in zip(self.indices[1:], self.strides[1:], strict=True):
+            places = places + np.multiply(index[window[:lead]], step, dtype=np.int64)
+        places = places.reshape(*places.shape, *[1] * len(self.rest))
+        for k, (size, step) in enumerate(self.rest):
+            cut = window[lead + k]
+            own = np.arange(cut.start, min(cut.stop, size)) * step
+            places = places + own.reshape(-1, *[1] * (len(self.rest) - 1 - k))
+        return places
+
+
+def first_outside(index: Array, low: int, high: int) -> int | None:
+    """An index below `low` or not below `high`, if there is one."""
+    if index.size == 0:
+        return None
+    least, most = int(index.min()), int(index.max())
+    if low <= least and most < high:
+        return None
+    flat = index.reshape(-1)
+    return int(flat[np.argmax((flat < low) | (flat >= high))])
+
+
+def counted_from_front(index: Array, n: int) -> Array:
+    """The index with negative positions counted from the end; itself where there are none."""
+    if index.size and int(index.min()) < 0:
+        return np.where(index < 0, index + n, index)
+    return index
+
+
+def elements(t: Tensor) -> Array:
+    """The tensor's elements for reading, as bits."""
+    return bits(t.array())

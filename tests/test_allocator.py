@@ -1,0 +1,23 @@
+"""Raw memory from the system."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skimp.memory import allocator
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize("nbytes", [4 * KIB, MIB, 2 * MIB, 2 * MIB + 4 * KIB, 33 * MIB])
+def test_raw_memory_is_zero_writable_and_aligned(nbytes: int) -> None:
+    array = np.frombuffer(allocator.fresh(nbytes), np.uint8)
+    assert array.nbytes == nbytes
+    assert not array.any()
+    array[[0, -1]] = 1
+    assert array.ctypes.data % (2 * MIB if nbytes >= 2 * MIB else 4 * KIB) == 0
+
+
+def test_the_machine_has_memory() -> None:
+    assert 0 < allocator.free_memory() <= allocator.total_memory()

@@ -1,0 +1,53 @@
+"""The line of the program that runs, and the op that it called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from skimp.memory import sites
+from skimp.memory.sites import Site
+
+
+def our_code(source: str, filename: str) -> dict[str, Any]:
+    """Names that `source` defines, as if it stood in a file of the package."""
+    space: dict[str, Any] = {"sites": sites}
+    exec(compile(source, filename, "exec"), space)
+    return space
+
+
+OURS = sites.__file__.replace("sites.py", "made_up.py")
+
+
+@pytest.mark.parametrize("filename", [OURS, "<skimp op clone>"])
+@pytest.mark.parametrize(
+    ("function", "op"),
+    [("relu_", "relu_"), ("__add__", "add"), ("__radd__", "add"), ("__imul__", "mul_"),
+     ("__getitem__", "getitem"), ("__len__", "__len__"), ("__invert__", "bitwise_not")],
+)  # fmt: skip
+def test_the_line_and_the_op(filename: str, function: str, op: str) -> None:
+    inner = our_code("def helper(): return sites.find()", OURS)["helper"]
+    space = our_code(f"def {function}(inner): return inner()", filename)
+    found = space[function](inner)
+    line = sys._getframe().f_lineno - 1
+    assert found == Site(__file__, line, op)
+    assert str(found) == f"{op} at {__file__}:{line}"
+
+
+def test_a_function_made_from_a_row_can_be_named() -> None:
+    source = """
+def make(op):
+    @sites.named(op)
+    def f():
+        return sites.find()
+    return f
+"""
+    make = our_code(source, OURS)["make"]
+    f, g = make("exp"), make("log")
+    assert (f().op, g().op) == ("exp", "log")
+
+
+def test_without_a_line_there_is_still_an_op() -> None:
+    assert str(Site("", 0, "relu")) == "relu"
