@@ -48,6 +48,7 @@ from skimp.ops.formats import (  # noqa: E402
     sparse_coo,
     strided,
 )
+from skimp.ops.random import Generator, default_generator  # noqa: E402
 from skimp.ops.storages import TypedStorage, UntypedStorage, aliases, shares_memory  # noqa: E402
 from skimp.printing import set_printoptions  # noqa: E402
 from skimp.promotion import can_cast, get_default_dtype, promote_types, set_default_dtype  # noqa: E402

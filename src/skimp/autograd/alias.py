@@ -25,7 +25,11 @@ _ref = weakref.ref
 
 
 def view_of(
-    input: Tensor, view: Tensor, rule: Rule | None = None, bindings: dict[str, Any] | None = None, multi: bool = False
+    input: Tensor,
+    view: Tensor,
+    rule: Rule | None = None,
+    bindings: dict[str, Any] | None = None,
+    multi: bool = False,
 ) -> None:
     """Make `view` a view of `input`, with the derivative that `rule` gives; `multi`: one of several of one call."""
     if input._inference:
@@ -182,7 +186,8 @@ def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
     t._rg, t._inherits = True, False
     t._stale = -1
     node_of_view(t)
-    save_results(node, (t,))
+    if isinstance(node, OpNode):
+        save_results(node, (t,))
     if t._retains and before is not None:
         _move_retain(t, before, index)
 
@@ -237,8 +242,10 @@ class CopySlices(Node):
                 self.fn = None
 
 
-def replace_history(t: Tensor, node: Node, index: int) -> None:
-    """`t` was written to by something that is no op of the table (a Function): it is output `index` of `node`."""
+def replace_history(t: Tensor, node: Node, index: int, own: int) -> None:
+    """`t` was written to by something that is no op of the table (a Function): it is output `index` of
+    `node`, and was its input number `own`.
+    """
     if t._base is None:
         before, at, fresh = t._node, t._index, not t._rg
         t._rg, t._node, t._index, t._inherits = True, node, index, False
@@ -248,5 +255,5 @@ def replace_history(t: Tensor, node: Node, index: int) -> None:
             mark_views(t)
         return
     extra = node._extra = node._extra or Extra()
-    extra.own = index
+    extra.own = own
     _rebase_view(t, t._base, node)

@@ -26,7 +26,11 @@ def backward(
 ) -> None:
     """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from (or of `inputs` only)."""
     if grad_variables is not None:
-        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
         if grad_tensors is not None:
             raise RuntimeError(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. "
@@ -45,7 +49,9 @@ def backward(
     if create_graph:
         _warn_cycle()
     del tensors, outputs, grad_tensors
-    engine.run(roots, create_graph if retain_graph is None else retain_graph, create_graph, captures)
+    engine.run(
+        roots, create_graph if retain_graph is None else retain_graph, create_graph, captures
+    )
 
 
 def _retained(t: Any) -> tuple[Node | None, int]:
@@ -86,7 +92,9 @@ def grad(
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
-        return _batched(outs, ins, grad_outputs, keep, create_graph, allow_unused, materialize_grads)
+        return _batched(
+            outs, ins, grad_outputs, keep, create_graph, allow_unused, materialize_grads
+        )
     roots = _roots(outs, _given(outs, grad_outputs), create_graph)
     captures = engine.Captures([_asked(t) for t in ins], False)
     del outputs, outs, grad_outputs
@@ -112,7 +120,13 @@ def _asked(t: Any) -> tuple[Node | None, int]:
 
 
 def _batched(
-    outs: tuple[Any, ...], ins: tuple[Any, ...], batches: Any, keep: bool, create: bool, unused: bool, zeros: bool
+    outs: tuple[Any, ...],
+    ins: tuple[Any, ...],
+    batches: Any,
+    keep: bool,
+    create: bool,
+    unused: bool,
+    zeros: bool,
 ) -> tuple[Any, ...]:
     """Row after row of the batched gradients (PyTorch runs them at once, with the same result)."""
     from skimp.ops.forms import NAMESPACES
@@ -125,7 +139,9 @@ def _batched(
         for k in range(n)
     ]  # fmt: skip
     stack = NAMESPACES[""]["stack"]
-    return tuple([None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)])
+    return tuple(
+        [None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)]
+    )
 
 
 def _given(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
@@ -162,7 +178,9 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
         if t.numel() != 1:  # type: ignore[attr-defined]
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not t._dtype.is_floating_point:
-            raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {t._dtype}")
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {t._dtype}"
+            )
         return t.new_ones(shape_of(t))  # type: ignore[attr-defined]
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -216,6 +234,8 @@ class GradientEdge(tuple[Node, int]):
 def get_gradient_edge(t: Tensor) -> GradientEdge:
     """The edge that the gradient of `t` goes along."""
     if not t._rg:
-        raise RuntimeError("It is not possible to get the gradient edge of a Tensor that does not require gradients")
+        raise RuntimeError(
+            "It is not possible to get the gradient edge of a Tensor that does not require gradients"
+        )
     node, index = edge(t)
     return GradientEdge(accumulate_of(t) if node is None else node, index)

@@ -20,7 +20,14 @@ from skimp.autograd.saving import ghost
 from skimp.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
-_tasks = threading.local()
+
+
+class _Tasks(threading.local):
+    now: int | None = None  # the number of the backward that runs
+    accumulates: bool = True
+
+
+_tasks = _Tasks()
 _numbers = itertools.count()
 Root = tuple[Node, int, Tensor]
 
@@ -31,7 +38,9 @@ class Captures:
     __slots__ = ("accumulate", "at", "found", "wanted")
 
     def __init__(self, edges: Sequence[tuple[Node | None, int]], accumulate: bool) -> None:
-        self.accumulate = accumulate  # backward(inputs=...): they get their .grad as usual, and nobody else does
+        self.accumulate = (
+            accumulate  # backward(inputs=...): they get their .grad as usual, and nobody else does
+        )
         self.at: dict[Node, list[tuple[int, int]]] = {}  # by node: (its output, place in `found`)
         for place, (node, index) in enumerate(edges):
             if node is not None:
@@ -53,7 +62,9 @@ class Captures:
             order.append(node)
             todo += [n for n in node._edges[::2] if n is not None]
         for node in sorted(order, key=lambda n: n._number):
-            if node in self.at or any([n in self.wanted for n in node._edges[::2] if n is not None]):
+            if node in self.at or any(
+                [n in self.wanted for n in node._edges[::2] if n is not None]
+            ):
                 self.wanted.add(node)
 
     def take(self, node: Node, grads: Grads) -> bool:
@@ -69,21 +80,29 @@ class Captures:
 def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None = None) -> None:
     """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what they saved."""
     state = modes.state
-    before = state.grad, getattr(_tasks, "now", None)
+    before = state.grad, _tasks.now, _tasks.accumulates
     state.grad = create
     _tasks.now = next(_numbers)
+    _tasks.accumulates = captures is None
     try:
         _run(roots, keep, create, captures, lines.here(2))
     finally:
-        state.grad, _tasks.now = before
+        state.grad, _tasks.now, _tasks.accumulates = before
 
 
 def current_task() -> int | None:
     """The number of the backward that this thread is in, if any."""
-    return getattr(_tasks, "now", None)
+    return _tasks.now
 
 
-def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None, caller: Any) -> None:
+def accumulates() -> bool:
+    """Whether the backward that this thread is in reaches all leaves."""
+    return _tasks.accumulates
+
+
+def _run(
+    roots: list[Root], keep: bool, create: bool, captures: Captures | None, caller: Any
+) -> None:
     waiting: list[tuple[int, Node]] = []
     buffers: dict[Node, Grads] = {}
     wanted = None
@@ -195,7 +214,9 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     else:
         shape, dtype = extra.metas[index]
     if not isinstance(g, Tensor):
-        raise TypeError(f"function {node.name()} returned a {type(g).__name__} where a gradient was expected")
+        raise TypeError(
+            f"function {node.name()} returned a {type(g).__name__} where a gradient was expected"
+        )
     a = g._np
     have = a.shape if a is not None else g._layout.shape  # type: ignore[union-attr]
     if have != shape:
@@ -223,7 +244,9 @@ def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The gradient of a tensor that was broadcast to `g`'s shape."""
     have = shape_of(g)
     lead = len(have) - len(shape)
-    dims = tuple(range(lead)) + tuple([lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1])
+    dims = tuple(range(lead)) + tuple(
+        [lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1]
+    )
     if dims:
         g = g.sum(dims, keepdim=True)  # type: ignore[attr-defined]
     return g.view(shape) if lead else g  # type: ignore[attr-defined, no-any-return]
@@ -265,7 +288,9 @@ AccumulateGrad.apply = _accumulate  # type: ignore[method-assign, assignment]
 def _strides_for(t: Tensor) -> tuple[int, ...]:
     """The strides that a leaf's gradient gets: the leaf's own where they are dense, else row-major."""
     layout = t.layout_of()
-    return layout.strides if is_non_overlapping_and_dense(layout) else contiguous_strides(layout.shape)
+    return (
+        layout.strides if is_non_overlapping_and_dense(layout) else contiguous_strides(layout.shape)
+    )
 
 
 def _obeys(g: Tensor, leaf: Tensor) -> bool:

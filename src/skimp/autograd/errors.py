@@ -84,7 +84,9 @@ def no_grad_fn(i: int, t: Any) -> RuntimeError:
     elif t._inference:
         text += "\nThe tensor was made in inference_mode(), where nothing is recorded."
     elif not (t._dtype.is_floating_point or t._dtype.is_complex):
-        text += f"\nIts dtype is {t._dtype}: only floating point and complex tensors carry gradients."
+        text += (
+            f"\nIts dtype is {t._dtype}: only floating point and complex tensors carry gradients."
+        )
     else:
         text += (
             "\nNone of its inputs required grad when it was computed, or it was computed under no_grad(), "
@@ -104,7 +106,9 @@ INFERENCE_INPLACE = (
     "See https://github.com/pytorch/rfcs/pull/17 for more details."
 )
 LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
-VIEW_OF_LEAF = "a view of a leaf Variable that requires grad is being used in an in-place operation."
+VIEW_OF_LEAF = (
+    "a view of a leaf Variable that requires grad is being used in an in-place operation."
+)
 
 _MULTI = (
     " This view is the output of a function that returns multiple views. Such functions do not allow the output "
@@ -126,7 +130,9 @@ def view_refused(creation: str, node: Any, index: int, indirect: bool) -> Runtim
     """A view whose history can't be rebased was modified, itself or through its base."""
     mode = "in inference mode" if creation == "inference" else "in no_grad mode"
     what = (
-        "its base or another view of its base has been modified inplace" if indirect else "is being modified inplace"
+        "its base or another view of its base has been modified inplace"
+        if indirect
+        else "is being modified inplace"
     )
     if creation in ("no_grad", "inference"):
         block = "inference_mode" if creation == "inference" else "no_grad"

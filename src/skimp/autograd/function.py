@@ -81,7 +81,9 @@ class BackwardCFunction(Node, FunctionCtx):
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
-        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2
+        )
         return self.saved_tensors
 
     @property
@@ -89,6 +91,9 @@ class BackwardCFunction(Node, FunctionCtx):
         if self._freed:
             raise errors.freed(self)
         return tuple([saving.SavedTensor(self, entry, 0, entry[2]) for entry in self._saved])
+
+    def __repr__(self) -> str:
+        return f"<torch.autograd.function.{type(self).__name__} object at {id(self):#x}>"
 
     def maybe_clear_saved_tensors(self) -> None:
         self.release()
@@ -182,7 +187,9 @@ class Function(metaclass=FunctionMeta):
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the outputs: `forward(ctx, *args)`, or `forward(*args)` with a `setup_context`."""
-        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
@@ -202,7 +209,9 @@ class Function(metaclass=FunctionMeta):
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Forward-mode differentiation, which skimp does not have."""
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -232,7 +241,9 @@ class Function(metaclass=FunctionMeta):
         return _wrapped(ctx, tensors, output, recorded)
 
 
-def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], splits: bool) -> tuple[Any, ...]:
+def _bound(
+    cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], splits: bool
+) -> tuple[Any, ...]:
     """All arguments of forward by position, with its defaults."""
     lead = () if splits else (None,)
     found = inspect.signature(cls.forward).bind(*lead, *args, **kwargs)
@@ -255,12 +266,17 @@ def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any
                 "The inputs that are modified inplace must all be outputs of the Function."
             )
     ctx._live = tuple([isinstance(t, Tensor) for t in outputs])
-    metas = tuple([(shape_of(t), t._dtype) if isinstance(t, Tensor) else ((), None) for t in outputs])
+    metas = tuple(
+        [(shape_of(t), t._dtype) if isinstance(t, Tensor) else ((), None) for t in outputs]
+    )
     ctx._shape, ctx._dtype = metas[0] if metas else ((), None)
     if len(metas) != 1:
         ctx.more().metas = metas
     wrapped = tuple(
-        [_output(ctx, i, t, inputs, recorded) if isinstance(t, Tensor) else t for i, t in enumerate(outputs)]
+        [
+            _output(ctx, i, t, inputs, recorded) if isinstance(t, Tensor) else t
+            for i, t in enumerate(outputs)
+        ]
     )
     if recorded:
         ctx._saved = [_kept(ctx, t, wrapped, outputs) for t in ctx._to_save]
@@ -271,7 +287,12 @@ def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any
 def _kept(ctx: Any, t: Any, wrapped: tuple[Any, ...], outputs: tuple[Any, ...]) -> list[Any]:
     result = None
     for i, (new, old) in enumerate(zip(wrapped, outputs, strict=True)):
-        if t is not None and (t is old or t is new) and isinstance(new, Tensor) and new._node is ctx:
+        if (
+            t is not None
+            and (t is old or t is new)
+            and isinstance(new, Tensor)
+            and new._node is ctx
+        ):
             result = i
             t = new
     return [*saving.keep(ctx, t, result), result]
@@ -283,7 +304,7 @@ def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -
     differentiable = t._dtype.category > 1 and not _is(t, ctx._nondiff)
     if dirty and is_input:
         if recorded:
-            _rewrite(ctx, i, t)
+            _rewrite(ctx, i, t, inputs)
         t.bump()
         return t
     if is_input:
@@ -302,15 +323,19 @@ def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -
     return t
 
 
-def _rewrite(ctx: Any, i: int, t: Tensor) -> None:
+def _rewrite(ctx: Any, i: int, t: Tensor, inputs: list[Tensor]) -> None:
     """An input that forward wrote to, and returned."""
     if t._base is not None and t._creation is not None:
         raise errors.view_refused(t._creation, node_of_view(t), t._output, False)
     if t._rg and t._base is not None and t._base._node is None and t._base._rg:
         raise RuntimeError(errors.VIEW_OF_LEAF)
     if t._rg and t._node is None and t._base is None:
-        raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
-    alias.replace_history(t, ctx, i)
+        raise RuntimeError(
+            "a leaf Variable that requires grad has been used in an in-place operation."
+        )
+    if t._base is not None and len(ctx.metas()) > 1:
+        raise RuntimeError("Functions which modify views in-place must return a single Variable")
+    alias.replace_history(t, ctx, i, [a is t for a in inputs].index(True))
 
 
 # -- once_differentiable ---------------------------------------------------------------------------

@@ -33,7 +33,9 @@ def _pop() -> None:
 class saved_tensors_hooks:  # noqa: N801
     """What is saved inside goes through `pack_hook`, and through `unpack_hook` when backward needs it."""
 
-    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
@@ -116,7 +118,9 @@ class _Handles:
         self.remove()
 
 
-def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all") -> _Handles:
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
+) -> _Handles:
     """Call `fn` once per backward: with all the gradients when the last is known, or ("any") with the first."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")

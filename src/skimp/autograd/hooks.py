@@ -61,9 +61,7 @@ def _replaced(hook: Any, values: Sequence[Tensor | None], new: tuple[Any, ...]) 
             f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(new)}, but expected "
             f"{len(values)})"
         )
-    return [
-        v if n is None else _checked(hook, v, n) for v, n in zip(values, new, strict=True)
-    ]
+    return [v if n is None else _checked(hook, v, n) for v, n in zip(values, new, strict=True)]
 
 
 def _retain(t: Tensor | None, g: Tensor | None) -> None:

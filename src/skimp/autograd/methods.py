@@ -55,7 +55,9 @@ def set_requires_grad(t: Tensor, value: bool) -> None:
             raise RuntimeError(NOT_A_LEAF)
         return
     if t._inference and value and not modes.state.inference:
-        raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        raise RuntimeError(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+        )
     base = t._base
     if not value and base is not None and base._rg:
         t._inherits = True
@@ -85,7 +87,9 @@ def set_grad(t: Tensor, value: Any) -> None:
         t._grad = None
         return
     if not isinstance(value, Tensor):
-        raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+        raise TypeError(
+            f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+        )
     if value is t:
         raise RuntimeError("can't assign Variable as its own grad")
     if value._dtype is not t._dtype:
@@ -247,7 +251,12 @@ def attach(cls: type[Tensor]) -> None:
     }
     for name, member in members.items():
         setattr(cls, name, member)
-    for name, default in {"_inherits": False, "_creation": None, "_views": None, "_output": 0}.items():
+    for name, default in {
+        "_inherits": False,
+        "_creation": None,
+        "_views": None,
+        "_output": 0,
+    }.items():
         if not hasattr(cls, name):
             setattr(cls, name, default)
     from skimp.memory.storage import Storage
@@ -255,5 +264,3 @@ def attach(cls: type[Tensor]) -> None:
     for name, default in {"kept": False, "written": None}.items():
         if not hasattr(Storage, name):
             setattr(Storage, name, default)
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
@@ -35,7 +36,13 @@ class _Mode:
 
     def __call__(self, f: F) -> F:
         if inspect.isclass(f):
-            raise TypeError(f"{type(self).__name__}: decorate the methods of {f!r}, not the class")
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly "
+                "decorate the `__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
         if inspect.isgeneratorfunction(f):
             return _generator(self, f)
 
@@ -62,23 +69,21 @@ def _generator(mode: _Mode, f: Any) -> Any:
     @functools.wraps(f)
     def run(*args: Any, **kwargs: Any) -> Any:
         inner = f(*args, **kwargs)
-        sent: Any = None
+        step, given = inner.send, None
         while True:
             try:
                 with mode.clone():
-                    value = inner.send(sent)
+                    value = step(given)
             except StopIteration as end:
                 return end.value
             try:
-                sent = yield value
+                step, given = inner.send, (yield value)
             except GeneratorExit:
-                inner.close()
+                with mode.clone():
+                    inner.close()
                 raise
             except BaseException as e:
-                with mode.clone():
-                    sent = None
-                    value = inner.throw(e)
-                yield value
+                step, given = inner.throw, e
 
     return run
 
@@ -98,6 +103,9 @@ class set_grad_enabled(_Mode):  # noqa: N801
     def clone(self) -> set_grad_enabled:
         return type(self)(self.mode)
 
+    def __repr__(self) -> str:
+        return f"torch.autograd.grad_mode.set_grad_enabled(mode={self.mode})"
+
     def __enter__(self) -> None:
         state.grad = self.mode
 
@@ -110,7 +118,9 @@ class _Grad(_Mode):
 
     def __new__(cls, orig_func: Any = None) -> Any:
         mode = object.__new__(cls)
-        return mode if orig_func is None else mode(orig_func)  # used as `@no_grad` without parentheses
+        return (
+            mode if orig_func is None else mode(orig_func)
+        )  # used as `@no_grad` without parentheses
 
     def __enter__(self) -> None:
         self.previous = state.grad
@@ -151,8 +161,7 @@ class inference_mode(_Mode):  # noqa: N801
     def __enter__(self) -> None:
         self.previous = state.grad, state.inference
         state.inference = self.mode
-        if self.mode:
-            state.grad = False
+        state.grad = not self.mode
 
     def __exit__(self, *_: object) -> None:
         state.grad, state.inference = self.previous

@@ -38,16 +38,24 @@ class Extra:
     def __init__(self) -> None:
         self.metas: tuple[tuple[Any, Any], ...] | None = None  # (shape, dtype) of several outputs
         self.on: dict[int, OrderedDict[int, Hook]] = {}  # tensor hooks, by output
-        self.retains: dict[int, weakref.ref[Tensor]] = {}  # tensors whose .grad is wanted, by output
+        self.retains: dict[
+            int, weakref.ref[Tensor]
+        ] = {}  # tensors whose .grad is wanted, by output
         self.before: OrderedDict[int, Hook] = OrderedDict()
         self.after: OrderedDict[int, Hook] = OrderedDict()
         self.metadata: dict[Any, Any] = {}
         self.trace: str | None = None  # where the op was called, if anomaly mode recorded it
-        self.first: tuple[Any, int] | None = None  # where the backward that freed the node was called
+        self.first: tuple[Any, int] | None = (
+            None  # where the backward that freed the node was called
+        )
         self.spans: dict[str, int] | None = None  # edges by argument, where some argument is a list
         self.own = 0  # in-place: which edge is that of the tensor written to
-        self.zeroed = False  # in-place: nothing of the old values is left, so the last edge gets zeros
-        self.within: weakref.ref[Node] | None = None  # in-place on a view: the CopySlices that runs this node
+        self.zeroed = (
+            False  # in-place: nothing of the old values is left, so the last edge gets zeros
+        )
+        self.within: weakref.ref[Node] | None = (
+            None  # in-place on a view: the CopySlices that runs this node
+        )
 
 
 class Node:
@@ -148,7 +156,13 @@ class RemovableHandle:
         self.hooks_dict_ref = weakref.ref(hooks_dict)
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
-        extras = [] if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        extras = (
+            []
+            if extra_dict is None
+            else extra_dict
+            if isinstance(extra_dict, list)
+            else [extra_dict]
+        )
         self.extra_dict_ref = tuple([weakref.ref(d) for d in extras])
 
     @classmethod

@@ -41,7 +41,10 @@ class OpNode(Node):
         else:
             if not any([g is not None for g in grads]):
                 return (None,) * (len(self._edges) >> 1)
-            values = [saving.with_zeros(self, grads) if plan.zeros else grads, *grads[: plan.gcount]]
+            values = [
+                saving.with_zeros(self, grads) if plan.zeros else grads,
+                *grads[: plan.gcount],
+            ]
         if plan.slots:
             saving.unpack(self, values)
         edges = self._edges
@@ -101,7 +104,9 @@ def edge(t: Tensor) -> tuple[Node | None, int]:
     return (None, 0) if t._inherits else (accumulate_of(t), 0)
 
 
-def record(rule: Rule, bindings: dict[str, Any], outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
+def record(
+    rule: Rule, bindings: dict[str, Any], outputs: Any, nondiff: tuple[int, ...] = ()
+) -> None:
     """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by `rule`."""
     node = begin(rule, bindings)
     if node is not None:

@@ -50,7 +50,19 @@ class Step(NamedTuple):
 class Plan:
     """What one call of an op keeps and computes, given which of its inputs need gradients."""
 
-    __slots__ = ("cls", "codes", "frees", "gcount", "keeps", "mask", "rule", "single", "slots", "steps", "zeros")
+    __slots__ = (
+        "cls",
+        "codes",
+        "frees",
+        "gcount",
+        "keeps",
+        "mask",
+        "rule",
+        "single",
+        "slots",
+        "steps",
+        "zeros",
+    )
 
     def __init__(self, rule: Rule, mask: tuple[bool, ...], bound: Iterable[str]) -> None:
         self.rule = rule
@@ -70,7 +82,9 @@ class Plan:
         self.steps = tuple([self._step(key, f, slots, bound, wanted) for key, f in used])
         self.slots = tuple(slots.values())
         self.keeps = any(s.kind in (ARG, RESULT) for s in self.slots)
-        self.frees = any(s.kind == RESULT or (s.kind == ARG and s.of in rule.names) for s in self.slots)
+        self.frees = any(
+            s.kind == RESULT or (s.kind == ARG and s.of in rule.names) for s in self.slots
+        )
         self.codes = _codes(self.slots, rule.args)
 
     def _step(
@@ -93,7 +107,9 @@ class Plan:
         positions = tuple([self.rule.names.index(n) for n in names])
         return Step(names, positions, f, tuple(reads), isinstance(key, tuple))
 
-    def _slot(self, p: str, bound: set[str], wanted: frozenset[str], optional: dict[str, Any]) -> Slot:
+    def _slot(
+        self, p: str, bound: set[str], wanted: frozenset[str], optional: dict[str, Any]
+    ) -> Slot:
         if p in bound:
             return Slot(ARG, p, p)
         if p == "needs":
@@ -109,7 +125,9 @@ class Plan:
                     return Slot(RESULT_META, p, int(of[6:] or 0), meta)
         if p in optional:
             return Slot(CONSTANT, p, optional[p])
-        raise TypeError(f"{self.rule.name}: a formula reads {p!r}, which is no argument of the op ({sorted(bound)})")
+        raise TypeError(
+            f"{self.rule.name}: a formula reads {p!r}, which is no argument of the op ({sorted(bound)})"
+        )
 
 
 class Rule:
@@ -137,7 +155,12 @@ class Rule:
         if self._class is None:
             from skimp.autograd.record import OpNode
 
-            space = {"__slots__": (), "label": self.name, "rule": self, "__module__": "skimp.autograd.graph"}
+            space = {
+                "__slots__": (),
+                "label": self.name,
+                "rule": self,
+                "__module__": "skimp.autograd.graph",
+            }
             self._class = type(self.name, (OpNode,), space)
         return self._class
 

@@ -16,7 +16,9 @@ from skimp.autograd import errors, modes
 from skimp.autograd.nodes import Grads, Node, accumulate_of
 from skimp.autograd.refresh import node_of_view, strided
 
-GUARDED: list[None] = []  # one for each open region with hooks, or that keeps nothing, in any thread: empty opens the short way
+GUARDED: list[
+    None
+] = []  # one for each open region with hooks, or that keeps nothing, in any thread: empty opens the short way
 _new = object.__new__
 
 TWICE = (
@@ -40,7 +42,9 @@ class Packed:
 
     __slots__ = ("data", "edge", "leaf", "result", "unpack_hook")
 
-    def __init__(self, t: Tensor, pack: Callable[..., Any], unpack: Callable[..., Any], result: int | None) -> None:
+    def __init__(
+        self, t: Tensor, pack: Callable[..., Any], unpack: Callable[..., Any], result: int | None
+    ) -> None:
         self.unpack_hook = unpack
         self.result = result
         self.leaf = t._rg and t._node is None
@@ -53,7 +57,9 @@ class Packed:
         if t._version != version:
             raise RuntimeError(PACK_WROTE)
         if result is not None and self.data is t:
-            self.data = ghost(t)  # the hook gave the tensor back: without its node, which holds this
+            self.data = ghost(
+                t
+            )  # the hook gave the tensor back: without its node, which holds this
 
     def unpack(self, node: Node) -> Tensor:
         with modes.no_grad():
@@ -282,7 +288,9 @@ class SavedTensor:
             raise errors.freed(self.node)
         return one(self.node, self.box[self.at], self.box[self.at + 1], self.result)
 
-    def register_hooks(self, pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any]) -> None:
+    def register_hooks(
+        self, pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any]
+    ) -> None:
         """Replace what is kept by `pack_hook` of it; `unpack_hook` gives it back when backward needs it."""
         if not (callable(pack_hook) and callable(unpack_hook)):
             raise TypeError(

@@ -72,13 +72,15 @@ def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
     clamped = (low, high) != (0, 1) or numbers.dtype.itemsize == 2
     with engine.lock:
         for part in _parts(numbers):
+            if not clamped:
+                part[:] = (uniform53 if double else uniform24)(part.size, engine)
+                continue
             if double:
-                _scale64(uniform53(part.size, engine), low, high, part)
+                part[:] = fma64(uniform53(part.size, engine), high - low, low)
             else:
                 values = uniform24(part.size, engine)
                 _scale32(values, np.float32(low), np.float32(high), part)
-            if clamped:
-                part[part == last] = first
+            part[part == last] = first
 
 
 def exponential(out: NDArray[Any], rate: float, engine: Engine) -> None:
@@ -161,10 +163,9 @@ def uniform24(n: int, engine: Engine) -> F32:
 
 def _check_uniform(dtype: np.dtype[Any], low: float, high: float) -> None:
     most = largest(dtype)
-    name = C_NAMES[dtype.name]
     for which, value in (("from", low), ("to", high)):
         if not -most <= value <= most:
-            raise RuntimeError(f"{which} is out of bounds for {name}")
+            raise RuntimeError(f"{which} is out of bounds for {C_NAMES[dtype.name]}")
     if not low <= high:
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
@@ -184,10 +185,6 @@ def _scale32(values: F32, low: np.float32, high: np.float32, out: NDArray[Any]) 
         out[:] = values
     else:
         out[:] = fma32(values, span, low)
-
-
-def _scale64(values: F64, low: float, high: float, out: NDArray[Any]) -> None:
-    out[:] = fma64(values, high - low, low)
 
 
 def _truncated(values: F64, dtype: np.dtype[Any]) -> F64 | NDArray[np.int64]:

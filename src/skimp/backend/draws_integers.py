@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from skimp.backend.draws_math import flat
 from skimp.backend.mt19937 import Engine
 
 I64 = NDArray[np.int64]
+Indices = NDArray[np.signedinteger[Any]]
 
 _PART: Final = 1 << 16
 _SKEW: Final = 1 << 28  # from this range on PyTorch takes the remainder of 64 bits
@@ -88,26 +90,27 @@ def _remainders(numbers: NDArray[Any], base: int, count: int, wide: bool, engine
     with engine.lock:
         for start in range(0, numbers.size, _PART):
             part = numbers[start : start + _PART]
-            if wide:
-                long = engine.random64(part.size)
-                values = (long % np.uint64(count)).view(np.int64)
-            else:
-                values = _narrow_remainder(engine.random32(part.size), count).astype(np.int64)
+            words = engine.random64(part.size) if wide else engine.random32(part.size)
+            values = _remainder(words, count).astype(np.int64)
             if base:
                 values += base
             _store(part, values)
 
 
-def _narrow_remainder(words: NDArray[np.uint32], count: int) -> NDArray[np.uint32]:
+def _remainder(words: NDArray[Any], count: int) -> NDArray[Any]:
+    """words % count, in place."""
+    divisor = words.dtype.type(count)
     if count & (count - 1) == 0:
-        words &= np.uint32(count - 1)
-    else:
-        words %= np.uint32(count)
+        words &= divisor - words.dtype.type(1)
+    else:  # NumPy divides by a constant much faster than it takes remainders
+        quotients = words // divisor
+        quotients *= divisor
+        words -= quotients
     return words
 
 
 def _store(part: NDArray[Any], values: I64) -> None:
-    if part.dtype.name in ("float16", "bfloat16"):  # C++ goes by way of float
+    if part.itemsize == 2 and part.dtype.kind not in "iu":  # C++ goes by way of float
         part[:] = values.astype(np.float32).astype(part.dtype)
     else:
         part[:] = values.astype(part.dtype)
@@ -162,6 +165,7 @@ C_NAMES: Final = {
 }
 
 
+@cache
 def largest(dtype: np.dtype[Any]) -> float:
     """The largest number of a float type."""
     if dtype.name == "bfloat16":
@@ -208,22 +212,22 @@ def _swapped(targets: I64) -> list[int]:
     return result
 
 
-def _shuffled(targets: I64) -> I64:
+def _shuffled(targets: I64) -> Indices:
     """What swapping i with targets[i] >= i, for each i in turn, makes of 0 .. targets.size.
 
     Just before step t, place t holds t, or what place s held before the last step s < t that
     targeted t: chains that pointer doubling resolves in a few passes.
     """
     n = targets.size + 1
-    numbers = np.arange(n)
     targets = np.append(targets, n - 1)
     earlier, latest = _same_target(targets)
+    numbers = np.arange(n, dtype=earlier.dtype)
     sources = np.where(targets == numbers, earlier, latest)
     held = _resolved(np.where(sources < 0, numbers, sources))
     return np.where(earlier < 0, targets, held[earlier])
 
 
-def _inside_out(targets: I64) -> I64:
+def _inside_out(targets: I64) -> Indices:
     """What r[i] = r[targets[i]], r[targets[i]] = i, for each i in turn, makes of nothing."""
     earlier, latest = _same_target(targets)
     known = earlier >= 0
@@ -234,23 +238,24 @@ def _inside_out(targets: I64) -> I64:
     return np.where(latest < 0, filled, latest)
 
 
-def _same_target(targets: I64) -> tuple[I64, I64]:
+def _same_target(targets: I64) -> tuple[Indices, Indices]:
     """For each step the one before it with its target, for each target its last step; else -1."""
     keys = targets.view(np.uint64) << np.uint64(32)
     keys |= np.arange(targets.size, dtype=np.uint64)
     keys.sort()
-    steps = (keys & np.uint64(0xFFFFFFFF)).view(np.int64)
-    ordered = (keys >> np.uint64(32)).view(np.int64)
+    index: Any = np.int32 if targets.size < 1 << 31 else np.int64
+    steps = (keys & np.uint64(0xFFFFFFFF)).astype(index)
+    ordered = (keys >> np.uint64(32)).astype(index)
     same = ordered[1:] == ordered[:-1]
-    earlier = np.full(targets.size, -1)
+    earlier = np.full(targets.size, -1, index)
     earlier[steps[1:][same]] = steps[:-1][same]
     ends = np.append(~same, True)
-    latest = np.full(targets.size, -1)
+    latest = np.full(targets.size, -1, index)
     latest[ordered[ends]] = steps[ends]
     return earlier, latest
 
 
-def _resolved(sources: I64) -> I64:
+def _resolved(sources: Indices) -> Indices:
     """Follow each chain of sources to its end."""
     while True:
         further = sources[sources]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import Any, Final
 
@@ -90,11 +91,13 @@ class Engine:
 
     def random64(self, n: int) -> NDArray[np.uint64]:
         """The next `n` pairs of words, the first of each pair in the upper half."""
-        pairs = self.random32(2 * n).reshape(n, 2)
-        result = pairs[:, 0].astype(np.uint64)
-        result <<= np.uint64(32)
-        result |= pairs[:, 1]
-        return result
+        pairs = self.random32(2 * n).view(np.uint64)
+        if sys.byteorder == "big":
+            return pairs
+        firsts = pairs << np.uint64(32)
+        pairs >>= np.uint64(32)
+        pairs |= firsts
+        return pairs
 
     def skip(self, words: int) -> None:
         """Advance as if `words` words had been drawn."""

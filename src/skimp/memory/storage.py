@@ -300,13 +300,9 @@ def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
     else:
         if _PENDING:
             _relieve()
-        rounded = pool.rounded(nbytes)
-        host.charge(rounded, owner)
-        try:
-            block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
-        except BaseException:
-            host.refund(rounded, id(owner))
-            raise
+        host.admit(pool.rounded(nbytes), owner)
+        block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
+        host.charge(block.nbytes, owner)
     owner.nbytes = block.nbytes
     return block
 
@@ -388,3 +384,4 @@ def _kept_alone(expr: Expr) -> list[int]:
 
 
 ledger.before_reading.append(settle)
+host.relievers.insert(0, settle)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from skimp import dtypes
-from skimp._tensor import Tensor, alias
+from skimp._tensor import Tensor, alias, fresh
 from skimp.autograd import alias as history
 from skimp.autograd.rules import Rule
 from skimp.memory import layout_views as V
-from skimp.memory.layout import Layout
 from skimp.ops import advanced
 from skimp.ops.copies import _filled, write
+from skimp.ops.masks import check_number
+from skimp.ops.pointwise import constant
 from skimp.ops.views import scattered
+from skimp.promotion import scalar_type_name
 
 _new = object.__new__
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
@@ -76,129 +79,176 @@ def _at_hand(x: Any, index: Any) -> Any:
 
 
 def split(index: Any) -> tuple[Any, ...]:
-    """The index as a tuple of its items."""
-    if isinstance(index, tuple):
+    """The index as a tuple of its items; PyTorch still reads a list that holds sequences, slices or None as one."""
+    if type(index) is tuple:
         return index
+    if isinstance(index, (Tensor, np.ndarray, np.generic)) or type(index) in _BASIC or not hasattr(index, "__getitem__"):
+        return (index,)
+    if isinstance(index, tuple):
+        return tuple(index)
+    if isinstance(index, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if len(index) < 32 and any([_is_nested(i) for i in index]):
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; "
+            "use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, "
+            "x[torch.tensor(seq)], which will result either in an error or a different result",
+            UserWarning,
+            stacklevel=4,
+        )
+        return tuple(index)
     return (index,)
 
 
+def _is_nested(i: Any) -> bool:
+    return i is None or i is Ellipsis or isinstance(i, (Tensor, slice, np.ndarray, list, tuple, range, str))
+
+
 def _general(self: Tensor, index: Any) -> Tensor:
-    items = split(index)
-    basic, rest = plan(self, items)
-    view, last = basic
-    if view is None:
-        new = self
-    else:
-        new = alias(self, view)
-        history.view_of(self, new, _RULES[last], {"input": self, "index": strip(items)})
-    if rest is None:
-        return new
-    return advanced.gather(new, rest)
+    new, rest = viewed(self, split(index))
+    if rest is not None:
+        return advanced.gather_at(new, rest)  # type: ignore[no-any-return]
+    return new
 
 
-def strip(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The index with its tensors replaced by full slices: the part that is a view."""
-    kept = []
-    for i in items:
-        if is_plain(i):
-            kept.append(i)
-        elif _is_bool_scalar(i):
-            kept.append(None)
+def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...] | None]:
+    """The view that the plain items make, and, where there are others, an index tensor or None for each dim of it."""
+    plan = Plan(self, items)
+    if plan.last is None and plan.tensors is not None:
+        return self, plan.tensors
+    new = alias(self, plan.layout)
+    plain = tuple(plan.plain)
+    history.view_of(self, new, _RULES[plan.last or "alias"], {"input": self, "index": plain})
+    return new, plan.tensors
+
+
+class Plan:
+    """An index read from left to right, as PyTorch reads it: views first, tensors noted for the dims where they stand."""
+
+    def __init__(self, self_: Tensor, items: tuple[Any, ...]) -> None:
+        self.layout = self_.layout_of()
+        self.ndim = len(self.layout.shape)
+        self.last: str | None = None  # the kind of the last view that was made
+        self.plain: list[Any] = []  # the index of the view alone
+        self.found: list[Any] = []
+        self.any = False
+        items = tuple([_tensor_of(i) for i in items])
+        self.used = sum(map(consumed, items))
+        if self.used > self.ndim:
+            _refuse_0d(self.ndim, items[0])
+            raise IndexError(f"too many indices for tensor of dimension {self.ndim}")
+        self.selects = 0
+        for i in items:
+            self.take(i)
+
+    @property
+    def tensors(self) -> tuple[Any, ...] | None:
+        return tuple(self.found) if self.any else None
+
+    @property
+    def dim(self) -> int:
+        """Where the next item stands in the view: masks stand for all their dims."""
+        return sum([1 if t is None or t._dtype not in advanced.MASKS else t.ndim for t in self.found])
+
+    def take(self, i: Any) -> None:
+        kind = type(i)
+        if i is None:
+            self.inserted(None)
+            self.plain.append(None)
+        elif i is Ellipsis:
+            skip = self.ndim - self.used
+            self.found.extend([None] * skip)
+            self.plain.append(i)
+        elif kind is slice:
+            self.cut(i)
+        elif kind is int:
+            self.one(i)
+        elif kind is bool:
+            place = [0] if i else []
+            self.inserted(fresh(np.array(place, np.int64), dtypes.int64))
+            self.plain.append(None)
+            self.any = True
         else:
-            kept.extend([slice(None)] * consumed(i))
-    return tuple(kept)
+            width = i.ndim if i._dtype in advanced.MASKS else 1
+            self.found.append(i)
+            self.plain.extend([slice(None)] * width)
+            self.any = True
+
+    def inserted(self, what: Any) -> None:
+        self.layout = V.unsqueeze(self.layout, self.dim)
+        self.last = "unsqueeze"
+        self.found.append(what)
+
+    def cut(self, i: slice) -> None:
+        start, stop, step = _bound(i.start), _bound(i.stop), _bound(i.step)
+        if step is not None and step <= 0:
+            raise ValueError("slice step cannot be zero" if step == 0 else "step must be greater than zero")
+        n = self.layout.shape[self.dim]
+        if not (start in (None, 0) and (stop is None or stop >= n) and step in (None, 1)):
+            self.layout = V.slice_(self.layout, self.dim, start, stop, 1 if step is None else step)
+            self.last = "slice"
+        self.found.append(None)
+        self.plain.append(i)
+
+    def one(self, i: int) -> None:
+        dim = self.dim
+        n = self.layout.shape[dim] if dim < len(self.layout.shape) else 0
+        if not -n <= i < n:
+            raise IndexError(f"index {i} is out of bounds for dimension {dim + self.selects} with size {n}")
+        self.selects += 1
+        self.layout = V.select(self.layout, dim, i)
+        self.last = "select"
+        self.plain.append(i)
 
 
-def is_plain(i: Any) -> bool:
-    if type(i) in _BASIC:
-        return True
-    if isinstance(i, (bool, np.bool_)):
-        return False
+def _refuse_0d(ndim: int, first: Any) -> None:
+    if ndim == 0 and type(first) is slice:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if ndim == 0 and type(first) is int:
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+            "0-dim tensor to a number"
+        )
+
+
+def _tensor_of(i: Any) -> Any:
+    """An index item as an int, a bool, a slice, None, Ellipsis or an index tensor."""
+    if type(i) in _BASIC or type(i) is bool:
+        return i
     if isinstance(i, Tensor):
-        return i.ndim == 0 and i._dtype.category == dtypes.INT
-    return isinstance(i, np.integer) or (isinstance(i, np.ndarray) and i.ndim == 0 and i.dtype.kind in "iu")
+        if i.ndim == 0 and i._dtype.category <= dtypes.INT:
+            value = i.item()  # type: ignore[attr-defined]
+            return bool(value) if i._dtype in advanced.MASKS else value
+        return advanced.as_index(i)
+    if isinstance(i, np.bool_):
+        raise _no_index(i)
+    if isinstance(i, np.ndarray) and i.ndim == 0 and i.dtype.kind in "iub":
+        return i.item()
+    if isinstance(i, np.ndarray) or (hasattr(i, "__getitem__") and hasattr(i, "__len__") and not isinstance(i, dict)):
+        return advanced.as_index(i)
+    if hasattr(i, "__index__"):
+        return int(i.__index__())
+    raise _no_index(i)
 
 
-def _is_bool_scalar(i: Any) -> bool:
-    if isinstance(i, (bool, np.bool_)):
-        return True
-    return isinstance(i, Tensor) and i.ndim == 0 and i._dtype is dtypes.bool
+def _no_index(i: Any) -> IndexError:
+    name = f"{type(i).__module__}.{type(i).__name__}" if isinstance(i, np.generic) else type(i).__name__
+    return IndexError(
+        f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {name})"
+    )
 
 
 def consumed(i: Any) -> int:
     """How many dimensions an index item takes up."""
-    if i is None or i is Ellipsis or isinstance(i, (bool, np.bool_)):
+    if i is None or i is Ellipsis or type(i) is bool:
         return 0
-    if isinstance(i, Tensor) and i._dtype in (dtypes.bool, dtypes.uint8):
+    if isinstance(i, Tensor) and i._dtype in advanced.MASKS:
         return i.ndim
-    if isinstance(i, np.ndarray) and i.dtype == np.bool_:
-        return i.ndim
-    if isinstance(i, (list, tuple)):
-        return advanced.as_index(i).ndim if advanced.as_index(i)._dtype is dtypes.bool else 1
     return 1
 
 
-def plan(self: Tensor, items: tuple[Any, ...]) -> tuple[tuple[Layout | None, str], list[Any] | None]:
-    """The view that the plain items make, and, where there are others, an index tensor (or None) per dimension of it."""
-    layout = self.layout_of()
-    ndim = len(layout.shape)
-    used = sum(map(consumed, items))
-    if used > ndim:
-        raise IndexError(f"too many indices for tensor of dimension {ndim}")
-    tensors: list[Any] = []
-    last, dim, source = "alias", 0, 0
-    any_advanced = False
-    changed = False
-    for i in items:
-        if i is None:
-            layout = V.unsqueeze(layout, dim)
-            last, changed = "unsqueeze", True
-            dim += 1
-            tensors.append(None)
-        elif i is Ellipsis:
-            skip = ndim - used
-            dim += skip
-            source += skip
-            tensors.extend([None] * skip)
-        elif isinstance(i, slice):
-            start, stop, step = (None if v is None else _bound(v) for v in (i.start, i.stop, i.step))
-            if step is not None and step <= 0:
-                raise ValueError("step must be greater than zero")
-            if not (start in (None, 0) and stop is None and step in (None, 1)):
-                n = layout.shape[dim]
-                if not (start in (None, 0) and step in (None, 1) and stop >= n):
-                    layout = V.slice_(layout, dim, start, stop, 1 if step is None else step)
-                    last, changed = "slice", True
-            dim += 1
-            source += 1
-            tensors.append(None)
-        elif is_plain(i):
-            k, n = int(i), layout.shape[dim]
-            if not -n <= k < n:
-                raise IndexError(f"index {k} is out of bounds for dimension {source} with size {n}")
-            layout = V.select(layout, dim, k)
-            last, changed = "select", True
-            source += 1
-        elif _is_bool_scalar(i):
-            layout = V.unsqueeze(layout, dim)
-            last, changed = "unsqueeze", True
-            any_advanced = True
-            tensors.append(advanced.as_index([bool(i)]))
-            dim += 1
-        else:
-            one = advanced.as_index(i)
-            any_advanced = True
-            width = consumed(one)
-            tensors.append(one)
-            tensors.extend([advanced.TAKEN] * (width - 1))
-            dim += width
-            source += width
-    view = layout if changed or not any_advanced else None
-    return (view, last), tensors if any_advanced else None
-
-
-def _bound(v: Any) -> int:
-    if type(v) is int:
+def _bound(v: Any) -> int | None:
+    if v is None or type(v) is int:
         return v
     try:
         return int(v.__index__())
@@ -207,41 +257,35 @@ def _bound(v: Any) -> int:
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
-    items = split(index)
-    (layout, last), rest = plan(self, items)
-    target = self
-    if layout is not None:
-        target = alias(self, layout)
-        history.view_of(self, target, _RULES[last], {"input": self, "index": strip(items)})
-    if rest is not None:
-        advanced.scatter(target, rest, as_value(self, value))
-        return
-    if isinstance(value, (int, float, complex)) and not isinstance(value, Tensor):
+    number = isinstance(value, (int, float, complex, np.generic)) and not isinstance(value, Tensor)
+    if not number and not isinstance(value, Tensor):
+        raise TypeError(f"can't assign a {_type_name(value)} to a torch.{scalar_type_name(self._dtype)}Tensor")
+    if number:
+        value = value.item() if isinstance(value, np.generic) else value
+        check_number(value, self._dtype)
+    target, tensors = viewed(self, split(index))
+    if tensors is not None:
+        source = fresh(constant(value, self._dtype), self._dtype) if number else value
+        advanced_put(target, tensors, source)
+    elif number:
         _filled(target, value)
-        return
-    source = as_value(self, value)
-    extra = source.ndim - target.ndim
-    if extra > 0 and all(n == 1 for n in source.shape[:extra]):
-        source = source.reshape(source.shape[extra:])  # type: ignore[attr-defined]
-    write(target, source)
+    else:
+        write(target, _without_leading_ones(value))
 
 
-def as_value(self: Tensor, value: Any) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    from skimp.ops.creation import as_tensor, scalar_tensor
-
-    if isinstance(value, (bool, int, float, complex, np.generic)):
-        return scalar_tensor(value, dtype=self._dtype)
-    if isinstance(value, np.ndarray):
-        return as_tensor(value)
-    raise TypeError(f"can't assign a {type(value).__name__} to a torch.{promotion_name(self._dtype)}Tensor")
+def advanced_put(target: Tensor, tensors: tuple[Any, ...], source: Tensor) -> None:
+    target.index_put_(tensors, _without_leading_ones(source))  # type: ignore[attr-defined]
 
 
-def promotion_name(dtype: dtypes.dtype) -> str:
-    from skimp.promotion import scalar_type_name
+def _without_leading_ones(t: Tensor) -> Tensor:
+    """PyTorch drops the leading dims of size 1 of what is assigned."""
+    lead = next((d for d, n in enumerate(t.shape) if n != 1), t.ndim)
+    return t.view(tuple(t.shape)[lead:]) if lead else t  # type: ignore[attr-defined, no-any-return]
 
-    return scalar_type_name(dtype)
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 Tensor.__getitem__ = getitem  # type: ignore[attr-defined]

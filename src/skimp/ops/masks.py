@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor, fresh
-from skimp.autograd.graph import Rule
+from skimp.autograd.rules import Rule
 from skimp.backend.kernels import select
 from skimp.eval.expr import Expr, Kernel
 from skimp.eval.reduce import prepare_runs

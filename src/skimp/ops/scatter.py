@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp import dtypes
 from skimp._tensor import Array, Tensor
-from skimp.autograd.graph import Rule
+from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops.forms import op
 from skimp.ops.made import made

@@ -15,7 +15,8 @@ from typing import Any
 from skimp._tensor import Tensor
 from skimp.autograd import alias as history
 from skimp.autograd import modes
-from skimp.autograd.graph import Rule, record
+from skimp.autograd.record import record
+from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops import outs
 from skimp.ops.copies import clone, copied, describe

@@ -62,19 +62,17 @@ class Collector:
             return
         try:
             while self._events:
-                self._count_one(*self._events.popleft())
+                owner, nbytes, site, when = self._events.popleft()
+                if site is None:
+                    self._live.remove(owner, nbytes)
+                else:
+                    self._live.add(owner, nbytes, site, when - self._start)
             while self._copy_events:
                 copy, nbytes = self._copy_events.popleft()
                 total, times = self._copies.get(copy, (0, 0))
                 self._copies[copy] = (total + nbytes, times + 1)
         finally:
             self._counting.release()
-
-    def _count_one(self, owner: int, nbytes: int, site: Site | None, when: float) -> None:
-        if site is None:
-            self._live.remove(owner, nbytes)
-            return
-        self._live.add(owner, nbytes, site, when - self._start)
 
     # -- the result -------------------------------------------------------------------------------
 
@@ -95,7 +93,7 @@ class Collector:
         )
 
     def _held(self) -> tuple[Held, ...]:
-        held = (Held(_place(site), *total) for site, total in self._live.at_peak())
+        held = (Held(_place(site), *totals) for site, *totals in self._live.at_peak())
         return tuple(sorted(held, key=lambda h: (-h.bytes, h.place.file, h.place.line, h.place.op)))
 
     def _copied(self) -> tuple[Copied, ...]:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from skimp.memory.sites import Site
 
 BEFORE: Final = Site("", 0, "before the report began")  # of everything that was allocated already
 
 
-class Total(NamedTuple):
-    bytes: int
-    allocations: int
-
-
 class Live:
-    """Totals by place at the highest peak so far, and what has changed since.
+    """Totals by place (bytes, allocations) at the highest peak so far, and what has changed since.
 
     A new peak folds the changes in. That costs at most as much as there were events since the
     last one, and never a copy of everything that is live.
@@ -28,29 +23,37 @@ class Live:
         self.peak_site = BEFORE
         self.peak_time = 0.0
         self._owners: dict[int, Site] = {}
-        self._at_peak: dict[Site, Total] = {BEFORE: Total(total, allocations)}
-        self._since: dict[Site, Total] = {}
+        self._at_peak: dict[Site, list[int]] = {BEFORE: [total, allocations]}
+        self._since: dict[Site, list[int]] = {}
 
     def add(self, owner: int, nbytes: int, site: Site, when: float) -> None:
         self._owners[owner] = site
-        self._change(site, nbytes, 1)
+        self.total += nbytes
+        _add(self._since, site, nbytes, 1)
         if self.total > self.peak:
             self._fold()
             self.peak, self.peak_site, self.peak_time = self.total, site, when
 
     def remove(self, owner: int, nbytes: int) -> None:
-        self._change(self._owners.pop(owner, BEFORE), -nbytes, -1)
+        self.total -= nbytes
+        _add(self._since, self._owners.pop(owner, BEFORE), -nbytes, -1)
 
-    def at_peak(self) -> Iterator[tuple[Site, Total]]:
-        return ((site, total) for site, total in self._at_peak.items() if total.bytes)
-
-    def _change(self, site: Site, nbytes: int, count: int) -> None:
-        self.total += nbytes
-        bytes_, allocations = self._since.get(site, (0, 0))
-        self._since[site] = Total(bytes_ + nbytes, allocations + count)
+    def at_peak(self) -> Iterator[tuple[Site, int, int]]:
+        """Who held what: place, bytes, allocations."""
+        for site, (nbytes, allocations) in self._at_peak.items():
+            if nbytes:
+                yield site, nbytes, allocations
 
     def _fold(self) -> None:
-        for site, change in self._since.items():
-            bytes_, allocations = self._at_peak.get(site, (0, 0))
-            self._at_peak[site] = Total(bytes_ + change.bytes, allocations + change.allocations)
+        for site, (nbytes, allocations) in self._since.items():
+            _add(self._at_peak, site, nbytes, allocations)
         self._since.clear()
+
+
+def _add(totals: dict[Site, list[int]], site: Site, nbytes: int, allocations: int) -> None:
+    held = totals.get(site)
+    if held is None:
+        totals[site] = [nbytes, allocations]
+    else:
+        held[0] += nbytes
+        held[1] += allocations

@@ -1,0 +1,257 @@
+"""gradcheck and gradgradcheck: analytical gradients against central differences."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from skimp._tensor import Tensor
+from skimp.autograd import calls
+from skimp.autograd.nodes import shape_of
+
+Array = np.ndarray[Any, Any]
+
+
+class GradcheckError(RuntimeError):
+    """A gradient is not what differences say."""
+
+
+def _tensors(values: Any) -> tuple[Any, ...]:
+    return tuple(values) if isinstance(values, (list, tuple)) else (values,)
+
+
+def _differentiable(values: Any) -> tuple[Tensor, ...]:
+    return tuple([t for t in _tensors(values) if isinstance(t, Tensor) and t._rg])
+
+
+def _numpy(t: Tensor) -> Array:
+    return np.array(t.detach().resolve_conj().resolve_neg().array())  # type: ignore[attr-defined]
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Whether `func`'s gradients equal central differences; inputs that require grad should be double precision.
+
+    For complex values both the gradient and its conjugate are compared. Forward-mode and batched checks do not exist.
+    """
+    try:
+        _check(
+            func,
+            _tensors(inputs),
+            eps,
+            atol,
+            rtol,
+            nondet_tol,
+            check_undefined_grad,
+            check_grad_dtypes,
+        )
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _check(
+    func: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet: float,
+    undefined: bool,
+    dtypes: bool,
+) -> None:
+    wanted = [t for t in inputs if isinstance(t, Tensor) and t._rg]
+    if not wanted:
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have "
+            "requires_grad=True."
+        )
+    for i, t in enumerate(inputs):
+        if isinstance(t, Tensor) and t._rg:
+            if t._dtype.name not in ("float64", "complex128"):
+                warnings.warn(
+                    f"Input #{i} requires gradient and is not a double precision floating point or complex. This "
+                    "check will likely fail if all the inputs are not of double precision floating point or complex. ",
+                    stacklevel=4,
+                )
+            t.retain_grad()  # type: ignore[attr-defined]
+    outputs = _differentiable(func(*inputs))
+    if not outputs:
+        _check_constant(func, inputs, wanted, eps, atol)
+        return
+    for i, out in enumerate(outputs):
+        for j, t in enumerate(wanted):
+            numerical = _numerical(func, inputs, t, i, eps)
+            analytical = _analytical(out, t, dtypes, nondet)
+            if not np.allclose(analytical, numerical, rtol, atol):
+                raise GradcheckError(
+                    f"Jacobian mismatch for output {i} with respect to input {j},\n"
+                    f"numerical:{numerical}\nanalytical:{analytical}\n"
+                )
+    if undefined:
+        _check_undefined(func, inputs, wanted)
+
+
+def _check_constant(
+    func: Any, inputs: tuple[Any, ...], wanted: list[Tensor], eps: float, atol: float
+) -> None:
+    for i, out in enumerate(_tensors(func(*inputs))):
+        if not isinstance(out, Tensor) or out._dtype.category < 2:
+            continue
+        for t in wanted:
+            if not np.allclose(_numerical(func, inputs, t, i, eps, True), 0, atol=atol):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
+
+
+def _numerical(
+    func: Any, inputs: tuple[Any, ...], t: Tensor, i: int, eps: float, every: bool = False
+) -> Array:
+    """d output_i / d t by central differences: [elements of t (x2 if complex), elements of the output]."""
+
+    def value() -> Array:
+        outs = _tensors(func(*inputs))
+        outs = tuple(o for o in outs if isinstance(o, Tensor)) if every else _differentiable(outs)
+        return _numpy(outs[i]).reshape(-1)
+
+    unseen = t.data  # type: ignore[attr-defined]  # with a version of its own: the graph need not know
+    rows = []
+    for place in np.ndindex(shape_of(t)):
+        old = unseen.array()[place]
+        for step in (eps, eps * 1j) if t._dtype.is_complex else (eps,):
+            unseen.writable()[place] = old + step
+            high = value()
+            unseen.writable()[place] = old - step
+            low = value()
+            unseen.writable()[place] = old
+            rows.append((high - low) / (2 * eps))
+    return np.array(rows) if rows else np.zeros((0, value().size))
+
+
+def _analytical(out: Tensor, t: Tensor, dtypes: bool, nondet: float) -> Array:
+    """The same from backward: one row of the vector-Jacobian product for each output element (and its imaginary part)."""
+    columns = []
+    n = _numpy(out).size
+    factors = (1.0, 1j) if out._dtype.is_complex else (1.0,)
+    for k in range(n):
+        parts = [_vjp(out, t, k, factor, dtypes, nondet) for factor in factors]
+        columns.append(_column(parts, t._dtype.is_complex))
+    return np.array(columns).T if columns else np.zeros((0, 0))
+
+
+def _column(parts: list[Array], complex_input: bool) -> Array:
+    """Derivatives of one output element by the (real) parts of the input.
+
+    backward gives conj(dL/dz) style gradients: g.real is the derivative of Re(conj(v) out) by Re(t), g.imag by Im(t).
+    """
+    reals = [
+        np.stack([g.real, g.imag], -1).reshape(-1) if complex_input else g.real.reshape(-1)
+        for g in parts
+    ]
+    return reals[0] if len(parts) == 1 else reals[0] + 1j * reals[1]
+
+
+def _vjp(out: Tensor, t: Tensor, k: int, factor: complex, dtypes: bool, nondet: float) -> Array:
+    v = out.new_zeros(shape_of(out))  # type: ignore[attr-defined]
+    v.view(-1).writable()[k] = factor
+    first, again = [
+        calls.grad(out, t, v, retain_graph=True, allow_unused=True)[0] for _ in range(2)
+    ]
+    if first is None:
+        return np.zeros(shape_of(t))
+    if dtypes and first._dtype is not t._dtype:
+        raise GradcheckError("Gradient has dtype mismatch")
+    a, b = _numpy(first), _numpy(again)
+    if not np.allclose(a, b, 0.0, nondet, equal_nan=True):
+        raise GradcheckError(
+            "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+            "different values, although analytical gradient matches numerical gradient."
+            f"The tolerance for nondeterminism was {nondet}."
+        )
+    return a
+
+
+def _check_undefined(func: Any, inputs: tuple[Any, ...], wanted: list[Tensor]) -> None:
+    """Zeros in, zeros out; and an output that nobody asks about is no error."""
+    outputs = _differentiable(func(*inputs))
+    zeros = [o.new_zeros(shape_of(o)) for o in outputs]  # type: ignore[attr-defined]
+    found = list(calls.grad(outputs, wanted, zeros, retain_graph=True, allow_unused=True))
+    for o in outputs if len(outputs) > 1 else ():
+        found += calls.grad(
+            o, wanted, o.new_zeros(shape_of(o)), retain_graph=True, allow_unused=True
+        )  # type: ignore[attr-defined]
+    for g in found:
+        if g is not None and _numpy(g).any():
+            raise GradcheckError("backward not multiplied by grad_output")
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """Whether the gradients of `func`'s gradients equal central differences."""
+    ins = _tensors(inputs)
+    outputs = _differentiable(func(*ins))
+    if grad_outputs is None:
+        vectors = tuple([_random_like(o, i) for i, o in enumerate(outputs)])
+    else:
+        vectors = _tensors(grad_outputs)
+
+    def gradients(*args: Any) -> tuple[Any, ...]:
+        given, v = args[: len(ins)], args[len(ins) :]
+        wanted = [t for t in given if isinstance(t, Tensor) and t._rg]
+        found = calls.grad(
+            _differentiable(func(*given)), wanted, v, create_graph=True, allow_unused=True
+        )
+        return tuple([g for g in found if g is not None])
+
+    return gradcheck(
+        gradients, (*ins, *vectors), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
+        nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
+    )  # fmt: skip
+
+
+def _random_like(t: Tensor, seed: int) -> Tensor:
+    """A vector to multiply with; its own generator, so that the program's random numbers stay as they are."""
+    rng = np.random.default_rng(seed)
+    v = t.new_zeros(shape_of(t))  # type: ignore[attr-defined]
+    a = v.writable()
+    a[...] = rng.uniform(-1, 1, a.shape)
+    if t._dtype.is_complex:
+        a.imag = rng.uniform(-1, 1, a.shape)
+    return v.requires_grad_()  # type: ignore[no-any-return]

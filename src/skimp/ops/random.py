@@ -1,0 +1,445 @@
+"""Random numbers: PyTorch's CPU generator and its draws, bit for bit. Numbers are drawn at the call."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from skimp import devices, dtypes, promotion
+from skimp._tensor import Array, Tensor, fresh
+from skimp.autograd import alias as history
+from skimp.autograd import modes
+from skimp.autograd.rules import Rule
+from skimp.backend import draws, draws_integers, draws_normal, draws_rejection, draws_weighted
+from skimp.backend.mt19937 import Engine
+from skimp.memory import layout as layouts
+from skimp.ops import outs
+from skimp.ops.creation import blank, empty_as, finish, sizes_of
+from skimp.ops.forms import export
+from skimp.ops.pointwise import convert
+from skimp.ops.pointwise_forms import named
+
+_LOCK = threading.RLock()  # a draw and the state it leaves belong together
+
+
+class Generator:
+    """A stream of random numbers of its own."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        devices.check(device)
+        self._engine = Engine()
+
+    @property
+    def device(self) -> devices.device:
+        return devices.CPU
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin the stream of a seed."""
+        self._engine.manual_seed(int(seed))
+        return self
+
+    def seed(self) -> int:
+        """Begin the stream of a seed that the system chooses, and return it."""
+        return self._engine.seed()
+
+    def initial_seed(self) -> int:
+        """The seed of this stream."""
+        return self._engine.initial_seed()
+
+    def get_state(self) -> Tensor:
+        """The state as bytes, in PyTorch's format."""
+        return fresh(self._engine.get_state(), dtypes.uint8)
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Go on from a state that `get_state` gave, here or in PyTorch."""
+        if new_state._dtype is not dtypes.uint8:
+            raise TypeError("RNG state must be a torch.ByteTensor")
+        self._engine.set_state(np.ascontiguousarray(new_state.array()))
+
+    def clone_state(self) -> Generator:
+        """Another generator at this state."""
+        new = Generator()
+        new._engine = self._engine.clone()
+        return new
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Begin the default stream of a seed."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Begin the default stream of a seed that the system chooses, and return it."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default stream."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The default stream's state as bytes, in PyTorch's format."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Go on from a state of the default stream."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[None]:
+    """What is drawn inside leaves no trace in the stream outside."""
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
+
+
+for _f in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):
+    export(_f.__name__, _f, method=False)
+
+
+def engine_of(generator: Any) -> Engine:
+    if generator is None:
+        return default_generator._engine
+    if not isinstance(generator, Generator):
+        raise TypeError(f"generator must be torch.Generator, not {type(generator).__name__}")
+    return generator._engine
+
+
+# -- filling --------------------------------------------------------------------------------------
+
+Draw = Callable[[Array], None]
+
+
+def draw_into(t: Tensor, draw: Draw, logical: bool = False) -> None:
+    """Fill `t` in the order in which its elements lie in memory (`logical`: of its indices), unrecorded."""
+    layout = t.layout_of()
+    if not layouts.is_contiguous(layout):
+        outs.overlap.assert_no_internal_overlap(layout)
+    array = t.writable()
+    if not logical:
+        array = array.transpose(layouts.memory_order(layout))
+    with _LOCK:
+        if array.flags.c_contiguous:
+            draw(array)
+        else:
+            filled = np.empty(array.shape, array.dtype)
+            draw(filled)
+            convert(array, filled)
+
+
+FILLED = Rule("FillBackward0", {})
+
+
+def _sampler(name: str, draw_of: Callable[..., Draw], defaults: dict[str, Any], doc: str, logical: bool = False) -> None:
+    """Declare `name_`: parameters by position or by name, then `generator`."""
+
+    def f(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
+        if len(args) > len(defaults):
+            raise TypeError(f"{name}() takes at most {len(defaults)} arguments ({len(args)} given)")
+        values = {**defaults, **dict(zip(defaults, args, strict=False))}
+        for word, value in words.items():
+            if word not in values:
+                raise TypeError(f"{name}() got an unexpected keyword argument '{word}'")
+            values[word] = value
+        draw = draw_of(self, engine_of(generator), *values.values())
+        overwrite(self, lambda: draw_into(self, draw, logical and self.numel() >= 16))  # type: ignore[attr-defined]
+        return self
+
+    export(name, named(f, name, doc), namespaces=())
+
+
+def overwrite(t: Tensor, write: Callable[[], None]) -> None:
+    """Replace all elements, recorded as a fill: no gradient passes."""
+    if modes.state.grad:
+        history.before_inplace(t)
+    kept = history.prepare(t, FILLED, {"input": t}) if modes.state.grad and t._rg else None
+    write()
+    if kept is not None:
+        history.rebase(t, kept)
+
+
+def _floating(t: Tensor, name: str) -> None:
+    if t._dtype.category < dtypes.FLOAT:
+        raise NotImplementedError(f'"{name}" not implemented for \'{promotion.scalar_type_name(t._dtype)}\'')
+
+
+def _uniform(t: Tensor, engine: Engine, low: float, high: float) -> Draw:
+    _floating(t, "check_uniform_bounds")
+    return lambda out: draws.uniform(out, low, high, engine)
+
+
+def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std):g}")
+    _floating(t, "normal_kernel_cpu")
+    return lambda out: draws_normal.normal(out, mean, std, engine)
+
+
+def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
+    """Whole numbers: `random_(to)`, `random_(from, to)`, or all that the dtype can hold."""
+    low, high = 0, words.pop("to", None)
+    if "from" in words:
+        low = words.pop("from")
+        if high is None and args:
+            high = args[0]
+    elif len(args) == 1:
+        high = args[0]
+    elif len(args) == 2:
+        low, high = args
+    if words:
+        raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(words))}'")
+    engine = engine_of(generator)
+    if not args and high is None and low == 0:
+        overwrite(self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine)))
+        return self
+    if high is not None and low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    overwrite(self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine, low, high)))
+    return self
+
+
+export("random_", random_, namespaces=())
+
+
+def _exponential(t: Tensor, engine: Engine, rate: float) -> Draw:
+    if rate <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(rate):g}")
+    _floating(t, "exponential")
+    return lambda out: draws.exponential(out, rate, engine)
+
+
+def _geometric(t: Tensor, engine: Engine, p: Any) -> Draw:
+    if p is None:
+        raise TypeError("geometric_() missing 1 required positional arguments: \"p\"")
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    return lambda out: draws.geometric(out, p, engine)
+
+
+def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    if not t._dtype.is_floating_point:
+        raise RuntimeError(
+            f"Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you "
+            f"specified {promotion.scalar_type_name(t._dtype)}"
+        )
+    return lambda out: draws.cauchy(out, median, sigma, engine)
+
+
+def _log_normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    _floating(t, "log_normal_cpu")
+    return lambda out: draws.log_normal(out, mean, std, engine)
+
+
+_sampler("uniform_", _uniform, {"from": 0.0, "to": 1.0}, "Uniform numbers in [from, to).")
+_sampler("normal_", _normal, {"mean": 0.0, "std": 1.0}, "Normal numbers.", logical=True)
+_sampler("exponential_", _exponential, {"lambd": 1.0}, "Exponential numbers of rate `lambd`.")
+_sampler("geometric_", _geometric, {"p": None}, "Numbers of trials until the first success.")
+_sampler("cauchy_", _cauchy, {"median": 0.0, "sigma": 1.0}, "Cauchy numbers.")
+_sampler("log_normal_", _log_normal, {"mean": 1.0, "std": 2.0}, "Numbers whose logarithm is normal.")
+
+
+def _check_p(p: float) -> float:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return float(p)
+
+
+def _bernoulli_draw(p: Any, engine: Engine, shape: tuple[int, ...]) -> Draw:
+    if not isinstance(p, Tensor):
+        chance = _check_p(p)
+        return lambda out: draws.bernoulli(out, chance, engine)
+    chances = p.array()
+    if chances.dtype.kind in "iub":
+        chances = chances.astype(np.float32)
+    bad = (chances < 0) | (chances > 1)
+    if bad.any():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    return lambda out: draws.bernoulli_each(out, np.ascontiguousarray(np.broadcast_to(chances, shape)), engine)
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """Ones with chance `p` (a number, or a tensor of chances), else zeros."""
+    draw = _bernoulli_draw(p, engine_of(generator), tuple(self.shape))
+    overwrite(self, lambda: draw_into(self, draw, isinstance(p, Tensor)))
+    return self
+
+
+def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Tensor | None = None) -> Tensor:
+    """Ones with the chances that `input` holds (or with chance `p`), else zeros."""
+    target = empty_as(input) if out is None else out
+    if out is not None:
+        outs.resize_out("bernoulli", out, tuple(input.shape))
+    chances = input.detach() if p is None else p  # type: ignore[attr-defined]
+    draw = _bernoulli_draw(chances, engine_of(generator), tuple(input.shape))
+    draw_into(target, draw, p is None)
+    return target
+
+
+export("bernoulli_", bernoulli_, namespaces=())
+export("bernoulli", bernoulli)
+
+
+# -- making ---------------------------------------------------------------------------------------
+
+
+def _maker(name: str, draw: Callable[[Array, Engine], None], logical: bool, doc: str) -> None:
+    def f(*size: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+          device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **words: Any) -> Tensor:  # fmt: skip
+        if "size" in words:
+            size = (words.pop("size"),)
+        if words.pop("names", None) is not None or words:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(words), 'names')}'")
+        shape = sizes_of(size)
+        engine = engine_of(generator)
+        if out is not None:
+            outs.resize_out(name, out, shape)
+            draw_into(out, lambda a: draw(a, engine), logical)
+            return out
+        t = blank(shape, dtype, device, layout)
+        if t._dtype.category < dtypes.FLOAT:
+            _floating(t, "normal_kernel_cpu" if logical else "check_uniform_bounds")
+        draw_into(t, lambda a: draw(a, engine), logical)
+        return finish(t, requires_grad)
+
+    def like(input: Tensor, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+             requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:  # fmt: skip
+        t = empty_as(input, dtype, device, memory_format)
+        if t._dtype.category < dtypes.FLOAT:
+            _floating(t, "normal_kernel_cpu" if logical else "check_uniform_bounds")
+        engine = engine_of(generator)
+        draw_into(t, lambda a: draw(a, engine), logical and t.numel() >= 16)  # type: ignore[attr-defined]
+        return finish(t, requires_grad)
+
+    export(name, named(f, name, f"A tensor of {doc}."), method=False)
+    export(f"{name}_like", named(like, f"{name}_like", f"A tensor of {doc}, shaped as the input."), method=False)
+
+
+_maker("rand", lambda a, engine: draws.uniform(a, 0.0, 1.0, engine), False, "uniform numbers in [0, 1)")
+_maker("randn", lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine), True, "standard normal numbers")
+
+
+def randint(*args: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+            device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **words: Any) -> Tensor:  # fmt: skip
+    """Whole numbers: `randint(high, size)` or `randint(low, high, size)`."""
+    names = ["low", "high", "size"]
+    given = dict(zip(names[-len(args) :] if args and not words else names, args, strict=False))
+    if args and len(args) == 2 and not words:
+        given = {"high": args[0], "size": args[1]}
+    elif words:
+        given = dict(zip([n for n in names if n not in words][-len(args) :] if args else [], args, strict=False))
+    given.update({k: words.pop(k) for k in list(words) if k in names})
+    if words:
+        raise TypeError(f"randint() got an unexpected keyword argument '{next(iter(words))}'")
+    low, high = int(given.get("low", 0)), int(given["high"])
+    shape = sizes_of((given["size"],))
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    engine = engine_of(generator)
+    t = out if out is not None else blank(shape, dtype or dtypes.int64, device, layout)
+    if out is not None:
+        outs.resize_out("randint", out, shape)
+    draw_into(t, lambda a: draws_integers.random_(a, engine, low, high))
+    return finish(t, requires_grad)
+
+
+def randint_like(input: Tensor, *args: Any, dtype: Any = None, layout: Any = None, device: Any = None,
+                 requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **words: Any) -> Tensor:  # fmt: skip
+    """Whole numbers, shaped as the input: `randint_like(x, high)` or `randint_like(x, low, high)`."""
+    low, high = (0, args[0]) if len(args) == 1 else args if len(args) == 2 else (0, None)
+    low, high = int(words.pop("low", low)), int(words.pop("high", high))
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    t = empty_as(input, dtype, device, memory_format)
+    draw_into(t, lambda a: draws_integers.random_(a, default_generator._engine, low, high))
+    return finish(t, requires_grad)
+
+
+def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
+             device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+    """The numbers below n in random order."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got{n}")
+    t = out if out is not None else blank((int(n),), dtype or dtypes.int64, device, layout)
+    if out is not None:
+        outs.resize_out("randperm", out, (int(n),))
+    draw_into(t, lambda a: draws_integers.randperm(a, engine_of(generator)))
+    return finish(t, requires_grad)
+
+
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Tensor | None = None,
+           dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+           pin_memory: bool = False) -> Tensor:  # fmt: skip
+    """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast."""
+    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+        t = blank(sizes_of((size,)), dtype, device) if out is None else out
+        if out is not None:
+            outs.resize_out("normal", out, sizes_of((size,)))
+        return finish(t.normal_(mean, std, generator=generator), requires_grad)  # type: ignore[attr-defined]
+    like = mean if isinstance(mean, Tensor) else std
+    if isinstance(std, Tensor) and bool((std.detach() < 0).any()):  # type: ignore[attr-defined, operator]
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+    shape = tuple(like.shape)
+    if isinstance(mean, Tensor) and isinstance(std, Tensor):
+        shape = layouts.broadcast_shapes(tuple(mean.shape), tuple(std.shape))
+    t = blank(shape, like._dtype, device) if out is None else out
+    if out is not None:
+        outs.resize_out("normal", out, shape)
+    with modes.no_grad():
+        t.normal_(0.0, 1.0, generator=generator)  # type: ignore[attr-defined]
+        t.mul_(std).add_(mean)  # type: ignore[attr-defined]
+    return t
+
+
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None,
+                out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """Positions drawn with the weights that each row of `input` holds."""
+    if input.ndim not in (1, 2):  # type: ignore[attr-defined]
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not input._dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {promotion.scalar_type_name(input._dtype)}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    n = input.shape[-1]
+    if not replacement and num_samples > n:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    with _LOCK:
+        found = draws_weighted.multinomial(input.array(), num_samples, replacement, engine_of(generator))
+    result = fresh(np.ascontiguousarray(found), dtypes.int64)
+    if out is None:
+        return result
+    outs.check_cast(dtypes.int64, out._dtype)
+    outs.resize_out("multinomial", out, tuple(result.shape))
+    convert(out.writable(), result.array())
+    return out
+
+
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """Poisson numbers of the rates that `input` holds."""
+    with _LOCK:
+        return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
+
+
+for _f in (randint, randint_like, randperm, normal, poisson):
+    export(_f.__name__, _f, method=False)
+export("multinomial", multinomial)

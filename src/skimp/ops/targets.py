@@ -1,0 +1,63 @@
+"""Where an op that is not pointwise writes: a fresh dense tensor, from the pool if it is large, or a checked `out=`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skimp import dtypes
+from skimp._tensor import Array, Tensor, empty, fresh
+from skimp.eval import run
+from skimp.eval.copy import copy
+from skimp.eval.expr import Expr
+from skimp.memory import layout as layouts
+from skimp.memory.storage import POOLED
+from skimp.ops import outs
+from skimp.ops.pointwise import converted, node_of
+
+Ints = tuple[int, ...]
+
+
+def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tuple[Tensor, Array]:
+    """An uninitialised dense tensor, row-major unless told otherwise, and the array to fill it through."""
+    if strides is None and layouts.numel(shape) * dtype.itemsize < POOLED:
+        array = np.empty(shape, dtype.np)
+        return fresh(array, dtype), array
+    made = empty(shape, dtype, strides)
+    return made, made._storage.view(made.layout_of(), dtype.np)
+
+
+def target(
+    name: str,
+    out: Tensor | None,
+    shape: Ints,
+    dtype: dtypes.dtype,
+    inputs: Sequence[Tensor],
+    strides: Ints | None = None,
+) -> tuple[Tensor, Array]:
+    """`out` in the result's shape, or a blank tensor, with its array; `out` must share no byte with an input."""
+    if out is None:
+        return blank(shape, dtype, strides)
+    was_empty = 0 in out.shape
+    outs.resize_out(name, out, shape)
+    if was_empty and strides is not None:
+        outs.resize(out, shape, strides)
+    outs.check_no_overlap(out, inputs)
+    return out, out.writable()
+
+
+def pour(source: Tensor, into: Array) -> None:
+    """Write all of `source`, converted, into an array of its shape; a promise is computed straight into its place."""
+    if source._storage.promise is None or source.ndim == 0:  # type: ignore[attr-defined]
+        copy(into, source.array())
+        return
+    layout = source.layout_of()
+    order = layouts.memory_order(layout)
+    inner = tuple([layout.shape[d] for d in order])
+    node = node_of(source, layout, order, inner)
+    if isinstance(node, Expr):
+        have = source._dtype
+        run.evaluate(converted(node, have, dtypes.FROM_NUMPY[into.dtype], inner), into.transpose(order))
+    else:
+        copy(into, source.array())
