@@ -50,7 +50,9 @@ def test_any_layout_to_any_layout(everything_in_blocks: None) -> None:
     settings(max_examples=150, deadline=None)(given(st.data())(check_layouts))()
 
 
-@pytest.mark.parametrize("shape", [(700, 900), (3, 70_000), (70_000, 3), (10, 100, 300)])
+@pytest.mark.parametrize(
+    "shape", [(700, 900), (512, 1024), (3, 70_000), (70_000, 3), (10, 100, 300)]
+)
 def test_transposed(shape: tuple[int, ...]) -> None:
     src = np.random.default_rng(0).standard_normal(shape[::-1]).astype(np.float32)
     dst = np.empty(shape, np.float32)

@@ -18,7 +18,9 @@ from skimp.eval.show import show
 from skimp.eval.threads import quietly, share
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
-ADD, MULTIPLY, EXP = (Kernel(f.__name__, f) for f in (np.add, np.multiply, np.exp))
+ADD, MULTIPLY, EXP, MAXIMUM = (
+    Kernel(f.__name__, f) for f in (np.add, np.multiply, np.exp, np.maximum)
+)
 POWER = Kernel("power", np.power)
 PYTHON = Kernel("python", lambda array, out: np.copyto(out, array))
 
@@ -112,6 +114,18 @@ def test_transposed_leaves_make_tiles() -> None:
     assert made.steps[0] == Step(COPY, (1,), 2)
     runs = plan((root,), block=1 << 14, tiles=False)
     assert (runs.tiled, runs.block) == (False, (31, 500))
+
+
+def test_columns_that_collide_in_the_cache_are_turned_by_way_of_padded_rows() -> None:
+    turned = Leaf(None, np.zeros((512, 1024), F4).T)
+    made = plan((node(ADD, leaf(1024, 512), turned, shape=(1024, 512)),))
+    assert [step.kernel.name for step in made.steps] == ["turn", "add"]
+
+
+def test_numbers_are_spread_once_for_kernels_that_are_slow_with_them() -> None:
+    made = plan((node(MAXIMUM, leaf(99), np.float32(0), shape=(99,)),))
+    assert made.once == (Step(COPY, (1,), 2),)
+    assert made.steps == (Step(MAXIMUM, (0, 2), 3),)
 
 
 def test_wide_types_make_short_blocks() -> None:

@@ -185,12 +185,12 @@ def test_a_leaf_in_another_layout_over_the_results_memory_is_read_first(defer: s
 @pytest.mark.parametrize("defer", ["always", "auto"])
 @pytest.mark.parametrize("block", [1000, 1 << 16])
 def test_bits_do_not_depend_on_the_layout_of_what_is_read(defer: str, block: int) -> None:
-    values = np.random.default_rng(0).standard_normal((60, 2000)).astype(np.float16)
-    twos = np.full((60, 1), 2, F4)
+    values = np.random.default_rng(0).standard_normal((64, 2048)).astype(np.float16)
+    twos = np.full((64, 1), 2, F4)
     floats = np.abs(values).astype(F4)
     roots = [
-        Expr(UNARY[0], (Leaf(None, values[:, ::2]),), (60, 1000), values.dtype),
-        Expr(UNARY[1], (Leaf(None, values.T),), (2000, 60), values.dtype),
+        Expr(UNARY[0], (Leaf(None, values[:, ::2]),), (64, 1024), values.dtype),
+        Expr(UNARY[1], (Leaf(None, values.T),), (2048, 64), values.dtype),
         Expr(BINARY[4], (Leaf(None, floats), Leaf(None, twos)), floats.shape, F4),
     ]
     for root in roots:

@@ -24,6 +24,23 @@ _ref = weakref.ref
 # -- views -----------------------------------------------------------------------------------------
 
 
+def plain_view(base: Tensor, view: Tensor) -> None:
+    """`view_of` for a tensor that is no view, requires no grad and was not made in inference mode: the short way."""
+    view._base = base
+    counter = base._counter
+    view._stale = base._storage.version if counter is None else counter.version
+    views = base._views
+    if views is None:
+        base._views = [_ref(view)]
+    else:
+        views.append(_ref(view))
+        n = len(views)
+        if n > 32 and not n & (n - 1):  # at every power of two
+            views[:] = [r for r in views if r() is not None]
+    if not _state.grad:
+        view._creation = "inference" if _state.inference else "no_grad"
+
+
 def view_of(
     input: Tensor,
     view: Tensor,
@@ -31,30 +48,43 @@ def view_of(
     bindings: dict[str, Any] | None = None,
     multi: bool = False,
 ) -> None:
-    """Make `view` a view of `input`, with the derivative that `rule` gives; `multi`: one of several of one call."""
+    """Make `view` a view of `input`, with the derivative that `rule` gives.
+
+    `multi`: one of several views of one call, which in-place ops then refuse (PyTorch's rule).
+    """
     if input._inference:
         view._inference = True
         return
     base = input._base
-    if base is None:
-        base = input
-        creation = None
-    else:
-        creation = input._creation
+    if not input._rg:
+        plain_view(input if base is None else base, view)
+        if multi and _state.grad:
+            view._creation = "multi"
+        elif base is not None and input._creation is not None and view._creation is None:
+            view._creation = input._creation
+        return
+    _view_of_recorded(input, view, rule, bindings, multi)
+
+
+def _view_of_recorded(
+    input: Tensor, view: Tensor, rule: Rule | None, bindings: dict[str, Any] | None, multi: bool
+) -> None:
+    base = input if input._base is None else input._base
+    creation = None if base is input else input._creation
     view._base = base
-    counter = view._counter
-    view._stale = view._storage.version if counter is None else counter.version
-    if _state.grad:
+    view._stale = view._version
+    differentiable = view._dtype.category > 1
+    if not _state.grad:
+        creation = "inference" if _state.inference else "no_grad"
+        view._rg = view._inherits = differentiable
+    else:
         if multi:
             creation = "multi"
-        if input._rg and rule is not None and view._dtype.category > 1:
+            view._output = bindings.get("output", 0) if bindings else 0
+        if rule is not None and differentiable:
             node = begin(rule, bindings or {"input": input})
             if node is not None:
                 finish(node, view)
-    else:
-        creation = "inference" if _state.inference else "no_grad"
-        if input._rg and view._dtype.category > 1:
-            view._rg = view._inherits = True
     if creation is not None:
         view._creation = creation
     if not view._rg:
@@ -62,12 +92,13 @@ def view_of(
 
 
 def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[str, Any]) -> None:
-    """The same for all the views of one call (unbind, split): one node, with an output for each.
+    """`view_of` for all the views of one call (unbind, split): one node, with an output for each.
 
     The rule's formula takes `grads`, the list of their gradients, zeros where none arrived.
     """
-    for view in views:
+    for i, view in enumerate(views):
         view_of(input, view, None, None, True)
+        view._output = i
     if _state.grad and input._rg:
         node = begin(rule, bindings)
         if node is not None:
@@ -76,13 +107,9 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
 
 def _register(base: Tensor, view: Tensor) -> None:
     """Remember a view that requires no grad: it will, when its base does."""
-    views = base._views
-    if views is None:
-        base._views = [_ref(view)]
-        return
-    views.append(_ref(view))
-    if len(views) > 32 and not len(views) & (len(views) - 1):  # at every power of two
-        views[:] = [r for r in views if r() is not None]
+    if base._views is None:
+        base._views = []
+    base._views.append(_ref(view))
 
 
 def mark_views(base: Tensor) -> None:

@@ -7,13 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from skimp.eval.expr import Array, convert
+from skimp.eval.convert import collides, convert, turn
+from skimp.eval.expr import Array
 from skimp.eval.plan import LeafLayout, collapse, run_block, tile_block, transposed_dim
 from skimp.eval.run import cuts, threads_for, window_of
 from skimp.eval.threads import quietly, share
 
 _SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as blocks
-_TILE: Final = 1 << 14  # elements of a tile: 128 x 128
+_TILE: Final = 1 << 16  # elements of a tile: 256 x 256
 _RUN: Final = 1 << 18  # elements of a block that is not a tile
 
 
@@ -40,9 +41,11 @@ def _copy_blocks(dst: Array, src: Array) -> None:
     sides = [cuts(size, part) for size, part in zip(domain, block, strict=True)]
     numbers = iter(range(math.prod(map(len, sides))))  # shared by the threads: next() is atomic
 
+    move = turn if across is not None and collides(origin.strides[-1]) else convert
+
     def work() -> None:
         for number in numbers:
             window, _ = window_of(number, sides)
-            convert(src[window], dst[window])
+            move(src[window], dst[window])
 
     share(work, threads_for(dst.size))

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp.eval.convert import convert
+
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
@@ -30,15 +32,20 @@ _SAME_AT_ANY_STRIDE: Final = frozenset(
 )
 
 
+# Ufuncs that are several times slower where an operand is one number.
+_SLOW_WITH_NUMBERS: Final = frozenset((np.maximum, np.minimum, np.fmax, np.fmin))
+
+
 class Kernel:
     """One elementwise function, `fn(*arrays, out=array)`.
 
     `aliases`: out may be the very same array as an input (True for NumPy's ufuncs).
     `strided`: the bits of the result do not depend on the strides of the inputs.
+    `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
     Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
     """
 
-    __slots__ = ("aliases", "fn", "name", "strided")
+    __slots__ = ("aliases", "dense", "fn", "name", "strided")
 
     def __init__(
         self,
@@ -46,39 +53,16 @@ class Kernel:
         fn: Callable[..., Any],
         aliases: bool | None = None,
         strided: bool | None = None,
+        dense: bool | None = None,
     ) -> None:
         self.name: Final = name
         self.fn: Final = fn
         self.aliases: Final = isinstance(fn, np.ufunc) if aliases is None else aliases
         self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
+        self.dense: Final = fn in _SLOW_WITH_NUMBERS if dense is None else dense
 
     def __repr__(self) -> str:
         return self.name
-
-
-# What PyTorch converts through on its way from one type to another, where NumPy goes straight.
-_THROUGH: Final = {
-    (np.dtype(have), np.dtype(want)): np.dtype(through)
-    for have, want, through in (
-        (np.float64, np.uint8, np.int64),
-        (np.float64, np.float16, np.float32),  # rounds twice
-    )
-}
-
-
-def convert(source: Any, out: Array) -> None:
-    """Copy elements, converting as PyTorch does on x86 (complex to real keeps the real part).
-
-    NumPy does the same, but warns about complex numbers and takes another way from float64.
-    """
-    want = out.dtype
-    if source.dtype is not want:
-        if source.dtype.kind == "c" and want.kind not in "cb":
-            source = source.real
-        through = _THROUGH.get((source.dtype, want))
-        if through is not None:
-            source = source.astype(through)
-    np.copyto(out, source, casting="unsafe")
 
 
 COPY: Final = Kernel("copy", convert, aliases=False, strided=True)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skimp.config import config
+from skimp.eval.convert import collides, turn
 from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 
 _CACHED_PLANS: Final = 512
@@ -252,7 +253,7 @@ def _make(
     widest = max((dtype.itemsize for _, _, dtype in nodes), default=4)
     limit = max(1, limit * 4 // max(widest, 4))  # blocks of equal bytes stay in the same cache
     block = run_block(domain, limit) if across is None else tile_block(domain, across, limit)
-    maker = _Maker(nodes, leaves, domain, block, across is not None)
+    maker = _Maker(nodes, leaves, constants, domain, block, across is not None)
     maker.emit_nodes(roots, donors or ((),) * len(roots))
     once, steps = maker.numbered(len(leaves), len(constants))
     total = sum(dtype.itemsize for _, _, dtype in nodes)
@@ -342,6 +343,8 @@ def tile_block(domain: Shape, across: int, limit: int) -> Shape:
     return tuple(block)
 
 
+_TURN: Final = Kernel("turn", turn)
+
 _Place = tuple[str, int]  # ("leaf" | "constant" | "scratch" | "out", number), numbered at the end
 
 
@@ -352,12 +355,14 @@ class _Maker:
         self,
         nodes: tuple[_Node, ...],
         leaves: tuple[LeafLayout, ...],
+        constants: tuple[np.dtype[Any], ...],
         domain: Shape,
         block: Shape,
         tiled: bool,
     ) -> None:
         self.nodes = nodes
         self.leaves = leaves
+        self.constants = constants
         self.domain = domain
         self.block = block
         self.tiled = tiled
@@ -381,7 +386,7 @@ class _Maker:
         arg = (_LEAF, number)
         readers = [kernel for kernel, args, _ in self.nodes if arg in args]
         if self.tiled and layout.strides[-1]:
-            return any(kernel is not COPY for kernel in readers)
+            return collides(layout.strides[-1]) or any(kernel is not COPY for kernel in readers)
         return any(not kernel.strided for kernel in readers)
 
     def _same_in_every_block(self, number: int) -> bool:
@@ -396,7 +401,7 @@ class _Maker:
         stores = []
         kept = set(roots)  # results of roots are read again by their stores: never overwritten
         for number, (kernel, args, dtype) in enumerate(self.nodes):
-            places = tuple(self._read(arg) for arg in args)
+            places = tuple([self._read(arg, kernel) for arg in args])
             slot = roots.index(number) if number in kept else -1
             if slot >= 0 and self._may_write_now(number, donors[slot]):
                 place = ("out", slot)
@@ -427,20 +432,24 @@ class _Maker:
                 return False
         return True
 
-    def _read(self, arg: _Arg) -> _Place:
+    def _read(self, arg: _Arg, reader: Kernel) -> _Place:
         if arg in self._places:
             return self._places[arg]
         kind, number = arg
         place: _Place = ("constant" if kind == _CONSTANT else "leaf", number)
-        if kind == _LEAF and number in self._gathered:
-            dtype = self.leaves[number].dtype
+        if kind == _CONSTANT and reader.dense:
+            source, place = place, self._add_register(self.constants[number])
+            self._once.append((COPY, (source,), place))
+        elif kind == _LEAF and number in self._gathered:
+            dtype, strides = self.leaves[number]
             source = place
+            gather = _TURN if self.tiled and collides(strides[-1]) else COPY
             if self._same_in_every_block(number):
                 place = self._add_register(dtype)  # a register of its own: it outlives the block
                 self._once.append((COPY, (source,), place))
             else:
                 place = self._take(dtype)
-                self._steps.append((COPY, (source,), place))
+                self._steps.append((gather, (source,), place))
         self._places[arg] = place
         return place
 
@@ -459,6 +468,7 @@ class _Maker:
         for arg in dict.fromkeys(args):
             kind, place = self._places[arg]
             lasting = arg[0] == _NODE and arg[1] in kept
+            lasting = lasting or arg[0] == _CONSTANT  # spread once, for all blocks
             lasting = lasting or (arg[0] == _LEAF and self._same_in_every_block(arg[1]))
             if kind == "scratch" and not lasting and self._last_read[arg] == number:
                 self._free.append(place)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from skimp.config import config
-from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, convert, walk
+from skimp.eval.convert import convert
+from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp.eval.plan import Prepared, Step, prepare
 from skimp.eval.scratch import give, take
 from skimp.eval.threads import quietly, share
+
+_SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
 def evaluate(root: Expr, out: Array) -> None:
@@ -97,7 +100,8 @@ def _evaluate_nodes(root: Expr, out: Array) -> None:
 def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
     """What the kernel reads, in a layout that gives the bits of contiguous arrays."""
     if type(arg) is not Leaf:
-        return arg
+        spread = kernel.dense and (not kernel.strided or math.prod(shape) >= _SPREAD_FROM)
+        return np.full(shape, arg) if spread else arg
     array = arg.array
     if kernel.strided or (array.flags.c_contiguous and array.shape == shape):
         return array

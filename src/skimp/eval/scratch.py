@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp.eval.expr import Array
+Array = np.ndarray[Any, Any]
 
 _KEPT: Final = 16  # buffers
 _LARGEST: Final = 1 << 22  # bytes of a buffer that is kept

@@ -8,9 +8,13 @@ from skimp.ops import (
     creation,
     elementwise,
     indexing,
+    masks,
     random,
     reductions,
+    scatter,
+    selection,
     storages,
+    view_copies,
     views,
 )
 
@@ -22,8 +26,12 @@ __all__ = [
     "creation",
     "elementwise",
     "indexing",
+    "masks",
     "random",
     "reductions",
+    "scatter",
+    "selection",
     "storages",
+    "view_copies",
     "views",
 ]

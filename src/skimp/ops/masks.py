@@ -356,4 +356,3 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return fresh(result, dtypes.int64)
 
 
-_ = promotion, same

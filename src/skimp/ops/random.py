@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -125,14 +126,16 @@ def engine_of(generator: Any) -> Engine:
 Draw = Callable[[Array], None]
 
 
-def draw_into(t: Tensor, draw: Draw, logical: bool = False) -> None:
-    """Fill `t` in the order in which its elements lie in memory (`logical`: of its indices), unrecorded."""
+def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
+    """Fill `t` in the order in which its elements lie in memory, unrecorded.
+
+    `scattered` draws instead where the tensor is not contiguous (PyTorch has no vector code for those).
+    """
     layout = t.layout_of()
     if not layouts.is_contiguous(layout):
         outs.overlap.assert_no_internal_overlap(layout)
-    array = t.writable()
-    if not logical:
-        array = array.transpose(layouts.memory_order(layout))
+        draw = scattered or draw
+    array = t.writable().transpose(layouts.memory_order(layout))
     with _LOCK:
         if array.flags.c_contiguous:
             draw(array)
@@ -142,10 +145,21 @@ def draw_into(t: Tensor, draw: Draw, logical: bool = False) -> None:
             convert(array, filled)
 
 
+def _one_by_one(mean: float, std: float, engine: Engine) -> Draw:
+    def draw(out: Array) -> None:
+        parts = out.view(out.real.dtype) if out.dtype.kind == "c" else out
+        scale = std / math.sqrt(2) if out.dtype.kind == "c" else std
+        convert(parts.reshape(-1), draws_normal.serial_normal(parts.size, mean, scale, engine))
+
+    return draw
+
+
 FILLED = Rule("FillBackward0", {})
 
 
-def _sampler(name: str, draw_of: Callable[..., Draw], defaults: dict[str, Any], doc: str, logical: bool = False) -> None:
+def _sampler(
+    name: str, draw_of: Callable[..., Draw], defaults: dict[str, Any], doc: str, scattered_of: Any = None
+) -> None:
     """Declare `name_`: parameters by position or by name, then `generator`."""
 
     def f(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
@@ -156,8 +170,10 @@ def _sampler(name: str, draw_of: Callable[..., Draw], defaults: dict[str, Any], 
             if word not in values:
                 raise TypeError(f"{name}() got an unexpected keyword argument '{word}'")
             values[word] = value
-        draw = draw_of(self, engine_of(generator), *values.values())
-        overwrite(self, lambda: draw_into(self, draw, logical and self.numel() >= 16))  # type: ignore[attr-defined]
+        engine = engine_of(generator)
+        draw = draw_of(self, engine, *values.values())
+        scattered = scattered_of and scattered_of(*values.values(), engine)
+        overwrite(self, lambda: draw_into(self, draw, scattered))
         return self
 
     export(name, named(f, name, doc), namespaces=())
@@ -250,7 +266,7 @@ def _log_normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
 
 
 _sampler("uniform_", _uniform, {"from": 0.0, "to": 1.0}, "Uniform numbers in [from, to).")
-_sampler("normal_", _normal, {"mean": 0.0, "std": 1.0}, "Normal numbers.", logical=True)
+_sampler("normal_", _normal, {"mean": 0.0, "std": 1.0}, "Normal numbers.", _one_by_one)
 _sampler("exponential_", _exponential, {"lambd": 1.0}, "Exponential numbers of rate `lambd`.")
 _sampler("geometric_", _geometric, {"p": None}, "Numbers of trials until the first success.")
 _sampler("cauchy_", _cauchy, {"median": 0.0, "sigma": 1.0}, "Cauchy numbers.")
@@ -279,7 +295,7 @@ def _bernoulli_draw(p: Any, engine: Engine, shape: tuple[int, ...]) -> Draw:
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Ones with chance `p` (a number, or a tensor of chances), else zeros."""
     draw = _bernoulli_draw(p, engine_of(generator), tuple(self.shape))
-    overwrite(self, lambda: draw_into(self, draw, isinstance(p, Tensor)))
+    overwrite(self, lambda: draw_into(self, draw))
     return self
 
 
@@ -290,7 +306,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Tenso
         outs.resize_out("bernoulli", out, tuple(input.shape))
     chances = input.detach() if p is None else p  # type: ignore[attr-defined]
     draw = _bernoulli_draw(chances, engine_of(generator), tuple(input.shape))
-    draw_into(target, draw, p is None)
+    draw_into(target, draw)
     return target
 
 
@@ -301,7 +317,7 @@ export("bernoulli", bernoulli)
 # -- making ---------------------------------------------------------------------------------------
 
 
-def _maker(name: str, draw: Callable[[Array, Engine], None], logical: bool, doc: str) -> None:
+def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: str) -> None:
     def f(*size: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
           device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **words: Any) -> Tensor:  # fmt: skip
         if "size" in words:
@@ -312,21 +328,21 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], logical: bool, doc:
         engine = engine_of(generator)
         if out is not None:
             outs.resize_out(name, out, shape)
-            draw_into(out, lambda a: draw(a, engine), logical)
+            draw_into(out, lambda a: draw(a, engine), normal and _one_by_one(0.0, 1.0, engine) or None)
             return out
         t = blank(shape, dtype, device, layout)
         if t._dtype.category < dtypes.FLOAT:
-            _floating(t, "normal_kernel_cpu" if logical else "check_uniform_bounds")
-        draw_into(t, lambda a: draw(a, engine), logical)
+            _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
+        draw_into(t, lambda a: draw(a, engine))
         return finish(t, requires_grad)
 
     def like(input: Tensor, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:  # fmt: skip
         t = empty_as(input, dtype, device, memory_format)
         if t._dtype.category < dtypes.FLOAT:
-            _floating(t, "normal_kernel_cpu" if logical else "check_uniform_bounds")
+            _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
         engine = engine_of(generator)
-        draw_into(t, lambda a: draw(a, engine), logical and t.numel() >= 16)  # type: ignore[attr-defined]
+        draw_into(t, lambda a: draw(a, engine), normal and _one_by_one(0.0, 1.0, engine) or None)
         return finish(t, requires_grad)
 
     export(name, named(f, name, f"A tensor of {doc}."), method=False)

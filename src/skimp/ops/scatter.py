@@ -322,4 +322,3 @@ def scatter_reduce(
         divided(target, np.maximum(count, 1))
 
 
-_ = cast, steps

@@ -49,15 +49,16 @@ def target(
 
 def pour(source: Tensor, into: Array) -> None:
     """Write all of `source`, converted, into an array of its shape; a promise is computed straight into its place."""
-    if source._storage.promise is None or source.ndim == 0:  # type: ignore[attr-defined]
+    expr = source._storage.promise
+    layout = source.layout_of()
+    if expr is None or layout.offset or not layouts.is_non_overlapping_and_dense(layout):
         copy(into, source.array())
         return
-    layout = source.layout_of()
     order = layouts.memory_order(layout)
     inner = tuple([layout.shape[d] for d in order])
     node = node_of(source, layout, order, inner)
     if isinstance(node, Expr):
-        have = source._dtype
-        run.evaluate(converted(node, have, dtypes.FROM_NUMPY[into.dtype], inner), into.transpose(order))
+        want = dtypes.FROM_NUMPY[into.dtype]
+        run.evaluate(converted(node, source._dtype, want, inner), into.transpose(order))
     else:
         copy(into, source.array())

@@ -1,0 +1,145 @@
+"""Views' counterparts that copy: `NAME_copy` of a view op, and `NAME_scatter`, which writes into a copy's view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd.rules import Rule
+from skimp.memory import layout as layouts
+from skimp.memory.layout import Layout
+from skimp.ops import views
+from skimp.ops.forms import METHODS, export, op
+from skimp.ops.pointwise_forms import named
+from skimp.ops.writers import writer
+
+
+def slice_view(input: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    """`input[start:end:step]` along a dim."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    return input[(*[slice(None)] * dim, slice(start, end, step))]  # type: ignore[index, no-any-return]
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+VIEWS: dict[str, Any] = {
+    "as_strided": views.as_strided, "diagonal": None, "expand": None, "narrow": None, "permute": None, "select": None,
+    "slice": slice_view, "split": None, "split_with_sizes": None, "squeeze": None, "t": None, "transpose": None,
+    "unbind": None, "unfold": None, "unsqueeze": None, "view": None, "view_as_real": None, "view_as_complex": None,
+    "alias": lambda input: input, "detach": None,
+}  # fmt: skip
+
+
+def _copies(name: str, f: Any) -> None:
+    def copied(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+        view = (f or METHODS[name] if f or name in METHODS else getattr(Tensor, name))(input, *args, **words)
+        several = isinstance(view, tuple)
+        made = tuple([_dense(v) for v in view]) if several else _dense(view)
+        if out is None:
+            return made
+        from skimp.ops import outs
+
+        for target, source in zip(out if several else (out,), made if several else (made,), strict=True):
+            outs.refuse_grad(f"{name}_copy", target, [input])
+            outs.resize_out(f"{name}_copy", target, tuple(source.shape))
+            target.copy_(source)
+        return out
+
+    export(f"{name}_copy", named(copied, f"{name}_copy", f"`{name}` that copies."), method=name == "narrow")
+
+
+def _dense(view: Tensor) -> Tensor:
+    from skimp.ops import formats
+
+    return view.clone(memory_format=formats.contiguous_format)  # type: ignore[attr-defined, no-any-return]
+
+
+for _name, _view in VIEWS.items():
+    _copies(_name, _view)
+
+
+# -- scatters -------------------------------------------------------------------------------------
+
+
+def _place(view: Tensor, src: Tensor) -> None:
+    if tuple(view.shape) != tuple(src.shape):
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
+            f"slice size = {list(view.shape)}"
+        )
+    view.copy_(src)  # type: ignore[attr-defined]
+
+
+def _scatters(name: str, label: str, view: Any, words: tuple[str, ...]) -> Rule:
+    """The derivative of NAME_scatter: what the view covers goes to src, the rest to the input."""
+    names = ", ".join(words)
+    space: dict[str, Any] = {"view": view, "cleared": lambda g, *a: _cleared(g, view, a)}
+    own = eval(f"lambda g, {names}: cleared(g, {names})", space)
+    src = eval(f"lambda g, {names}: view(g, {names}).clone()", space)
+    return Rule(label, {"input": own, "src": src})
+
+
+def _cleared(g: Tensor, view: Any, args: Any) -> Tensor:
+    whole = g.clone()  # type: ignore[attr-defined]
+    view(whole, *args).zero_()
+    return whole  # type: ignore[no-any-return]
+
+
+def _select(t: Any, dim: int, index: int) -> Any:
+    return t.select(dim, index)
+
+
+def _diagonal(t: Any, offset: int, dim1: int, dim2: int) -> Any:
+    return t.diagonal(offset, dim1, dim2)
+
+
+def _only_function(name: str) -> None:
+    """These ops have no in-place form."""
+    METHODS.pop(f"{name}_", None)
+    delattr(Tensor, f"{name}_")
+
+
+@writer(rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index")))
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
+    """The input with `src` written over one position of a dim."""
+    _place(_select(input, dim, index), src)
+
+
+@writer(rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")))
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> None:
+    """The input with `src` written over a slice of a dim."""
+    _place(slice_view(input, dim, start, end, step), src)
+
+
+@writer(rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")))
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> None:
+    """The input with `src` written over a diagonal."""
+    _place(_diagonal(input, offset, dim1, dim2), src)
+
+
+def _strided(g: Tensor, layout: Layout, size: Any, stride: Any, offset: Any) -> Tensor:
+    """The part of a gradient, laid out as the input was, that as_strided shows."""
+    whole = g.new_empty_strided(layout.shape, layout.strides).copy_(g)  # type: ignore[attr-defined]
+    at = None if offset is None else offset - layout.offset
+    return views.as_strided(whole, size, stride, at)
+
+
+def _strided_own(g: Tensor, input_layout: Layout, size: Any, stride: Any, storage_offset: Any) -> Tensor:
+    whole = g.new_empty_strided(input_layout.shape, input_layout.strides).copy_(g)  # type: ignore[attr-defined]
+    at = None if storage_offset is None else storage_offset - input_layout.offset
+    views.as_strided(whole, size, stride, at).zero_()  # type: ignore[attr-defined]
+    return whole  # type: ignore[no-any-return]
+
+
+@writer(rule=Rule("AsStridedScatterBackward0", {
+    "input": _strided_own,
+    "src": lambda g, input_layout, size, stride, storage_offset: _strided(g, input_layout, size, stride, storage_offset).clone(),
+}))  # fmt: skip
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> None:
+    """The input with `src` written over what as_strided would show."""
+    _place(views.as_strided(input, size, stride, storage_offset), src)
+
+
+for _name in ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"):
+    _only_function(_name)
+
