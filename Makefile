@@ -26,7 +26,7 @@ check: $(VENV)/.skimp-check
 	$(BIN)/python -m pytest -q --noconftest tests/test_imports.py
 
 bench: $(VENV)/.skimp-bench
-	$(BIN)/python bench/workloads.py skimp '$(WORK)'
+	$(BIN)/python bench/workloads.py skimp,torch,torch+thp '$(WORK)'
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -59,6 +59,7 @@ def small_units(request: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(reductions, "_UNIT", request.param)
     monkeypatch.setattr(reductions, "_COLUMNS", request.param // 4)
     monkeypatch.setattr(reductions, "_SPANS", 3)
+    monkeypatch.setattr(reductions, "_SMALL", 50)
     reductions.geometry.cache_clear()
     yield
     reductions.geometry.cache_clear()
@@ -101,7 +102,7 @@ def test_values_and_bits(shape: tuple[int, ...], small_units: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(200_000,), (3, 100_000), (100_000, 3), (9, 40_000), (70, 50, 60)]
+    "shape", [(700_000,), (3, 300_000), (300_000, 3), (9, 40_000), (70, 50, 100)]
 )
 def test_units_of_real_size(shape: tuple[int, ...]) -> None:
     value = np.random.default_rng(0).standard_normal(shape).astype(F4) + 5

@@ -43,7 +43,7 @@ class Config:
     max_nodes: int
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.block = 1 << 16
+        self.block = 1 << 17
         self.threads_from = 1 << 19
         self.max_nodes = 256
         self.threads = _threads_of(environ)

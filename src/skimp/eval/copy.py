@@ -9,7 +9,8 @@ import numpy as np
 
 from skimp.eval.convert import collides, convert, turn
 from skimp.eval.expr import Array
-from skimp.eval.plan import LeafLayout, collapse, run_block, tile_block, transposed_dim
+from skimp.eval.make import collapse, run_block, tile_block, transposed_dim
+from skimp.eval.program import LeafLayout
 from skimp.eval.run import cuts, threads_for, window_of
 from skimp.eval.threads import quietly, share
 

@@ -21,7 +21,9 @@ from skimp.eval.reducers import Reducer, State
 from skimp.eval.run import Reader, evaluate, prepare_runs, threads_for
 from skimp.eval.threads import quietly, share
 
-_UNIT: Final = 1 << 16  # elements that are reduced in one NumPy call
+_UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
+_ROW_UNIT: Final = 1 << 17  # elements of the rows that map_rows hands over at once
+_SMALL: Final = 1 << 14  # elements below which buffers and plans cost more than fresh arrays
 _COLUMNS: Final = 1 << 14  # kept elements that a unit holds at most
 _ROWS: Final = 8  # reduced elements that a unit holds at least
 _SPANS: Final = 64  # partial results kept per column
@@ -126,7 +128,7 @@ def reduce(
         _write_empty(how, out)
         return
     dtype = _accumulator(source.dtype) if acc is None else acc
-    if cut.direct and cut.groups <= cut.a:
+    if cut.direct and cut.groups <= cut.a and _is_simple(source, cut.size, dtype):
         quietly(_reduce_one, source, cut, how, out, dtype)
     else:
         _Reduction(source, cut, how, out, dtype).run()
@@ -142,6 +144,13 @@ def _write_empty(how: Reducer, out: Array) -> None:
     if how.empty is None:
         raise ValueError(f"{how.name}: there are no elements, and it has no value for none")
     out.fill(how.empty)
+
+
+def _is_simple(source: Expr | Array, size: int, dtype: np.dtype[Any]) -> bool:
+    """Whether a unit is reduced where it is, or is so small that fresh arrays do not matter."""
+    if size < _SMALL:
+        return True
+    return isinstance(source, np.ndarray) and source.dtype == dtype and source.flags.c_contiguous
 
 
 def _reduce_one(
@@ -309,7 +318,7 @@ def map_rows(source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: i
     if length == 0:
         quietly(fn, np.empty((rows, *row_shape), source.dtype), *flat)
         return
-    step = max(1, min(rows, _UNIT // length))
+    step = max(1, min(rows, _ROW_UNIT // length))
     prepared = prepare_runs(source)
     starts = iter(range(0, rows, step))
 

@@ -12,10 +12,12 @@ import numpy as np
 from skimp.config import config
 from skimp.eval.convert import convert
 from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
-from skimp.eval.plan import Prepared, Step, prepare
+from skimp.eval.plan import Prepared, prepare
+from skimp.eval.program import Step
 from skimp.eval.scratch import give, take
 from skimp.eval.threads import quietly, share
 
+_LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
@@ -114,12 +116,20 @@ def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
 def _evaluate_blocks(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
     if outs[0].size == 0:
         return
-    prepared = prepare(roots, outs)
+    prepared = prepare(roots, outs, _block_for(outs[0].size))
     if _overlaps(prepared, outs):
         _evaluate_apart(roots, outs)
         return
     domain = prepared.plan.domain
     run_blocks(prepared, tuple(out.reshape(domain) for out in outs))
+
+
+def _block_for(elements: int) -> int:
+    """config.block, or less where the threads would not all have blocks to run."""
+    threads = threads_for(elements)
+    if threads == 1:
+        return config.block
+    return min(config.block, max(_LEAST_BLOCK, elements // (2 * threads)))
 
 
 def _overlaps(prepared: Prepared, outs: tuple[Array, ...]) -> bool:

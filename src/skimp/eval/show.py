@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from skimp.eval.expr import Expr
-from skimp.eval.plan import Plan, Step, plan
+from skimp.eval.plan import plan
+from skimp.eval.program import Plan, Step
 
 
 def show(expr: Expr) -> str:

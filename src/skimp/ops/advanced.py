@@ -14,9 +14,9 @@ from skimp.memory import layout as layouts
 from skimp.memory import layout_views
 from skimp.memory.layout import Layout
 from skimp.ops.forms import op
-from skimp.ops.made import made
 from skimp.ops.masks import masked_fill_, selected
 from skimp.ops.positions import Joint, bits, counted_from_front, first_outside, in_windows, span, steps, windows
+from skimp.ops.targets import blank
 from skimp.ops.writers import writer
 from skimp.promotion import scalar_type_name
 
@@ -167,7 +167,7 @@ def gather_at(input: Tensor, indices: Any) -> Tensor:
     where = Where(shape, indices)
     if not where.dims:
         return input.clone()  # type: ignore[attr-defined, no-any-return]
-    result, target = made(where.result, input._dtype, where.strides(input.layout_of()))
+    result, target = blank(where.result, input._dtype, where.strides(input.layout_of()))
     if target.size:
         _read(bits(target), bits(input.array()), where)
     return result

@@ -46,6 +46,7 @@ class Op:
     method: bool = True
     views: bool = False
     multi: bool = False
+    out: bool | str = False
     forms: dict[str, Function] = field(default_factory=dict)
 
 
@@ -69,21 +70,22 @@ def op(
     rule: Rule | None = None,
     nondiff: tuple[int, ...] = (),
     inplace: bool = False,
-    out: bool = False,
+    out: bool | str = False,
     method: bool = True,
     namespaces: tuple[str, ...] = ("",),
     aliases: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Declare an op by its body. `out`: derive `out=` by copying the result (a body that takes `out` writes itself).
 
+    `out="same"`: into a tensor of the result's own type that shares no byte with an input; `out="any"`: of any type.
     `nondiff`: indices of outputs that carry no gradient (indices, masks).
     """
 
     def declare(raw: Function) -> Function:
         title = name or raw.__name__
-        o = Op(title, raw, rule, nondiff, namespaces, method)
+        o = Op(title, raw, rule, nondiff, namespaces, method, out=out)
         OPS[title] = o
-        main = _wrapper(title, o, "_run", out)
+        main = _wrapper(title, o, "_run", bool(out))
         _spread(o, title, main, aliases)
         if inplace:
             _spread(o, f"{title}_", _wrapper(f"{title}_", o, "_run_inplace", False), tuple(f"{a}_" for a in aliases))
@@ -157,6 +159,8 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
         parts.append("out=None")
     words = f"{{{', '.join(f'{c!r}: {c}' for c in call if c != 'out')}}}"
     lines = [f"def {title}({', '.join([*parts, *(['**numpy_words'] if has_dim else [])])}):"]
+    if runner == "_run_view" and not o.multi and not has_dim:
+        _short_view(lines, space, o, signature)
     lines.append(f"    given = {words}")
     if has_dim:
         lines.append(f"    if numpy_words or _required in given.values(): _words({title!r}, given, numpy_words)")
@@ -167,6 +171,22 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
     f.__module__ = o.raw.__module__
     f.__signature__ = signature  # type: ignore[attr-defined]
     return f
+
+
+def _short_view(lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature) -> None:
+    """The short way of a view that nobody differentiates: no dict of arguments, no second frame."""
+    rest = []
+    for i, p in enumerate(signature.parameters.values()):
+        if i:
+            star = {p.VAR_POSITIONAL: "*", p.KEYWORD_ONLY: f"{p.name}="}.get(p.kind, "")
+            rest.append(f"{star}{p.name}")
+    space.update({"_raw": o.raw, "_alias": alias, "_view_of": history.view_of, "_Tensor": Tensor})
+    lines += [
+        "    if type(input) is _Tensor and not input._rg:",
+        f"        _new = _alias(input, _raw({', '.join(['input.layout_of()', *rest])}))",
+        "        _view_of(input, _new)",
+        "        return _new",
+    ]
 
 
 def _numpy_words(title: str, given: dict[str, Any], words: dict[str, Any]) -> None:
@@ -250,7 +270,11 @@ def _run_out(o: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     if len(results) != len(targets):
         raise TypeError(f"{o.name}(): expected tuple of {len(results)} elements but got {len(targets)}")
     for t, r in zip(targets, results, strict=True):
-        outs.check_cast(r._dtype, t._dtype)
+        if o.out == "same":
+            outs.check_same(t, r._dtype)
+            outs.check_no_overlap(t, tensors)
+        elif o.out != "any":
+            outs.check_cast(r._dtype, t._dtype)
     for t, r in zip(targets, results, strict=True):
         outs.resize_out(o.name, t, tuple(r.shape))
         move(t, r)

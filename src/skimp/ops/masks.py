@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes, promotion
+from skimp import dtypes
 from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd.rules import Rule
 from skimp.backend.kernels import select
@@ -16,12 +16,13 @@ from skimp.eval.reduce import prepare_runs
 from skimp.eval.run import Reader, threads_for
 from skimp.eval.threads import share
 from skimp.memory import layout as layouts
+from skimp.memory import layout_views
 from skimp.ops.forms import export, op
-from skimp.ops.made import made
-from skimp.ops.pointwise import Pointwise, call, common, same
+from skimp.ops.pointwise import Pointwise, call, common
 from skimp.ops.pointwise_forms import named
 from skimp.ops.positions import bits
 from skimp.ops.reduction import source_of
+from skimp.ops.targets import blank
 from skimp.ops.writers import writer
 from skimp.promotion import scalar_type_name
 
@@ -53,6 +54,12 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Tensor |
     if input is None or other is None:
         raise TypeError("where() received an invalid combination of arguments - got (Tensor, Tensor)")
     condition = _condition(condition)
+    if out is not None and isinstance(out, Tensor):
+        kinds = [v for v in (input, other) if isinstance(v, (Tensor, int, float, complex))]
+        if len(kinds) == 2 and out._dtype is not common(kinds):
+            raise RuntimeError(
+                f"Expected out type to be {scalar_type_name(common(kinds))} but got {scalar_type_name(out._dtype)}"
+            )
     return call(WHERE, (condition, input, other), (), out)
 
 
@@ -182,7 +189,7 @@ export("masked_fill_", masked_fill_, namespaces=())
 # -- masked_select --------------------------------------------------------------------------------
 
 
-@op(out=True, rule=Rule("MaskedSelectBackward0", {
+@op(out="same", rule=Rule("MaskedSelectBackward0", {
     "input": lambda g, input_shape, mask: _select_back(g, input_shape, mask)}))  # fmt: skip
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask (broadcast against the input) holds, as a vector."""
@@ -252,7 +259,7 @@ def selected(input: Tensor, mask: Tensor) -> Tensor:
     if layouts.numel(tuple(mask.shape)) < _RUN:
         return fresh(input.array()[mask.array().view(np.bool_)], input._dtype)
     trues = Mask(mask)
-    result, target = made((trues.count,), input._dtype)
+    result, target = blank((trues.count,), input._dtype)
     source, into = bits(input.array()), bits(target)
     values = prepare_runs(source)
 
@@ -285,6 +292,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
         raise RuntimeError(
             f"masked_scatter_ only supports boolean masks, but got mask with dtype {scalar_type_name(mask._dtype)}"
         )
+    layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
+    layout_views.expand(mask.layout_of(), tuple(input.shape))  # raises where the mask is larger
     holds = np.broadcast_to(mask.array(), tuple(input.shape))
     count = int(np.count_nonzero(holds))
     values = source.array()
@@ -311,6 +320,8 @@ def _scatter_back(g: Tensor, mask: Tensor, shape: Any) -> Tensor:
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for each dim."""
     if as_tuple:
+        if out is not None:
+            raise TypeError("nonzero() received an invalid combination of arguments - got (out=Tensor, as_tuple=bool)")
         return tuple([fresh(p, dtypes.int64) for p in _positions(input if input.ndim else input.reshape(1))])  # type: ignore[attr-defined]
     return _nonzero(input, out=out)
 
@@ -322,14 +333,14 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
     return np.nonzero(array)
 
 
-@op("_nonzero", out=True, method=False, namespaces=())
+@op("_nonzero", out="same", method=False, namespaces=())
 def _nonzero(input: Tensor) -> Tensor:
     if input.ndim == 0:
         n = int(bool(input.array() != 0))
         return fresh(np.empty((n, 0), np.int64), dtypes.int64)
     found = _positions(input)
     n = len(found[0])
-    result, target = made((n, len(found)), dtypes.int64, (1, max(n, 1)))
+    result, target = blank((n, len(found)), dtypes.int64, (1, max(n, 1)))
     for d, one in enumerate(found):
         target[:, d] = one
     return result
@@ -344,7 +355,7 @@ def argwhere(input: Tensor) -> Tensor:
     return _nonzero(input)  # type: ignore[no-any-return]
 
 
-@op(out=True)
+@op(out="same")
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero`, filled up with rows of `fill_value`."""
     if size < 0:

@@ -39,6 +39,12 @@ def check_out(
     check_cast(result, out._dtype)
 
 
+def check_same(out: Tensor, result: dtypes.dtype) -> None:
+    """Refuse an `out=` of another type than the result's, for ops that don't convert."""
+    if out._dtype is not result:
+        raise RuntimeError(f"Expected out tensor to have dtype {result.name}, but got {out._dtype.name} instead")
+
+
 def refuse_grad(name: str, out: Tensor, inputs: Iterable[Tensor]) -> None:
     from skimp.autograd import modes
 

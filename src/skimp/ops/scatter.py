@@ -11,9 +11,9 @@ from skimp._tensor import Array, Tensor
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops.forms import op
-from skimp.ops.made import made
-from skimp.ops.pointwise import cast, constant
-from skimp.ops.positions import Along, bits, elements, first_outside, in_windows, span, steps, windows
+from skimp.ops.pointwise import constant
+from skimp.ops.positions import Along, bits, elements, first_outside, in_windows, span, windows
+from skimp.ops.targets import blank
 from skimp.ops.writers import writer
 from skimp.promotion import scalar_type_name
 
@@ -70,7 +70,7 @@ def _sizes(t: Tensor) -> tuple[int, ...]:
 # -- gather ---------------------------------------------------------------------------------------
 
 
-@op(out=True, rule=Rule("GatherBackward0", {
+@op(out="same", rule=Rule("GatherBackward0", {
     "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(dim, index, g)}))  # fmt: skip
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """For every element of `index`, the input's element at that position of `dim` and at its own in the others."""
@@ -86,7 +86,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
                     f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than "
                     f"self {list(input.shape)} apart from dimension {dim}"
                 )
-    result, target = made(tuple(index.shape), input._dtype)
+    result, target = blank(tuple(index.shape), input._dtype)
     if target.size:
         where = index.array()
         check_inside(where, dim, _sizes(input)[dim])
@@ -285,7 +285,7 @@ def prod_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any,
     own = g * how.reduced(nonzero_self, src, "prod") / nonzero_self
     zero = src == 0
     zeros = how.read(how.add(input.new_zeros(input.shape), zero.to(input.dtype)))
-    single = zero.logical_and(zeros == 1)
+    single = (zero.to(g.dtype) * (zeros == 1).to(g.dtype)) != 0
     without = how.reduced(input, src.masked_fill(single, 1), "prod")
     product = how.read(g * result) / src.masked_fill(zero, 1)
     return own, how.read(g * without).where(single, product)

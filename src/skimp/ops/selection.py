@@ -11,11 +11,11 @@ from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops.forms import export, op
-from skimp.ops.made import made
 from skimp.ops.masks import check_number
 from skimp.ops.pointwise import constant
 from skimp.ops.positions import bits, counted_from_front, elements, first_outside, in_windows, span
 from skimp.ops.scatter import REDUCE_BACK, UFUNCS, divided, gather, identity, read_along, write_along
+from skimp.ops.targets import blank
 from skimp.ops.writers import writer
 from skimp.promotion import scalar_type_name
 
@@ -41,7 +41,7 @@ def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
 # -- index_select ---------------------------------------------------------------------------------
 
 
-@op(out=True, rule=Rule("IndexSelectBackward0", {
+@op(out="same", rule=Rule("IndexSelectBackward0", {
     "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).index_add(dim, index, g)}))  # fmt: skip
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` at the positions in a vector."""
@@ -55,7 +55,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         return input.clone()  # type: ignore[attr-defined, no-any-return]
     shape = tuple(input.shape)
     _check_in_self(where, shape[dim])
-    result, target = made((*shape[:dim], where.size, *shape[dim + 1 :]), input._dtype)
+    result, target = blank((*shape[:dim], where.size, *shape[dim + 1 :]), input._dtype)
     if target.size:
         _select(bits(target), elements(input), dim, where)
     return result
@@ -334,15 +334,17 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
     return counted_from_front(where, n)
 
 
-@op(out=True, rule=Rule("TakeBackward0", {
+@op(out="same", rule=Rule("TakeBackward0", {
     "input": lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(index, g, True)}))  # fmt: skip
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their positions in the input seen as one vector."""
     where = _flat_index("take", index, input.numel())  # type: ignore[attr-defined]
-    result, target = made(tuple(index.shape), input._dtype)
+    result, target = blank(tuple(index.shape), input._dtype)
     source, into = elements(input), bits(target)
     if not into.size:
         return result
+    if not into.ndim:
+        into, where = into.reshape(1), where.reshape(1)
     if source.flags.c_contiguous:
         flat = source.reshape(-1)
         in_windows(into.shape, lambda window: flat.take(where[window], out=into[window], mode="clip"))
@@ -389,7 +391,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         span(target)[at] = values
 
 
-@op(out=True, rule=None)
+@op(out="same")
 def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one vector."""
     if dim is None:
@@ -406,11 +408,18 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     own, have = list(indices.shape), list(input.shape)
     if input.ndim == 0:
         return gather(input, dim, indices)  # type: ignore[no-any-return]
+    indices = _from_front(indices, have[dim])
     one_off = [1 if d == dim else n for d, n in enumerate(have)], [1 if d == dim else n for d, n in enumerate(own)]
     wide = layouts.broadcast_shapes(tuple(one_off[0]), tuple(one_off[1]))
     of_input = tuple([have[d] if d == dim else n for d, n in enumerate(wide)])
     of_index = tuple([own[d] if d == dim else n for d, n in enumerate(wide)])
     return gather(input.expand(of_input), dim, indices.expand(of_index))  # type: ignore[attr-defined, no-any-return]
+
+
+def _from_front(indices: Tensor, n: int) -> Tensor:
+    where = indices.array()
+    front = counted_from_front(where, n)
+    return indices if front is where else fresh(front, indices._dtype)
 
 
 # -- positions of triangles and grids -------------------------------------------------------------

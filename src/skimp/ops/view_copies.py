@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._tensor import Tensor, empty
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.memory.layout import Layout
-from skimp.ops import views
-from skimp.ops.forms import METHODS, export, op
+from skimp.ops import outs, views
+from skimp.ops.forms import METHODS, export
 from skimp.ops.pointwise_forms import named
 from skimp.ops.writers import writer
 
@@ -32,17 +32,20 @@ VIEWS: dict[str, Any] = {
 
 def _copies(name: str, f: Any) -> None:
     def copied(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
-        view = (f or METHODS[name] if f or name in METHODS else getattr(Tensor, name))(input, *args, **words)
+        view = (f or getattr(Tensor, name))(input, *args, **words)
         several = isinstance(view, tuple)
         made = tuple([_dense(v) for v in view]) if several else _dense(view)
         if out is None:
             return made
-        from skimp.ops import outs
-
-        for target, source in zip(out if several else (out,), made if several else (made,), strict=True):
+        targets, results = (out, made) if several else ((out,), (made,))
+        for target, source in zip(targets, results, strict=True):
             outs.refuse_grad(f"{name}_copy", target, [input])
+            outs.check_same(target, source._dtype)
+        for target, source in zip(targets, results, strict=True):
             outs.resize_out(f"{name}_copy", target, tuple(source.shape))
             target.copy_(source)
+        if several:
+            return None
         return out
 
     export(f"{name}_copy", named(copied, f"{name}_copy", f"`{name}` that copies."), method=name == "narrow")
@@ -117,15 +120,22 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     _place(_diagonal(input, offset, dim1, dim2), src)
 
 
+def _laid_out(g: Tensor, layout: Layout) -> Tensor:
+    """A copy of a gradient with the input's own strides, from the start of its storage."""
+    whole = empty(layout.shape, g._dtype, layout.strides)
+    whole.copy_(g)  # type: ignore[attr-defined]
+    return whole
+
+
 def _strided(g: Tensor, layout: Layout, size: Any, stride: Any, offset: Any) -> Tensor:
     """The part of a gradient, laid out as the input was, that as_strided shows."""
-    whole = g.new_empty_strided(layout.shape, layout.strides).copy_(g)  # type: ignore[attr-defined]
+    whole = _laid_out(g, layout)
     at = None if offset is None else offset - layout.offset
     return views.as_strided(whole, size, stride, at)
 
 
 def _strided_own(g: Tensor, input_layout: Layout, size: Any, stride: Any, storage_offset: Any) -> Tensor:
-    whole = g.new_empty_strided(input_layout.shape, input_layout.strides).copy_(g)  # type: ignore[attr-defined]
+    whole = _laid_out(g, input_layout)
     at = None if storage_offset is None else storage_offset - input_layout.offset
     views.as_strided(whole, size, stride, at).zero_()  # type: ignore[attr-defined]
     return whole  # type: ignore[no-any-return]

@@ -1,0 +1,381 @@
+"""Matrix products: dot, mv, mm, bmm, and matmul, which is one of them. Inputs go to BLAS as they lie; results are row-major."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes, promotion
+from skimp._tensor import Tensor, fresh
+from skimp.autograd.rules import Rule
+from skimp.backend import products
+from skimp.backend.products import has_unit_stride
+from skimp.memory import copies as told
+from skimp.memory import layout as layouts
+from skimp.memory import layout_views as V
+from skimp.memory.layout import Layout
+from skimp.ops import outs
+from skimp.ops.copies import describe
+from skimp.ops.elementwise import conj
+from skimp.ops.forms import export, op
+from skimp.ops.pointwise_forms import PLAIN
+from skimp.ops.targets import blank
+
+Ints = tuple[int, ...]
+_matmul_arrays = np.matmul
+
+# -- types and their names in messages ------------------------------------------------------------
+
+_C_NAMES = {
+    dtypes.bool: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short",
+    dtypes.int32: "int", dtypes.int64: "long", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
+    dtypes.float32: "float", dtypes.float64: "double", dtypes.complex64: "c10::complex<float>",
+    dtypes.complex128: "c10::complex<double>",
+}  # fmt: skip
+
+
+def c_name(dtype: dtypes.dtype) -> str:
+    """What PyTorch's C++ calls an element type."""
+    return _C_NAMES[dtype]
+
+
+def refuse_bool(kernel: str, dtype: dtypes.dtype) -> None:
+    if dtype is dtypes.bool:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def product(
+    name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None, views: tuple[Layout, Layout] | None = None
+) -> Tensor:
+    """a @ b in a blank tensor of `shape`, or in `out`. `views`: layouts in which to read a and b as matrices."""
+    x, y = (a.array(), b.array()) if views is None else (_seen(a, views[0]), _seen(b, views[1]))
+    core = (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+    if out is None:
+        made, into = blank(shape, a._dtype)
+    else:
+        check_out(out, a._dtype, shape, name)
+        made = out
+        into = out.writable()
+        if _overlaps(out, (a, b)):
+            x, y = x.copy(), y.copy()
+    _tell(name, a, x)
+    _tell(name, b, y)
+    if a.numel() == 0:  # type: ignore[attr-defined]
+        into[...] = 0
+    else:
+        products.product(x, y, _as_matrices(into, core))
+    return made
+
+
+def _seen(t: Tensor, layout: Layout) -> Any:
+    array = t.array()
+    if array.shape == layout.shape:
+        return array
+    strides = tuple([s * array.itemsize for s in layout.strides])
+    return np.lib.stride_tricks.as_strided(array, layout.shape, strides)
+
+
+def _as_matrices(into: Any, core: Ints) -> Any:
+    """A result of any shape seen as (..., m, n): dims of size 1 come and go, never a copy."""
+    if into.shape == core:
+        return into
+    column = core[-1] == 1 and into.ndim == len(core) - 1
+    return into[..., None] if column else into[..., None, :] if into.ndim else into[None, None]
+
+
+def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
+    """`out=` of a product has its type exactly, and takes its shape."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if out._dtype is not dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} instead")
+    outs.resize_out(name, out, shape)
+    outs.check_overlap(out, ())
+
+
+def _overlaps(out: Tensor, inputs: Sequence[Tensor]) -> bool:
+    return any([t._storage is out._storage for t in inputs])
+
+
+def _tell(name: str, t: Tensor, array: Any) -> None:
+    """BLAS needs rows or columns that are runs of memory; anything else is copied, a block at a time."""
+    if array.dtype.char in "fdFD" and array.size and not has_unit_stride(array):
+        told.told(array.nbytes, name, f"{name} of {describe(t)}, which BLAS can't read in place")
+
+
+# -- vectors --------------------------------------------------------------------------------------
+
+
+def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
+    if a.ndim != 1 or b.ndim != 1:  # type: ignore[attr-defined]
+        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")  # type: ignore[attr-defined]
+    if a._dtype is not b._dtype:
+        x, y = promotion.scalar_type_name(a._dtype), promotion.scalar_type_name(b._dtype)
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {x} and {y}")
+    n, m = a.shape[0], b.shape[0]
+    if n != m:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same number of elements, but got "
+            f"{n} and {m} elements respectively"
+        )
+    refuse_bool(name, a._dtype)
+
+
+@op("dot", out=True, rule=Rule("DotBackward0", {
+    "input": lambda g, tensor: g * conj(tensor), "tensor": lambda g, input: g * conj(input)}))  # fmt: skip
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """The sum of the products of two vectors' elements."""
+    _check_vectors("dot", input, tensor)
+    return fresh(products.dot(input.array(), tensor.array()), input._dtype)
+
+
+@op(out=True, rule=Rule("VdotBackward0", {
+    "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}))  # fmt: skip
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """`dot` with the conjugate of the first vector."""
+    _check_vectors("dot", input, other)
+    return fresh(products.dot(input.array(), other.array(), input._dtype.is_complex), input._dtype)
+
+
+# -- a matrix and a vector ------------------------------------------------------------------------
+
+
+@op(rule=Rule("MvBackward0", {
+    "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0), "vec": lambda g, input: mv(conj(input).t(), g)}))  # fmt: skip
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A matrix times a vector."""
+    if input.ndim != 2 or vec.ndim != 1:  # type: ignore[attr-defined]
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")  # type: ignore[attr-defined]
+    check_mv(input, vec, vec._dtype, input.shape[0])
+    layout = vec.layout_of()
+    column = Layout((*layout.shape, 1), (*layout.strides, 1), layout.offset)
+    return product("mv", input, vec, (input.shape[0],), out, (input.layout_of(), column))
+
+
+def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
+    (m, k), n = mat.shape, vec.shape[0]
+    if k != n or rows not in (1, m):
+        raise RuntimeError(f"size mismatch, got input ({rows}), mat ({m}x{k}), vec ({n})")
+    if mat._dtype is not vec._dtype or own is not vec._dtype:
+        names = [promotion.scalar_type_name(d) for d in (own, mat._dtype, vec._dtype)]
+        raise RuntimeError(
+            f"addmv input tensors must have the same dtype, but got {names[0]}, {names[1]}, and {names[2]}"
+        )
+    refuse_bool("addmv_impl_cpu", mat._dtype)
+
+
+# -- two matrices ---------------------------------------------------------------------------------
+
+
+def lies_in_columns(layout: Layout) -> bool:
+    """Whether a matrix is the transpose of a row-major one: its gradient is made so too."""
+    (m, _), strides, _ = layout
+    return strides[0] == 1 and strides[1] == max(m, 1)
+
+
+def mm_first_back(g: Tensor, other: Tensor, layout: Layout) -> Tensor:
+    """The gradient of the first factor, in the first factor's layout."""
+    if lies_in_columns(layout):
+        return mm(conj(other), g.t()).t()  # type: ignore[attr-defined, no-any-return]
+    return mm(g, conj(other).t())
+
+
+def mm_second_back(g: Tensor, other: Tensor, layout: Layout) -> Tensor:
+    """The gradient of the second factor, in the second factor's layout."""
+    if lies_in_columns(layout):
+        return mm(g.t(), conj(other)).t()  # type: ignore[attr-defined, no-any-return]
+    return mm(conj(other).t(), g)
+
+
+def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
+    """The shape of the product."""
+    if input.ndim != 2:  # type: ignore[attr-defined]
+        raise RuntimeError(f"{first} must be a matrix")
+    if mat2.ndim != 2:  # type: ignore[attr-defined]
+        raise RuntimeError("mat2 must be a matrix")
+    (m, k), (k2, n) = input.shape, mat2.shape
+    if k != k2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {k2}x{n})")
+    if input._dtype is not mat2._dtype:
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {c_name(input._dtype)} != {c_name(mat2._dtype)}"
+        )
+    refuse_bool("addmm_impl_cpu_", input._dtype)
+    return m, n
+
+
+@op("mm", rule=Rule("MmBackward0", {
+    "input": lambda g, mat2, input_layout: mm_first_back(g, mat2, input_layout),
+    "mat2": lambda g, input, mat2_layout: mm_second_back(g, input, mat2_layout)}))  # fmt: skip
+def _mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    shape = check_mm(input, mat2)
+    return product("mm", input, mat2, shape, out)
+
+
+_MM = export.__globals__["OPS"]["mm"].forms["mm"]
+
+
+def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices."""
+    if out is None and type(input) is Tensor and type(mat2) is Tensor:
+        x, y = input._np, mat2._np
+        if x is not None and y is not None and not (input._rg or mat2._rg):
+            dtype = input._dtype
+            if dtype is mat2._dtype and dtype in PLAIN and x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0]:
+                if x.flags.forc and y.flags.forc:
+                    return fresh(_matmul_arrays(x, y), dtype)
+    return _MM(input, mat2, out=out)  # type: ignore[no-any-return]
+
+
+export("mm", mm)
+
+
+# -- batches of matrices --------------------------------------------------------------------------
+
+
+def check_bmm(batch1: Tensor, batch2: Tensor, name: str = "bmm") -> Ints:
+    """The shape of the products."""
+    for word, t in (("batch1", batch1), ("batch2", batch2)):
+        if t.ndim != 3:  # type: ignore[attr-defined]
+            raise RuntimeError(f"{word} must be a 3D tensor")
+    b, m, k = batch1.shape
+    if tuple(batch2.shape[:2]) != (b, k):
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: "
+            f"[{batch2.shape[0]}, {batch2.shape[1]}]."
+        )
+    if batch1._dtype is not batch2._dtype:
+        x, y = promotion.scalar_type_name(batch1._dtype), promotion.scalar_type_name(batch2._dtype)
+        raise RuntimeError(f"expected scalar type {x} but found {y}")
+    refuse_bool(name, batch1._dtype)
+    return b, m, batch2.shape[2]
+
+
+def adjoint(t: Tensor) -> Tensor:
+    """The matrices conjugated and transposed."""
+    return conj(t).transpose(-2, -1)  # type: ignore[no-any-return]
+
+
+@op(rule=Rule("BmmBackward0", {
+    "input": lambda g, mat2: bmm(g, adjoint(mat2)), "mat2": lambda g, input: bmm(adjoint(input), g)}))  # fmt: skip
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The products of the matrices of two batches, pair by pair."""
+    return product("bmm", input, mat2, check_bmm(input, mat2), out)
+
+
+def _first_back(g: Tensor, other: Tensor, shape: Ints) -> Tensor:
+    if len(shape) == 2 and other.ndim == g.ndim:  # type: ignore[attr-defined]
+        return _summed(g, adjoint(other))
+    return matmul(g, adjoint(other))  # type: ignore[no-any-return]
+
+
+def _second_back(g: Tensor, input: Tensor, shape: Ints) -> Tensor:
+    if len(shape) == 2 and input.ndim == g.ndim:  # type: ignore[attr-defined]
+        return _summed(adjoint(input), g)
+    return matmul(adjoint(input), g)  # type: ignore[no-any-return]
+
+
+def _summed(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of the products over the batch: the gradient of a matrix that was multiplied by each, never written in full."""
+    from skimp.ops.matmul_add import addbmm
+
+    a, b = [t.reshape((-1, *t.shape[-2:])) for t in (a, b)]  # type: ignore[attr-defined]
+    return addbmm(a.new_zeros((a.shape[1], b.shape[2])), a, b, beta=0)  # type: ignore[attr-defined, no-any-return]
+
+
+@op("_batched", method=False, namespaces=(), rule=Rule("UnsafeViewBackward0", {
+    "input": lambda g, other, input_shape: _first_back(g, other, input_shape),
+    "other": lambda g, input, other_shape: _second_back(g, input, other_shape)}))  # fmt: skip
+def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Products of matrices whose batch dims broadcast: nothing is expanded in memory."""
+    batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(other.shape[:-2]))
+    (m, k), (k2, n) = input.shape[-2:], other.shape[-2:]
+    count = math.prod(batch)
+    if k != k2:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {k}] but got: [{count}, {k2}]."
+        )
+    if input._dtype is not other._dtype:
+        x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(other._dtype)
+        raise RuntimeError(f"expected scalar type {x} but found {y}")
+    refuse_bool("bmm", input._dtype)
+    return product("matmul", input, other, (*batch, m, n), out)
+
+
+# -- matmul ---------------------------------------------------------------------------------------
+
+
+@op("matmul", aliases=("__matmul__op",), method=False, namespaces=())
+def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    a, b = input.ndim, other.ndim  # type: ignore[attr-defined]
+    if a == 0 or b == 0:
+        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+    if a == 2 and b == 2:
+        return mm(input, other, out=out)
+    if a == 1 and b == 1:
+        return dot(input, other, out=out)  # type: ignore[no-any-return]
+    if a == 2 and b == 1:
+        return mv(input, other, out=out)  # type: ignore[no-any-return]
+    if out is not None and (a == 1 or b <= 2):
+        return _into(out, _matmul(input, other))
+    if a == 1 and b == 2:
+        return mm(input.unsqueeze(0), other).squeeze(0)  # type: ignore[attr-defined, no-any-return]
+    if a == 1:
+        return _batched(input.unsqueeze(0), other).squeeze(-2)  # type: ignore[attr-defined, no-any-return]
+    if b <= 2:
+        return _with_matrix(input, other)
+    return _batched(input, other, out=out)  # type: ignore[no-any-return]
+
+
+def _with_matrix(input: Tensor, other: Tensor) -> Tensor:
+    """A batch times one matrix or vector: one product where the batch can be seen as one tall matrix."""
+    shape = tuple(input.shape)
+    flat = (math.prod(shape[:-1]), shape[-1])
+    if V.view(input.layout_of(), flat) is None:
+        if other.ndim == 1:  # type: ignore[attr-defined]
+            return _batched(input, other.unsqueeze(1)).squeeze(-1)  # type: ignore[attr-defined, no-any-return]
+        return _batched(input, other)  # type: ignore[no-any-return]
+    tall = input.view(flat)  # type: ignore[attr-defined]
+    if other.ndim == 1:  # type: ignore[attr-defined]
+        return mv(tall, other).view(shape[:-1])  # type: ignore[no-any-return]
+    return mm(tall, other).view((*shape[:-1], other.shape[1]))  # type: ignore[attr-defined, no-any-return]
+
+
+def _into(out: Tensor, result: Tensor) -> Tensor:
+    check_out(out, result._dtype, tuple(result.shape), "matmul")
+    from skimp.ops.forms import move
+
+    move(out, result)
+    return out
+
+
+def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims broadcast."""
+    if out is None and type(input) is Tensor and type(other) is Tensor:
+        x, y = input._np, other._np
+        if x is not None and y is not None and x.ndim == 2 == y.ndim:
+            return mm(input, other)
+    return _matmul(input, other, out=out)  # type: ignore[no-any-return]
+
+
+export("matmul", matmul, ("", "linalg"))
+
+
+def _operator(self: Tensor, other: Any) -> Any:
+    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+
+
+def _ioperator(self: Tensor, other: Any) -> Any:
+    if not isinstance(other, Tensor):
+        return NotImplemented
+    return self.copy_(matmul(self, other))  # type: ignore[attr-defined]
+
+
+Tensor.__matmul__ = _operator  # type: ignore[attr-defined]
+Tensor.__rmatmul__ = lambda self, other: NotImplemented  # type: ignore[attr-defined]

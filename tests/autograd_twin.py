@@ -1,0 +1,271 @@
+"""Random programs of views, in-place ops and gradients, run step by step on skimp and on the oracle."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Step = tuple[Any, ...]
+SHAPES = [(2, 3), (3,), (3, 2), (2, 1), (), (4, 3)]
+
+
+def outcome(f: Callable[[], Any]) -> tuple[str, Any]:
+    """("value", result) or ("error", exception)."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return "value", f()
+    except Exception as e:
+        return "error", e
+
+
+def first_line(e: BaseException) -> str:
+    """A message without what skimp adds to PyTorch's sentence."""
+    return str(e).split("\n")[0]
+
+
+class Machine:
+    """One engine's side of a program: its tensors, and the steps on them."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.tensors: list[Any] = []
+
+    def run(self, step: Step) -> Any:
+        name, *args = step
+        guard = args.pop() if args and isinstance(args[-1], dict) else {}
+        if guard.get("no_grad"):
+            with self.torch.no_grad():
+                return getattr(self, name)(*args)
+        return getattr(self, name)(*args)
+
+    def put(self, *made: Any) -> None:
+        self.tensors += made
+
+    def of(self, i: int) -> Any:
+        return self.tensors[i % len(self.tensors)]
+
+    # -- steps
+
+    def leaf(self, shape: tuple[int, ...], seed: int, rg: bool, dtype: str) -> None:
+        rng = np.random.default_rng(seed)
+        a = rng.uniform(0.1, 1.0, shape)
+        if dtype.startswith("complex"):
+            a = a + 1j * rng.uniform(0.1, 1.0, shape)
+        t = self.torch.tensor(a.tolist(), dtype=getattr(self.torch, dtype))
+        self.put(t.requires_grad_() if rg else t)
+
+    def unary(self, op: str, i: int) -> None:
+        self.put(getattr(self.of(i), op)())
+
+    def binary(self, op: str, i: int, j: int) -> None:
+        self.put(getattr(self.of(i), op)(self.of(j)))
+
+    def scalar(self, op: str, i: int, value: float) -> None:
+        self.put(getattr(self.of(i), op)(value))
+
+    def view(self, how: str, i: int, k: int) -> None:
+        t = self.of(i)
+        n = t.shape[0] if t.ndim else 0
+        if how == "slice":
+            self.put(t[k % n :] if n else t[...])
+        elif how == "step":
+            self.put(t[..., ::2])
+        elif how == "select":
+            self.put(t[k % n])
+        elif how == "transpose":
+            self.put(t.transpose(0, -1))
+        elif how == "flat":
+            self.put(t.view(-1))
+        elif how == "reshape":
+            self.put(t.reshape(-1))
+        elif how == "expand":
+            self.put(t.expand(2, *t.shape))
+        elif how == "unsqueeze":
+            self.put(t.unsqueeze(0))
+        elif how == "diagonal":
+            self.put(t.diagonal())
+        elif how == "unbind":
+            self.put(*t.unbind())
+        elif how == "split":
+            self.put(*t.split(1))
+        elif how == "chunk":
+            self.put(*t.chunk(2))
+        elif how == "detach":
+            self.put(t.detach())
+        elif how == "data":
+            self.put(t.data)
+        elif how == "view_as":
+            self.put(t.view_as(t))
+        elif how == "real":
+            self.put(t.real)
+        elif how == "imag":
+            self.put(t.imag)
+        elif how == "conj":
+            self.put(t.conj())
+        elif how == "view_as_real":
+            self.put(self.torch.view_as_real(t))
+
+    def unary_(self, op: str, i: int) -> None:
+        getattr(self.of(i), op)()
+
+    def binary_(self, op: str, i: int, j: int) -> None:
+        getattr(self.of(i), op)(self.of(j))
+
+    def scalar_(self, op: str, i: int, value: float) -> None:
+        getattr(self.of(i), op)(value)
+
+    def setitem(self, i: int, j: int, k: int) -> None:
+        t = self.of(i)
+        t[k % t.shape[0]] = self.of(j)
+
+    def require(self, i: int, value: bool) -> None:
+        self.of(i).requires_grad_(value)
+
+    def retain(self, i: int) -> None:
+        self.of(i).retain_grad()
+
+    def hook(self, i: int, factor: float) -> None:
+        self.of(i).register_hook(lambda g: g * factor)
+
+    def backward(self, picks: list[int], keep: bool) -> None:
+        self.loss(picks).backward(retain_graph=keep)
+
+    def double(self, picks: list[int], inputs: list[int]) -> None:
+        """Gradients of the squares of gradients."""
+        ins = [self.of(i) for i in inputs]
+        first = self.torch.autograd.grad(self.loss(picks), ins, create_graph=True, allow_unused=True)
+        loss = None
+        for g in first:
+            if g is not None:
+                part = (g * g.conj()).real.sum() if g.dtype.is_complex else (g * g).sum()
+                loss = part if loss is None else loss + part
+        if loss is None:
+            return
+        self.put(*[g.detach() for g in first if g is not None])
+        loss.backward()
+
+    def loss(self, picks: list[int]) -> Any:
+        total = None
+        for i in picks:
+            t = self.of(i)
+            part = (t * t.conj()).real.sum() if t.dtype.is_complex else (t * t).sum()
+            total = part if total is None else total + part
+        return total
+
+    # -- what can be seen
+
+    def seen(self) -> list[tuple[Any, ...]]:
+        out = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for t in self.tensors:
+                out.append(self.one(t))
+        return out
+
+    def one(self, t: Any) -> tuple[Any, ...]:
+        kind, leaf = outcome(lambda: t.is_leaf)
+        grad = t.grad
+        return (
+            array(t),
+            None if grad is None else array(grad),
+            t.requires_grad,
+            leaf if kind == "value" else "error",
+        )
+
+
+def array(t: Any) -> np.ndarray[Any, Any]:
+    t = t.detach()
+    if t.dtype.is_complex:
+        t = t.resolve_conj()
+    return np.array(t.resolve_neg().numpy())
+
+
+def differs(a: tuple[Any, ...], b: tuple[Any, ...]) -> str | None:
+    """What two engines disagree about, if they do."""
+    for what, x, y in zip(("value", "grad", "requires_grad", "is_leaf"), a, b, strict=True):
+        if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+            if x.shape != y.shape or not np.allclose(x, y, 1e-4, 1e-5, equal_nan=True):
+                return f"{what}: {x.tolist()} against {y.tolist()}"
+        elif type(x) is not type(y) or x != y:
+            return f"{what}: {x!r} against {y!r}"
+    return None
+
+
+UNARY = ["tanh", "neg", "exp", "clone"]
+BINARY = ["add", "mul", "sub", "div"]
+VIEWS = [
+    "slice", "step", "select", "transpose", "flat", "reshape", "expand", "unsqueeze", "diagonal", "unbind", "split",
+    "chunk", "detach", "data", "view_as",
+]  # fmt: skip
+COMPLEX_VIEWS = ["real", "imag", "conj", "view_as_real"]
+
+
+def program(seed: int, length: int = 12, dtypes: tuple[str, ...] = ("float64",)) -> list[Step]:
+    """A random program: some leaves, then steps."""
+    r = random.Random(seed)
+    n = r.randint(2, 4)
+    views = VIEWS + (COMPLEX_VIEWS if any([d.startswith("complex") for d in dtypes]) else [])
+    steps: list[Step] = [
+        ("leaf", r.choice(SHAPES), r.randrange(99), r.random() < 0.6, r.choice(dtypes)) for _ in range(n)
+    ]
+
+    def i() -> int:
+        return r.randrange(1000)
+
+    def one() -> Step:
+        kind = r.random()
+        guard = ({"no_grad": True},) if r.random() < 0.12 else ()
+        if kind < 0.12:
+            return ("unary", r.choice(UNARY), i(), *guard)
+        if kind < 0.24:
+            return ("binary", r.choice(BINARY), i(), i(), *guard)
+        if kind < 0.29:
+            return ("scalar", r.choice(BINARY), i(), r.choice([0.5, 2.0, -1.5]), *guard)
+        if kind < 0.55:
+            return ("view", r.choice(views), i(), i(), *guard)
+        if kind < 0.63:
+            return ("unary_", r.choice(["tanh_", "neg_", "exp_", "zero_"]), i(), *guard)
+        if kind < 0.75:
+            return ("binary_", r.choice(["add_", "mul_", "copy_", "sub_", "div_"]), i(), i(), *guard)
+        if kind < 0.8:
+            return ("scalar_", r.choice(["add_", "mul_", "fill_"]), i(), r.choice([0.5, 2.0]), *guard)
+        if kind < 0.85:
+            return ("setitem", i(), i(), i(), *guard)
+        if kind < 0.88:
+            return ("require", i(), r.random() < 0.8)
+        if kind < 0.9:
+            return ("retain", i())
+        if kind < 0.91:
+            return ("hook", i(), 3.0)
+        if kind < 0.92:
+            return ("unary_", "detach_", i())
+        if kind < 0.97:
+            return ("backward", [i() for _ in range(r.randint(1, 3))], r.random() < 0.5)
+        return ("double", [i(), i()], [i(), i()])
+
+    steps += [one() for _ in range(length)]
+    steps.append(("backward", [i(), i(), i(), i()], False))
+    return steps
+
+
+def compare(ours: Any, theirs: Any, steps: list[Step], messages: bool = False) -> str | None:
+    """Run a program on both; what they first disagree about, if anything."""
+    a, b = Machine(ours), Machine(theirs)
+    for at, step in enumerate(steps):
+        x, y = outcome(lambda: a.run(step)), outcome(lambda: b.run(step))
+        if x[0] != y[0]:
+            return f"step {at} {step}: skimp {x}, torch {y}"
+        if messages and x[0] == "error" and first_line(x[1]) != first_line(y[1]):
+            return f"step {at} {step}: skimp says {x[1]!r}, torch says {y[1]!r}"
+        if len(a.tensors) != len(b.tensors):
+            return f"step {at} {step}: {len(a.tensors)} against {len(b.tensors)} tensors"
+        for k, (p, q) in enumerate(zip(a.seen(), b.seen(), strict=True)):
+            found = differs(p, q)
+            if found is not None:
+                return f"step {at} {step}: tensor {k}: {found}"
+    return None
