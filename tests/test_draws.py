@@ -12,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skimp.backend import draws, draws_integers, draws_normal
+from skimp.backend import draws, draws_integers
 from skimp.backend.draws_math import fma32, fma64
+from skimp.config import using
 
 NUMPY: dict[torch.dtype, Any] = {
     torch.bool: np.bool_,
@@ -172,8 +173,12 @@ def test_normal(seed: int, n: int, dtype: torch.dtype, mean: float, std: float) 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_large_normal(dtype: torch.dtype, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws_normal, "threads", threads)
+def test_large_normal(dtype: torch.dtype, threads: int) -> None:
+    with using(threads=threads):
+        _check_large_normal(dtype)
+
+
+def _check_large_normal(dtype: torch.dtype) -> None:
     check(
         7,
         dtype,

@@ -22,7 +22,8 @@ FREED = (
 
 def type_name(t: Any) -> str:
     """`torch.FloatTensor`, as PyTorch's messages call a tensor."""
-    return f"torch.{_TYPES[t._dtype.name]}Tensor"
+    name = _TYPES[t._dtype.name]
+    return f"CPU{name}Type" if t._dtype.is_complex else f"torch.{name}Tensor"
 
 
 def short(node: Any) -> str:

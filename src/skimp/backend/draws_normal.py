@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -24,6 +23,8 @@ from skimp.backend.draws_math import (
     narrowed,
 )
 from skimp.backend.mt19937 import Engine
+from skimp.config import config
+from skimp.eval.threads import share
 
 GROUP: Final = 16  # numbers that PyTorch makes together: 8 radii, then 8 angles
 _PART: Final = 2 * boxmuller.BLOCK
@@ -33,8 +34,6 @@ _TWO_PI: Final = 2.0 * math.pi
 
 Words = NDArray[Any]
 Transform = Callable[[Words, NDArray[Any], boxmuller.Scratch], None]
-
-threads = min(os.cpu_count() or 1, 4)
 
 
 def normal(out: NDArray[Any], mean: float, std: float, engine: Engine) -> None:
@@ -133,15 +132,7 @@ def _in_order(out: NDArray[Any], draw: Callable[[int], Words], transform: Transf
         except BaseException as failure:
             failures.append(failure)
 
-    helpers = [
-        threading.Thread(target=work, daemon=True)
-        for _ in range(threads - 1 if out.size >= _THREADED else 0)
-    ]
-    for helper in helpers:
-        helper.start()
-    work()
-    for helper in helpers:
-        helper.join()
+    share(work, config.threads if out.size >= _THREADED else 1)
     if failures:
         raise failures[0]
 

@@ -1,4 +1,4 @@
-"""Splits expressions into what repeats in a program (the plan, cached) and what does not (arrays, numbers)."""
+"""Splits expressions into what repeats (the plan, cached) and what does not (arrays, numbers)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from skimp.config import config
 from skimp.eval.expr import Array, Expr, Leaf, Shape, walk
 from skimp.eval.make import make
+from skimp.eval.make import run_block as run_block  # users of the evaluator find it here
 from skimp.eval.program import CONSTANT, LEAF, NODE, LeafLayout, Node, Plan
 
 _CACHED_PLANS: Final = 512

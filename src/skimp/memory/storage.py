@@ -157,7 +157,7 @@ class Storage:
                 return
             del _PENDING[id(self)]
             try:
-                _settle_inner(expr)
+                settle_inner(expr)
                 self._compute(expr)
             except BaseException:
                 _PENDING[id(self)] = weakref.ref(self)
@@ -340,8 +340,11 @@ def pending() -> list[Storage]:
     return list(_alive(list(_PENDING.values())))
 
 
-def _settle_inner(expr: Expr) -> None:
-    """Promises inside `expr` that were computed inside another one before deliver now: nothing is computed thrice."""
+def settle_inner(expr: Expr) -> None:
+    """Before `expr` is computed: promises inside it that were computed inside something else before deliver now.
+
+    So nothing is computed more than twice because nobody kept it.
+    """
     owners = {id(s.promise): s for s in pending()}
     if not owners:
         return

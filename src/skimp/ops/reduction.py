@@ -13,6 +13,7 @@ from skimp.eval.expr import Expr
 from skimp.eval.reduce import reduce
 from skimp.eval.reducers import Reducer
 from skimp.memory import layout as layouts
+from skimp.memory import storage as storages
 from skimp.memory.layout import Layout
 
 
@@ -48,7 +49,9 @@ def source_of(t: Tensor, in_order: bool = False) -> tuple[Expr | Array, tuple[in
     order = tuple(range(len(layout.shape))) if in_order else layouts.memory_order(layout)
     expr = t._storage.promise
     if expr is not None and not (t._conj or t._neg) and _covers(layout, order, expr):
-        return expr, order
+        storages.settle_inner(expr)
+        if t._storage.promise is expr:
+            return expr, order
     return t.array().transpose(order), order
 
 
