@@ -28,6 +28,10 @@ def first_line(e: BaseException) -> str:
     return str(e).split("\n")[0]
 
 
+def shares(a: Any, b: Any) -> bool:
+    return bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr())
+
+
 class Machine:
     """One engine's side of a program: its tensors, and the steps on them."""
 
@@ -114,14 +118,18 @@ class Machine:
         getattr(self.of(i), op)()
 
     def binary_(self, op: str, i: int, j: int) -> None:
-        getattr(self.of(i), op)(self.of(j))
+        t, other = self.of(i), self.of(j)
+        if shares(t, other) and (op == "copy_" or t is not other):
+            return  # which element is read before it is written depends on the engine
+        getattr(t, op)(other)
 
     def scalar_(self, op: str, i: int, value: float) -> None:
         getattr(self.of(i), op)(value)
 
     def setitem(self, i: int, j: int, k: int) -> None:
-        t = self.of(i)
-        t[k % t.shape[0]] = self.of(j)
+        t, other = self.of(i), self.of(j)
+        if not shares(t, other):
+            t[k % t.shape[0]] = other
 
     def require(self, i: int, value: bool) -> None:
         self.of(i).requires_grad_(value)

@@ -94,3 +94,10 @@ def test_a_program_that_measures_itself_measures_the_host(tmp_path: Path) -> Non
         "out of place: 382.0 MiB in use, 382.0 MiB at most\n"
         "in place:     0.0 MiB in use, 0.0 MiB at most\n"
     ), done.stderr
+
+
+def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    done = skimp("run", "--quiet", str(EXAMPLES / "demo.py"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"```text\n{done.stdout.strip()}\n```" in readme

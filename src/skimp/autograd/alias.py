@@ -87,7 +87,7 @@ def _view_of_recorded(
                 finish(node, view)
     if creation is not None:
         view._creation = creation
-    if not view._rg:
+    if view._node is None:
         _register(base, view)
 
 
@@ -106,7 +106,7 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
 
 
 def _register(base: Tensor, view: Tensor) -> None:
-    """Remember a view that requires no grad: it will, when its base does."""
+    """Remember a view that requires grad when its base does, and only then."""
     if base._views is None:
         base._views = []
     base._views.append(_ref(view))
@@ -230,7 +230,7 @@ class CopySlices(Node):
     """The node of a base after a write to a view of it: that part goes through the op, the rest past it."""
 
     __slots__ = ("base", "fn", "own", "view")
-    label = "CopySlices"
+    label = "torch::autograd::CopySlices"
     fn: Node | None
     own: int  # the place of the view's own gradient among those that `fn` returns
     base: Window

@@ -259,9 +259,9 @@ def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) ->
     """Add the gradient to the leaf's `.grad`, in place where there is one."""
     grads = hooks.of_leaf(self, grads)
     g = grads.pop()
-    if g is None:
-        return ()
     t = self.variable
+    if g is None or not t._rg:
+        return ()
     with _accumulating:
         have = t._grad
         if have is None:

@@ -345,7 +345,7 @@ class Error(Node):
     """Stands where no second derivative exists."""
 
     __slots__ = ("text",)
-    label = "Error"
+    label = "torch::autograd::Error"
     text: str
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:

@@ -18,7 +18,7 @@ def _checked(hook: Any, value: Tensor | None, new: Any) -> Tensor:
     if not isinstance(new, Tensor):
         raise TypeError(f"expected Variable, but hook returned '{type(new).__name__}'")
     if value is None:
-        raise RuntimeError(f"hook '{_name(hook)}' has replaced a None value with a Tensor")
+        raise RuntimeError("can't replace a None gradient with a non-None value")
     if shape_of(new) != shape_of(value):
         raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
     if new._dtype is not value._dtype:
@@ -29,10 +29,8 @@ def _checked(hook: Any, value: Tensor | None, new: Any) -> Tensor:
 
 
 def on_tensor(found: Any, g: Tensor | None) -> Tensor | None:
-    """Run one tensor's hooks."""
+    """Run one tensor's hooks; one that is never reached by a gradient sees None, as in PyTorch."""
     for hook in list(found.values()):
-        if g is None:
-            break
         new = hook(g)
         if new is not None:
             g = _checked(hook, g, new)

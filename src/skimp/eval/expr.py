@@ -17,8 +17,8 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 # Ufuncs whose NumPy loops give the same bits at every positive stride, a broadcast one (0)
-# included. All others differ somewhere (float16 exp: strided loops call libm; power: a broadcast
-# exponent of 2 is a multiplication), so what they read is made contiguous first. See
+# included. All others differ somewhere (float16 exp: strided loops are other code; power: a
+# broadcast exponent of 2 is a multiplication), so what they read is made contiguous first. See
 # docs/notes/eval.md.
 _SAME_AT_ANY_STRIDE: Final = frozenset(
     (

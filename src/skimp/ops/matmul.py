@@ -25,7 +25,7 @@ from skimp.ops.pointwise_forms import PLAIN
 from skimp.ops.targets import blank
 
 Ints = tuple[int, ...]
-_matmul_arrays = np.matmul
+_multiply = np.matmul
 
 # -- types and their names in messages ------------------------------------------------------------
 
@@ -50,43 +50,22 @@ def refuse_bool(kernel: str, dtype: dtypes.dtype) -> None:
 # -- results --------------------------------------------------------------------------------------
 
 
-def product(
-    name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None, views: tuple[Layout, Layout] | None = None
-) -> Tensor:
-    """a @ b in a blank tensor of `shape`, or in `out`. `views`: layouts in which to read a and b as matrices."""
-    x, y = (a.array(), b.array()) if views is None else (_seen(a, views[0]), _seen(b, views[1]))
-    core = (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) -> Tensor:
+    """a @ b (b may be a vector) in a blank tensor of `shape`, or in `out`."""
+    x, y = a.array(), b.array()
+    if y.ndim == 1:
+        y = y[:, None]
     if out is None:
         made, into = blank(shape, a._dtype)
     else:
         check_out(out, a._dtype, shape, name)
-        made = out
-        into = out.writable()
+        made, into = out, out.writable()
         if _overlaps(out, (a, b)):
             x, y = x.copy(), y.copy()
-    _tell(name, a, x)
-    _tell(name, b, y)
-    if a.numel() == 0:  # type: ignore[attr-defined]
-        into[...] = 0
-    else:
-        products.product(x, y, _as_matrices(into, core))
+    tell(name, a, x)
+    tell(name, b, y)
+    products.product(x, y, into[:, None] if b.ndim == 1 else into)  # type: ignore[attr-defined]
     return made
-
-
-def _seen(t: Tensor, layout: Layout) -> Any:
-    array = t.array()
-    if array.shape == layout.shape:
-        return array
-    strides = tuple([s * array.itemsize for s in layout.strides])
-    return np.lib.stride_tricks.as_strided(array, layout.shape, strides)
-
-
-def _as_matrices(into: Any, core: Ints) -> Any:
-    """A result of any shape seen as (..., m, n): dims of size 1 come and go, never a copy."""
-    if into.shape == core:
-        return into
-    column = core[-1] == 1 and into.ndim == len(core) - 1
-    return into[..., None] if column else into[..., None, :] if into.ndim else into[None, None]
 
 
 def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
@@ -103,7 +82,7 @@ def _overlaps(out: Tensor, inputs: Sequence[Tensor]) -> bool:
     return any([t._storage is out._storage for t in inputs])
 
 
-def _tell(name: str, t: Tensor, array: Any) -> None:
+def tell(name: str, t: Tensor, array: Any) -> None:
     """BLAS needs rows or columns that are runs of memory; anything else is copied, a block at a time."""
     if array.dtype.char in "fdFD" and array.size and not has_unit_stride(array):
         told.told(array.nbytes, name, f"{name} of {describe(t)}, which BLAS can't read in place")
@@ -218,9 +197,6 @@ def _mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return product("mm", input, mat2, shape, out)
 
 
-_MM = export.__globals__["OPS"]["mm"].forms["mm"]
-
-
 def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
     if out is None and type(input) is Tensor and type(mat2) is Tensor:
@@ -229,8 +205,8 @@ def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
             dtype = input._dtype
             if dtype is mat2._dtype and dtype in PLAIN and x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0]:
                 if x.flags.forc and y.flags.forc:
-                    return fresh(_matmul_arrays(x, y), dtype)
-    return _MM(input, mat2, out=out)  # type: ignore[no-any-return]
+                    return fresh(_multiply(x, y), dtype)
+    return _mm(input, mat2, out=out)  # type: ignore[no-any-return]
 
 
 export("mm", mm)
@@ -311,7 +287,7 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 # -- matmul ---------------------------------------------------------------------------------------
 
 
-@op("matmul", aliases=("__matmul__op",), method=False, namespaces=())
+@op("matmul", method=False, namespaces=())
 def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     a, b = input.ndim, other.ndim  # type: ignore[attr-defined]
     if a == 0 or b == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,10 +30,17 @@ Types = Callable[[Sequence[Any]], tuple[dtypes.dtype, dtypes.dtype]]  # operands
 OPMATH = {dtypes.float16: dtypes.float32, dtypes.bfloat16: dtypes.float32}
 
 
-class Pointwise:
-    """A row: a kernel for each category of dtype, how types go through, and the derivative."""
+class Refused(NamedTuple):
+    """Stands in a row for the kernel of a dtype that the op refuses, with PyTorch's words."""
 
-    __slots__ = ("args", "kernels", "masks", "name", "opmath", "params", "rule", "types", "words")
+    error: type[Exception]
+    text: str
+
+
+class Pointwise:
+    """A row: a kernel for each category of dtype (or for one dtype), how types go through, and the derivative."""
+
+    __slots__ = ("args", "kernels", "masks", "name", "numbers", "opmath", "params", "plain", "rule", "title", "types")
 
     def __init__(
         self,
@@ -45,27 +52,62 @@ class Pointwise:
         params: tuple[str, ...] = (),
         opmath: bool = True,
         masks: tuple[int, ...] = (),
+        title: str | None = None,
+        numbers: tuple[int, ...] | None = None,
     ) -> None:
         self.name = name
-        if not isinstance(kernels, dict):
-            kernels = dict.fromkeys(range(4), kernels)
-        self.kernels = {c: as_kernel(k, name) for c, k in kernels.items()}
+        self.title = title or f"{name}_cpu"  # what PyTorch's "not implemented" names
+        self.kernels = kernels_by_dtype(kernels, name)
         self.types = types
         self.rule = rule
         self.args = args
-        self.params = params
+        self.params = params  # plain values that the kernel takes after its arrays
         self.opmath = opmath  # False: kernels that only move or compare bits
         self.masks = masks  # the first arguments, if they come in their own type, whatever the op computes in
+        if numbers is None:
+            numbers = tuple(range(len(args))) if len(args) > 1 else ()
+        self.numbers = numbers  # the arguments that may be Python numbers
+        self.plain = plain_dtypes(self)
+        if rule is not None and not params and len(args) <= 2:
+            rule.args = args if len(args) == 2 else (args[0], "other")
 
     def kernel(self, dtype: dtypes.dtype) -> Kernel:
-        found = self.kernels.get(dtype.category)
+        found = self.kernels.get(dtype)
+        if type(found) is Kernel:
+            return found
         if found is None:
-            raise NotImplementedError(f'"{self.name}" not implemented for \'{promotion.scalar_type_name(dtype)}\'')
-        return found
+            raise NotImplementedError(f'"{self.title}" not implemented for \'{promotion.scalar_type_name(dtype)}\'')
+        raise found.error(found.text)
 
 
-def as_kernel(fn: Any, name: str) -> Kernel:
-    return fn if isinstance(fn, Kernel) else Kernel(name, fn)
+def kernels_by_dtype(kernels: Any, name: str) -> dict[dtypes.dtype, Kernel | Refused]:
+    """A row's kernels (one for all, or by category, or by dtype where one differs) for each dtype that has one."""
+    if not isinstance(kernels, dict):
+        kernels = dict.fromkeys(range(4), kernels)
+    made = {id(k): k if isinstance(k, (Kernel, Refused)) else Kernel(name, k) for k in kernels.values() if k}
+    found = {d: kernels.get(d, kernels.get(d.category)) for d in dtypes.ALL}
+    return {d: made[id(k)] for d, k in found.items() if k is not None}
+
+
+PLAIN = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
+WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64})
+
+
+def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
+    """The dtypes for which the kernel on the bare arrays is the whole op."""
+    ok = {same: PLAIN | WHOLE, floating: PLAIN}.get(row.types, frozenset()) if not row.masks else frozenset()
+    return frozenset(d for d in ok if type(row.kernels.get(d)) is Kernel)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def bound(kernel: Kernel, *params: Any) -> Kernel:
+    """The kernel with its plain values; the same one for the same values, because plans are cached by kernels."""
+    fn = kernel.fn
+
+    def run(*arrays: Any, out: Array) -> None:
+        fn(*arrays, *params, out=out)
+
+    return Kernel(kernel.name, run, kernel.aliases, kernel.strided)
 
 
 # -- types ----------------------------------------------------------------------------------------
@@ -122,6 +164,11 @@ def call(
     inplace: bool = False,
 ) -> Tensor:
     """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]` (`inplace`)."""
+    made = None if out is not None else at_hand(row, args, params)
+    if made is not None:
+        if row.rule is not None and modes.state.grad and any([t._rg for t in args]):
+            record(row.rule, bindings(row, args, params), made)
+        return made
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
     if not tensors:
@@ -129,15 +176,40 @@ def call(
         tensors = [args[0]]
     compute, result = row.types(args)
     kernel = row.kernel(compute)
+    if params:
+        kernel = bound(kernel, *params)
     shape = tensors[0].shape
     if len(tensors) > 1:
         shape = layouts.broadcast_shapes(*[t.shape for t in tensors])
     if out is None:
-        made = _compute(row, kernel, (*args, *params), compute, result, tuple(shape))
+        made = _compute(row, kernel, args, compute, result, tuple(shape))
         if row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
             record(row.rule, bindings(row, args, params), made)
         return made
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
+
+
+def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
+    """The result for small row-major tensors of one dtype and shape, computed by the kernel and nothing else."""
+    first = args[0]
+    if type(first) is not Tensor:
+        return None
+    dtype = first._dtype
+    x = first._np
+    if x is None or dtype not in row.plain:
+        return None
+    shape = x.shape
+    arrays = []
+    for a in args:
+        if type(a) is not Tensor or a._dtype is not dtype:
+            return None
+        y = a._np
+        if y is None or y.shape != shape or not y.flags.c_contiguous:
+            return None
+        arrays.append(y)
+    made = np.empty(shape, x.dtype)
+    row.kernels[dtype].fn(*arrays, *params, out=made)  # type: ignore[union-attr]
+    return fresh(made, dtype)
 
 
 def bindings(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> dict[str, Any]:
@@ -145,15 +217,17 @@ def bindings(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> 
 
 
 def as_operand(row: Pointwise, i: int, a: Any) -> Any:
-    if isinstance(a, (Tensor, int, float, complex)):
+    if isinstance(a, Tensor):
         return a
-    if isinstance(a, np.generic):
+    if isinstance(a, (int, float, complex)) and i in row.numbers:
+        return a
+    if isinstance(a, np.generic) and i in row.numbers:
         return a.item()
     if isinstance(a, np.ndarray):
         from skimp.ops.creation import as_tensor
 
         return as_tensor(a)
-    if isinstance(a, numbers.Number):
+    if isinstance(a, numbers.Number) and i in row.numbers:
         return float(a)  # type: ignore[arg-type]
     what = type(a).__name__
     raise TypeError(f"{row.name}(): argument '{row.args[i]}' (position {i + 1}) must be Tensor, not {what}")
@@ -257,6 +331,8 @@ def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
 
 def constant(value: Any, dtype: dtypes.dtype) -> Array:
     """A Python number as a 0-d array; integers wrap as PyTorch's do."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError("int too big to convert" if value > 0 else "can't convert negative int to unsigned")
     if dtype.category == dtypes.INT and isinstance(value, int) and not isinstance(value, bool):
         bits = 8 * dtype.itemsize
         value &= (1 << bits) - 1
@@ -374,7 +450,7 @@ def _write(
     kept = None
     if inplace and tracked and row.rule is not None:
         kept = history.prepare(out, row.rule, bindings(row, args, params))
-    assign(row, kernel, (*args, *params), compute, result, out)
+    assign(row, kernel, args, compute, result, out)
     if kept is not None:
         history.rebase(out, kept)
     return out

@@ -1,0 +1,65 @@
+"""nn.functional's linear maps: one product and a bias that costs no memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.memory import layout_views as V
+from skimp.ops.forms import op
+from skimp.ops.matmul import matmul
+from skimp.ops.matmul_add import addmm
+
+
+@op(method=False, namespaces=("nn.functional",))
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias, over the last dimension."""
+    if bias is None:
+        return matmul(input, weight.t())  # type: ignore[attr-defined]
+    if weight.ndim != 2:  # type: ignore[attr-defined]
+        raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor")  # type: ignore[attr-defined]
+    if input.ndim == 2:  # type: ignore[attr-defined]
+        return addmm(bias, input, weight.t())  # type: ignore[attr-defined, no-any-return]
+    shape = tuple(input.shape)
+    flat = (math.prod(shape[:-1]), shape[-1]) if shape else (1, 1)
+    if shape and V.view(input.layout_of(), flat) is not None and bias.ndim <= 1:  # type: ignore[attr-defined]
+        tall = addmm(bias, input.view(flat), weight.t())  # type: ignore[attr-defined]
+        return tall.view((*shape[:-1], weight.shape[0]))  # type: ignore[no-any-return]
+    return matmul(input, weight.t()) + bias  # type: ignore[attr-defined, operator, no-any-return]
+
+
+@op(method=False, namespaces=("", "nn.functional"))
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 @ weight[k] @ input2 + bias[k], for each output k."""
+    _check_bilinear(input1, input2, weight, bias)
+    lead = tuple(input1.shape[:-1])
+    outs, n1, n2 = weight.shape
+    x, y = input1.reshape(-1, n1), input2.reshape(-1, n2)  # type: ignore[attr-defined]
+    # (rows, outs * n2): the weights applied to input1; then each row's outs x n2 matrix times input2's row
+    halfway = matmul(x, weight.permute(1, 0, 2).reshape(n1, outs * n2))  # type: ignore[attr-defined]
+    whole = matmul(halfway.view((-1, outs, n2)), y.unsqueeze(2))  # type: ignore[attr-defined]
+    result = whole.reshape((*lead, outs))  # type: ignore[attr-defined]
+    return result if bias is None else result + bias  # type: ignore[no-any-return]
+
+
+def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
+    if input1.ndim != input2.ndim:
+        raise RuntimeError(
+            f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}"
+        )
+    for i, (a, b) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
+        if a != b:
+            raise RuntimeError(f"bilinear(): input batch dimensions do not match at dim {i}: got {a} and {b}")
+    for which, t in ((1, input1), (2, input2)):
+        if t.shape[-1] != weight.shape[which]:
+            raise RuntimeError(
+                f"bilinear(): input{which} size does not match weight size: got {t.shape[-1]} but expected "
+                f"{weight.shape[which]}"
+            )
+    if bias is not None and bias.shape[0] != weight.shape[0]:
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}"
+        )
+
+
