@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from skimp.config import Config, config, get_num_threads, set_num_threads
-from skimp.eval import threads as threads_module
+from skimp import threads as threads_module
 from skimp.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp.eval.plan import plan
 from skimp.eval.program import LeafLayout, Plan, Step
 from skimp.eval.show import show
-from skimp.eval.threads import quietly, share
+from skimp.threads import quietly, share
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 ADD, MULTIPLY, EXP, MAXIMUM = (

@@ -1,4 +1,4 @@
-"""Write the type stubs of the names that op rows declare: `python tools/stubs.py`; `--check` says which are stale.
+"""Write the type stubs of what op rows declare. `--check` only says which are stale.
 
 Tensor gets its methods while skimp is imported, and so do the modules that take a namespace of `ops.forms`, so editors
 and type checkers read stubs. They are made of what is there after the import: signatures, annotations, overloads, and
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 
 import skimp
 from skimp import _tensor, devices, dtypes
-from skimp.ops import forms, formats
+from skimp.ops import formats, forms
 from skimp.ops.random import Generator
 
 PACKAGE = Path(skimp.__file__).parent
@@ -36,7 +37,7 @@ SHARED: Mapping[str, Any] = {
     "layout": formats.layout,
     "generator": Generator,
 }
-SKIPPED = {"__annotations__", "__dict__", "__doc__", "__module__", "__weakref__", "__static_attributes__"}
+SKIPPED = frozenset(vars(type("Plain", (), {}))) | {"__annotations__", "__slots__"}
 UNLIKE_OBJECT = {"__eq__", "__ne__"}  # answer tensors where object's answer bools
 
 
@@ -56,13 +57,14 @@ def names_of(module: str) -> dict[str, Any]:
 class Text:
     """Annotations as text of one stub, and the imports that they need.
 
-    `taken` are names that mean something else in the stub: Tensor.int is a method.
+    `taken` are names that may mean something else in the stub: Tensor.int is a method.
     """
 
-    def __init__(self, module: str, taken: Collection[str]) -> None:
+    def __init__(self, module: str, taken: Mapping[str, Any]) -> None:
         self.module = module
         self.taken = taken
         self.imports: set[tuple[str, str]] = set()
+        self.capitals = False  # an argument's name has some, as PyTorch's has
         self._names: dict[str, dict[str, Any]] = {}
 
     def of(self, annotation: Any, module: str) -> str:
@@ -97,6 +99,8 @@ class Text:
 
     def named(self, cls: Any) -> str:
         module, name = cls.__module__, cls.__qualname__
+        if self.taken.get(name) is cls:
+            return str(name)
         if module == "builtins":
             return self.member("", "builtins", name) if name in self.taken else name
         if module == "numpy":
@@ -141,6 +145,7 @@ def parameters(s: inspect.Signature, text: Text, module: str, bound: bool) -> It
         elif p.kind is kinds.KEYWORD_ONLY and not starred:
             starred = True
             yield "*"
+        text.capitals |= not p.name.islower()
         stars = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}.get(p.kind, "")
         default = "" if p.default is p.empty else f" = {literal(p.default)}"
         yield f"{stars}{p.name}: {text.show(annotation(p), module)}{default}"
@@ -160,7 +165,9 @@ def literal(default: Any) -> str:
     return repr(default) if isinstance(default, float) and np.isfinite(default) else "..."
 
 
-def definition(name: str, f: Any, text: Text, indent: str, bound: bool, above: str = "") -> Iterator[str]:
+def definition(
+    name: str, f: Any, text: Text, indent: str, bound: bool, above: str = ""
+) -> Iterator[str]:
     """The lines of one function, all overloads of it."""
     found = signatures(f)
     for s in found:
@@ -171,24 +178,23 @@ def definition(name: str, f: Any, text: Text, indent: str, bound: bool, above: s
             yield f"{indent}{above}"
         result = text.show(s.return_annotation, f.__module__)
         ignored = "  # type: ignore[override]" if name in UNLIKE_OBJECT else ""
-        head = laid_out(name, list(parameters(s, text, f.__module__, bound)), result, indent)
-        doc = first_line(f)
-        if not doc or name.startswith("__") or (len(found) > 1 and s is not found[0]):
-            yield f"{head}: ...{ignored}"
-        else:
-            yield f"{head}:{ignored}"
+        doc = "" if name.startswith("__") or s is not found[-1] else first_line(f)
+        tail = ":" if doc else ": ..."
+        arguments = list(parameters(s, text, f.__module__, bound))
+        yield laid_out(f"{indent}def {name}", arguments, f" -> {result}{tail}", indent) + ignored
+        if doc:
             yield from docstring(doc, f"{indent}    ")
 
 
-def laid_out(name: str, arguments: list[str], result: str, indent: str) -> str:
+def laid_out(head: str, arguments: list[str], tail: str, indent: str) -> str:
     """On one line, or with the arguments on a line of their own, or a line for each."""
-    whole = f"{indent}def {name}({', '.join(arguments)}) -> {result}"
-    if len(whole) + len(": ...") <= WIDTH:
+    whole = f"{head}({', '.join(arguments)}){tail}"
+    if len(whole) <= WIDTH:
         return whole
     inside = f"{indent}    {', '.join(arguments)}"
     if len(inside) > WIDTH:
         inside = "\n".join(f"{indent}    {a}," for a in arguments)
-    return f"{indent}def {name}(\n{inside}\n{indent}) -> {result}"
+    return f"{head}(\n{inside}\n{indent}){tail}"
 
 
 def first_line(f: Any) -> str:
@@ -245,7 +251,7 @@ def property_of(name: str, p: property, text: Text, indent: str) -> Iterator[str
 def tensor_stub() -> str:
     """`_tensor.pyi`: the classes, and the functions that make tensors."""
     module = _tensor.__name__
-    text = Text(module, set(vars(_tensor.Tensor)))
+    text = Text(module, vars(_tensor.Tensor))
     text.imports.add(("", "numpy as np"))
     lines = ["Array = np.ndarray[Any, Any]"]
     for name, value in vars(_tensor).items():
@@ -267,19 +273,35 @@ def module_stub(module: types.ModuleType, functions: Mapping[str, Any]) -> str:
     """The stub of a module that takes a namespace: what it imports, what it assigns, and the functions."""
     shown = {n: v for n, v in vars(module).items() if not n.startswith("_")}
     text = Text(module.__name__, shown)
+    listed = vars(module).get("__all__", shown)
+
+    def public(name: str) -> bool:
+        return name in listed and shown.get(name) is not forms.NAMESPACES
+
     lines: list[str] = []
+    blocks: list[list[str]] = []
     for node in ast.parse(inspect.getsource(module)).body:
-        if isinstance(node, ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skimp"):
             again = [(a.name, a.asname or a.name) for a in node.names]
-            text.imports |= {(node.module or "", f"{n} as {m}") for n, m in again if m in shown}
+            text.imports |= {(node.module or "", f"{n} as {m}") for n, m in again if public(m)}
         elif isinstance(node, ast.Assign):
             for name in assigned(node.targets):
                 lines.append(f"{name}: {text.show(type(vars(module)[name]), module.__name__)}")
-        elif isinstance(node, ast.FunctionDef) and node.name in shown and node.name not in functions:
-            lines += definition(node.name, shown[node.name], text, "", bound=False)
-    for name in sorted(functions):
-        lines += definition(name, functions[name], text, "", bound=False)
-    return page(lines, text)
+        elif isinstance(node, ast.FunctionDef) and node.name in shown.keys() - functions.keys():
+            blocks.append([*definition(node.name, shown[node.name], text, "", bound=False)])
+    for name in sorted(n for n in functions if not n.startswith("_")):
+        blocks.append([*definition(name, functions[name], text, "", bound=False)])
+    return page([*lines, *([""] if lines else []), *spaced(blocks)], text)
+
+
+def spaced(blocks: Iterable[list[str]]) -> Iterator[str]:
+    """Functions one below the other, with an empty line around those that have a docstring."""
+    before = ""
+    for block in blocks:
+        if before and not before.endswith("..."):
+            yield ""
+        yield from block
+        before = block[-1]
 
 
 def assigned(targets: Iterable[ast.expr]) -> Iterator[str]:
@@ -295,7 +317,8 @@ def assigned(targets: Iterable[ast.expr]) -> Iterator[str]:
 
 def page(lines: Sequence[str], text: Text) -> str:
     text.imports.add(("typing", "Any"))
-    return "\n".join([NOTE, "", *import_lines(text.imports), "", *lines]) + "\n"
+    noqa = ["# ruff: noqa: N803"] if text.capitals else []
+    return "\n".join([NOTE, *noqa, "", *import_lines(text.imports), "", *lines]) + "\n"
 
 
 def import_lines(imports: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -321,10 +344,10 @@ def group_of(module: str) -> str:
     return root if root in ("numpy", "skimp") else "stdlib"
 
 
-def by_kind(name: str) -> tuple[int, str]:
-    """Constants, classes, the rest: how the linter sorts what one module gives."""
+def by_kind(name: str) -> tuple[int, list[str | int]]:
+    """Constants, classes, the rest, int8 before int16: how the linter sorts a module's names."""
     kind = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
-    return kind, name
+    return kind, [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]
 
 
 def from_lines(module: str, names: list[str]) -> Iterator[str]:

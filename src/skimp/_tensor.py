@@ -31,6 +31,7 @@ class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 
     __slots__ = ("version",)
+    version: int
 
     def __init__(self) -> None:
         self.version = 0

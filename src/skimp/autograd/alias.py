@@ -265,8 +265,8 @@ class CopySlices(Node):
     def release(self) -> None:
         if self.fn is not None:
             self.fn.release()
-            if self.fn._saved is None:
-                self.fn = None
+            self.fn = None
+            self._saved = None
 
 
 def replace_history(t: Tensor, node: Node, index: int, own: int) -> None:

@@ -50,6 +50,8 @@ def set_requires_grad(t: Tensor, value: bool) -> None:
         raise RuntimeError("requires_grad must be a bool")
     if value and t._dtype.category < 2:
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
+    if value == t._rg:
+        return
     if not is_leaf(t):
         if not value:
             raise RuntimeError(NOT_A_LEAF)

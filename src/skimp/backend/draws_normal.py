@@ -24,7 +24,7 @@ from skimp.backend.draws_math import (
 )
 from skimp.backend.mt19937 import Engine
 from skimp.config import config
-from skimp.eval.threads import share
+from skimp.threads import share
 
 GROUP: Final = 16  # numbers that PyTorch makes together: 8 radii, then 8 angles
 _PART: Final = 2 * boxmuller.BLOCK

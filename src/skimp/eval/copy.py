@@ -12,7 +12,7 @@ from skimp.eval.expr import Array
 from skimp.eval.make import collapse, run_block, tile_block, transposed_dim
 from skimp.eval.program import LeafLayout
 from skimp.eval.run import cuts, threads_for, window_of
-from skimp.eval.threads import quietly, share
+from skimp.threads import quietly, share
 
 _SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as blocks
 _TILE: Final = 1 << 16  # elements of a tile: 256 x 256

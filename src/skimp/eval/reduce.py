@@ -19,7 +19,7 @@ import numpy as np
 from skimp.eval.expr import Array, Expr, Shape
 from skimp.eval.reducers import Reducer, State
 from skimp.eval.run import Reader, evaluate, prepare_runs, threads_for
-from skimp.eval.threads import quietly, share
+from skimp.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
 _ROW_UNIT: Final = 1 << 17  # elements of the rows that map_rows hands over at once

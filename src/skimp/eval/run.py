@@ -15,7 +15,7 @@ from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp.eval.plan import Prepared, prepare
 from skimp.eval.program import Step
 from skimp.eval.scratch import give, take
-from skimp.eval.threads import quietly, share
+from skimp.threads import quietly, share
 
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it

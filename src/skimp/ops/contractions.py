@@ -157,7 +157,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
     """The cross product of vectors of length 3 along a dimension; the others broadcast."""
     n, m = input.ndim, other.ndim  # type: ignore[attr-defined]
     if n != m:
-        raise RuntimeError(f"linalg.cross: inputs must have the same number of dimensions.")
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     along = layouts.normalize_dim(dim, n)
     if input.shape[along] != 3 or other.shape[along] != 3:
         raise RuntimeError(

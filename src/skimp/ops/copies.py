@@ -177,10 +177,7 @@ FILL = Rule("FillBackward0", {})
 
 
 def fill(target: Tensor, value: Any) -> None:
-    """Write one number over all elements, unrecorded."""
-    layout = target.layout_of()
-    if not layouts.is_contiguous(layout):
-        outs.overlap.assert_no_internal_overlap(layout)
+    """Write one number over all elements, unrecorded (that some are one place in memory does not matter here)."""
     number = constant(value, target._dtype)
     target.writable()[...] = number
 
@@ -198,6 +195,12 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             return input
         value = value.array()[()].item()
     return _filled(input, value)
+
+
+@op("fill", method=False)
+def filled(input: Tensor, value: Any) -> Tensor:
+    """A tensor of one value, shaped as the input."""
+    return fill_(clone(input), value)
 
 
 @op("zero_", namespaces=("",))

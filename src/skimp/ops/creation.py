@@ -13,9 +13,9 @@ from skimp.eval.copy import copy
 from skimp.memory import layout as layouts
 from skimp.memory import storage as storages
 from skimp.memory.layout import Layout, contiguous_strides, numel
-from skimp.ops import formats
+from skimp.ops import formats, outs
 from skimp.ops.copies import clone, fill, to
-from skimp.ops.forms import export
+from skimp.ops.forms import export, move
 from skimp.ops.views import as_int
 
 
@@ -99,7 +99,7 @@ def _check_nesting(data: Any) -> None:
         length = len(level[0])
         for each in level:
             if not isinstance(each, (list, tuple, range)):
-                raise TypeError(f"not a sequence")
+                raise TypeError("not a sequence")
             if len(each) != length:
                 raise ValueError(f"expected sequence of length {length} at dim {dim} (got {len(each)})")
         if dim and length == 0:
@@ -296,10 +296,8 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
             raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(words))}'")
         shape = sizes_of(size)
         if out is not None:
-            from skimp.ops import outs
-
-            if tuple(out.shape) != shape:
-                outs.resize_out(name, out, shape)
+            outs.check_out_dtype(dtype, out)
+            outs.resize_out(name, out, shape)
             if value >= 0:
                 fill(out, value)
             return out
@@ -368,8 +366,7 @@ def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = 
         dtype = out._dtype if out is not None else promotion.scalar_dtype(fill_value)
     shape = sizes_of((size,) if not isinstance(size, int) else ((size,),))
     if out is not None:
-        from skimp.ops import outs
-
+        outs.check_out_dtype(dtype, out)
         outs.resize_out("full", out, shape)
         fill(out, fill_value)
         return out
@@ -410,7 +407,8 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     if end is None:
         start, end = 0, start
     start, end, step = (v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end, step))
-    if dtype is None and out is not None:
+    if out is not None:
+        outs.check_out_dtype(dtype, out)
         dtype = out._dtype
     if dtype is None:
         whole = all(isinstance(v, int) for v in (start, end, step))
@@ -425,6 +423,8 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
         n = max(0, -((start - end) // step))
     elif dtype.category == dtypes.INT:
         start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError("step must be nonzero")
         n = max(0, -((start - end) // step))
     else:
         n = max(0, math.ceil((end - start) / step))
@@ -438,9 +438,6 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
         wide = np.float64 if dtype in (dtypes.float32, dtypes.float64) or dtype.is_complex else np.float32
         copy(values, (start + np.arange(n, dtype=np.int64).astype(wide) * wide(step)).astype(wide))
     if out is not None:
-        from skimp.ops.forms import move
-        from skimp.ops import outs
-
         outs.resize_out("arange", out, (n,))
         move(out, t)
         return out

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from skimp._tensor import Tensor, alias
 from skimp.autograd import alias as history
@@ -23,6 +23,7 @@ from skimp.memory.layout import Layout
 from skimp.ops import outs
 
 Function = Callable[..., Any]
+R = TypeVar("R")
 NUMPY_WORDS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
 
 
@@ -40,7 +41,7 @@ class Op:
 
     name: str
     raw: Function
-    rule: Rule | None = None
+    rule: Rule | Callable[[dict[str, Any]], Rule] | None = None
     nondiff: tuple[int, ...] = ()
     namespaces: tuple[str, ...] = ("",)
     method: bool = True
@@ -67,21 +68,21 @@ def export(name: str, f: Function, namespaces: tuple[str, ...] = ("",), method: 
 def op(
     name: str | None = None,
     *,
-    rule: Rule | None = None,
+    rule: Rule | Callable[[dict[str, Any]], Rule] | None = None,
     nondiff: tuple[int, ...] = (),
     inplace: bool = False,
     out: bool | str = False,
     method: bool = True,
     namespaces: tuple[str, ...] = ("",),
     aliases: tuple[str, ...] = (),
-) -> Callable[[Function], Function]:
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Declare an op by its body. `out`: derive `out=` by copying the result (a body that takes `out` writes itself).
 
     `out="same"`: into a tensor of the result's own type that shares no byte with an input; `out="any"`: of any type.
     `nondiff`: indices of outputs that carry no gradient (indices, masks).
     """
 
-    def declare(raw: Function) -> Function:
+    def declare(raw: Callable[..., R]) -> Callable[..., R]:
         title = name or raw.__name__
         o = Op(title, raw, rule, nondiff, namespaces, method, out=out)
         OPS[title] = o
@@ -169,8 +170,24 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
     f: Function = space[title]
     f.__doc__ = o.raw.__doc__
     f.__module__ = o.raw.__module__
-    f.__signature__ = signature  # type: ignore[attr-defined]
+    f.__signature__ = _shown(signature, o, title, add_out)  # type: ignore[attr-defined]
     return f
+
+
+def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> inspect.Signature:
+    """The signature that callers see: a body knows neither `out=` nor that a view or a write answers a tensor."""
+    parameters = list(signature.parameters.values())
+    if parameters[0].name == "layout":
+        parameters[0] = parameters[0].replace(name="input", annotation="Tensor")
+    result = signature.return_annotation
+    if o.views:
+        result = "tuple[Tensor, ...]" if o.multi else "Tensor"
+    elif title.endswith("_") or result in (None, "None"):
+        result = "Tensor"
+    if add_out:
+        kind = "Tensor | None" if result == "Tensor" else "Any"
+        parameters.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind))
+    return signature.replace(parameters=parameters, return_annotation=result)
 
 
 def _short_view(lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature) -> None:
@@ -243,8 +260,15 @@ def _run(o: Op, given: dict[str, Any], out: Any) -> Any:
     if o.rule is None or not (modes.state.grad and any([t._rg for t in tensors])):
         return _call(o, given)
     result = unrecorded(o, given)
-    record(o.rule, given, result, o.nondiff)
+    record(rule_for(o, given), given, result, o.nondiff)
     return result
+
+
+def rule_for(o: Op, given: dict[str, Any]) -> Rule:
+    """The op's rule, which may depend on the form of the call."""
+    rule = o.rule
+    assert rule is not None
+    return rule if isinstance(rule, Rule) else rule(given)
 
 
 def unrecorded(o: Op, given: dict[str, Any]) -> Any:
@@ -301,7 +325,7 @@ def _run_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
         history.before_inplace(target)
     result = unrecorded(o, given) if tracked else _call(o, given)
     outs.check_inplace(o.name, target, result._dtype, tuple(result.shape))
-    kept = history.prepare(target, o.rule, given) if tracked and o.rule is not None else None
+    kept = history.prepare(target, rule_for(o, given), given) if tracked and o.rule is not None else None
     move(target, result)
     if kept is not None:
         history.rebase(target, kept)
@@ -335,7 +359,7 @@ def _run_view_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
     if modes.state.grad:
         history.before_inplace(input)
     tracked = modes.state.grad and input._rg and o.rule is not None
-    kept = history.prepare(input, o.rule, given) if tracked else None
+    kept = history.prepare(input, rule_for(o, given), given) if tracked else None
     input.bump()
     input._np = None
     input._layout = layout

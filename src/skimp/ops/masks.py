@@ -14,7 +14,7 @@ from skimp.backend.kernels import select
 from skimp.eval.expr import Expr, Kernel
 from skimp.eval.reduce import prepare_runs
 from skimp.eval.run import Reader, threads_for
-from skimp.eval.threads import share
+from skimp.threads import share
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views
 from skimp.ops.forms import export, op

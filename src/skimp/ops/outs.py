@@ -45,6 +45,15 @@ def check_same(out: Tensor, result: dtypes.dtype) -> None:
         raise RuntimeError(f"Expected out tensor to have dtype {result.name}, but got {out._dtype.name} instead")
 
 
+def check_out_dtype(dtype: dtypes.dtype | None, out: Tensor) -> None:
+    """A function that makes tensors refuses an `out=` of another dtype than the one asked for."""
+    if dtype is not None and dtype is not out._dtype:
+        raise RuntimeError(
+            f"dtype {promotion.scalar_type_name(dtype)} does not match dtype of out parameter "
+            f"({promotion.scalar_type_name(out._dtype)})"
+        )
+
+
 def refuse_grad(name: str, out: Tensor, inputs: Iterable[Tensor]) -> None:
     from skimp.autograd import modes
 

@@ -107,7 +107,7 @@ def bound(kernel: Kernel, *params: Any) -> Kernel:
     def run(*arrays: Any, out: Array) -> None:
         fn(*arrays, *params, out=out)
 
-    return Kernel(kernel.name, run, kernel.aliases, kernel.strided)
+    return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense)
 
 
 # -- types ----------------------------------------------------------------------------------------
@@ -279,21 +279,38 @@ def _direct(
             made = np.empty(shape, narrow.np)
         else:
             made = empty_dense(shape, _strides_like(whole, shape), narrow.np)
-        kernel.fn(*_spread(kernel, arrays, shape), out=made)
+            arrays = _spread(kernel, arrays, made)
+        kernel.fn(*arrays, out=made)
         if target is None:
             return made if narrow is result else made.astype(result.np)
         convert(target, made)
         return target
     if not kernel.aliases:
         arrays = [a.copy() if np.may_share_memory(a, target) else a for a in arrays]
-    kernel.fn(*_spread(kernel, arrays, shape), out=target)
+    if kernel.strided or target.flags.c_contiguous:
+        kernel.fn(*_spread(kernel, arrays, target), out=target)
+        return target
+    made = np.empty(shape, target.dtype)
+    kernel.fn(*_spread(kernel, arrays, made), out=made)
+    np.copyto(target, made)
     return target
 
 
-def _spread(kernel: Kernel, arrays: list[Array], shape: tuple[int, ...]) -> list[Array]:
-    if isinstance(kernel.fn, np.ufunc):
+def _spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
+    """Operands in the result's shape; in its memory order as well where a kernel's bits depend on that."""
+    if kernel.strided and isinstance(kernel.fn, np.ufunc):
         return arrays
-    return [a if a.shape == shape or a.ndim == 0 else np.broadcast_to(a, shape) for a in arrays]
+    shape, strides = like.shape, like.strides
+    found = []
+    for a in arrays:
+        if a.ndim and (a.shape != shape or (a.strides != strides and not kernel.strided)):
+            a = np.broadcast_to(a, shape)
+            if not kernel.strided:
+                same_order = empty_dense(shape, tuple([s // like.itemsize for s in strides]), a.dtype)
+                np.copyto(same_order, a)
+                a = same_order
+        found.append(a)
+    return found
 
 
 def _strides_like(arrays: list[Array], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,4 +1,9 @@
-"""The forms of a pointwise row: function, method, `name_`, `out=`, operators; with the short way of small tensors."""
+"""The forms of a pointwise row: function, method, `name_`, `out=`, operators; with the short way of small tensors.
+
+The short way: operands at hand (`_np`), of one dtype for which the row's ufunc is the whole op, meet in one NumPy call.
+Python numbers take it too, beside float tensors: NumPy gives them the tensor's type, as PyTorch does. What does not fit
+(other types, large tensors, `out=`) goes the general way, `pointwise.call`.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,18 @@ import numpy as np
 
 from skimp import dtypes
 from skimp._tensor import Tensor, fresh
+from skimp.autograd import modes
+from skimp.autograd.alias import before_inplace
+from skimp.autograd.record import record1, record2
+from skimp.eval.expr import Kernel
 from skimp.ops.forms import export
-from skimp.ops.pointwise import Pointwise, call
+from skimp.ops.pointwise import PLAIN, WHOLE, Pointwise, call, predicate
 
 Function = Callable[..., Any]
-PLAIN = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
-WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64})
 ROWS: dict[str, Pointwise] = {}  # every pointwise row by the name of its function
+NONE: frozenset[dtypes.dtype] = frozenset()
+FLOATS = frozenset({dtypes.float32, dtypes.float64})
+_state = modes.state
 
 
 def named(f: Function, name: str, doc: str | None = None) -> Function:
@@ -28,14 +38,11 @@ def named(f: Function, name: str, doc: str | None = None) -> Function:
 
 def direct(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     """The ufunc that is the whole op, and the dtypes for which it is; (None, nothing) where there is none."""
-    kernel = row.kernels.get(dtypes.FLOAT)
-    if kernel is None or not isinstance(kernel.fn, np.ufunc) or row.params:
-        return None, frozenset()
-    ok = set(PLAIN)
-    if row.types.__name__ == "same":
-        ok |= WHOLE
-    return kernel.fn, frozenset(d for d in ok if d.category in row.kernels and row.kernels[d.category].fn is kernel.fn
-                                and row.types.__name__ in ("same", "floating"))  # fmt: skip
+    kernel = row.kernels.get(dtypes.float32)
+    if type(kernel) is not Kernel or not isinstance(kernel.fn, np.ufunc) or row.params or row.masks:
+        return None, NONE
+    ok = PLAIN | WHOLE if row.types is predicate else row.plain
+    return kernel.fn, frozenset(d for d in ok if row.kernels.get(d) is kernel)
 
 
 def unary(
@@ -49,18 +56,24 @@ def unary(
 ) -> Function:
     """Derive the forms of a row with one tensor argument."""
     ufunc, ok = direct(row)
+    rule = row.rule if row.rule is not None and row.types is not predicate else None
+    result = dtypes.bool if row.types is predicate else None
+    strided = ufunc is not None and row.kernel(dtypes.float32).strided
 
     def function(input: Any, *, out: Tensor | None = None) -> Tensor:
         if out is None and type(input) is Tensor:
             x = input._np
-            if x is not None and not input._rg and input._dtype in ok:
-                return fresh(ufunc(x), input._dtype)
+            if x is not None and input._dtype in ok and (strided or x.flags.c_contiguous):
+                made = fresh(ufunc(x), result or input._dtype)
+                if input._rg and rule is not None and _state.grad:
+                    record1(rule, input, made)
+                return made
         return call(row, (input,), (), out)
 
     def function_(input: Tensor) -> Tensor:
         return call(row, (input,), (), input, True)
 
-    return _export(row, function, function_ if inplace else None, method, namespaces, aliases, doc)
+    return _export(row, function, function_ if inplace else None, method, namespaces, aliases, doc, namespaces)
 
 
 def binary(
@@ -72,15 +85,43 @@ def binary(
     aliases: tuple[str, ...] = (),
     doc: str | None = None,
 ) -> Function:
-    """Derive the forms of a row with two arguments, either of which may be a number."""
+    """Derive the forms of a row with two arguments, either of which may be a number; named as the row names them."""
+    ufunc, ok = _strided(row)
+    rule = row.rule if row.types is not predicate else None
+    result = dtypes.bool if row.types is predicate else None
 
     def function(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+        if out is None and type(input) is Tensor and type(other) is Tensor:
+            dtype = input._dtype
+            if dtype is other._dtype and dtype in ok:
+                x = input._np
+                y = other._np
+                if x is not None and y is not None and x.shape == y.shape:
+                    made = fresh(ufunc(x, y), result or dtype)
+                    if (input._rg or other._rg) and rule is not None and _state.grad:
+                        record2(rule, input, other, made)
+                    return made
         return call(row, (input, other), (), out)
 
     def function_(input: Tensor, other: Any) -> Tensor:
         return call(row, (input, other), (), input, True)
 
+    function, function_ = renamed(function, row.args[1]), renamed(function_, row.args[1])
     return _export(row, function, function_ if inplace else None, method, namespaces, aliases, doc)
+
+
+def renamed(f: Function, second: str) -> Function:
+    """`f` with another name for its second parameter, PyTorch's."""
+    code = f.__code__
+    names = tuple([second if n == "other" else n for n in code.co_varnames])
+    f.__code__ = code.replace(co_varnames=names)
+    return f
+
+
+def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
+    """`direct`, for ufuncs whose bits don't depend on the strides of two operands."""
+    ufunc, ok = direct(row)
+    return (ufunc, ok) if ufunc is not None and row.kernel(dtypes.float32).strided else (None, NONE)
 
 
 def _export(
@@ -91,6 +132,7 @@ def _export(
     namespaces: tuple[str, ...],
     aliases: tuple[str, ...],
     doc: str | None,
+    inplace_namespaces: tuple[str, ...] = (),
 ) -> Function:
     ROWS[row.name] = row
     f = named(function, row.name, doc)
@@ -99,47 +141,147 @@ def _export(
     if function_ is not None:
         f_ = named(function_, f"{row.name}_", doc and f"{doc} In place.")
         for name in (row.name, *aliases):
-            export(f"{name}_", f_, namespaces, method)
+            export(f"{name}_", f_, inplace_namespaces, method)
     return f
 
 
+# -- operators ------------------------------------------------------------------------------------
+
+OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
+
+
 def operators(row: Pointwise, word: str, slow: Function, inplace: Function | None, *, reflected: bool = True) -> None:
-    """Set `__word__`, `__rword__` and `__iword__` on Tensor: the path of `a + b`."""
-    ufunc, ok = direct(row)
+    """Set `__word__`, `__rword__` and `__iword__` on Tensor: the path of `a + b`, `a + 1.0` and `a += b`."""
+    ufunc, ok = _strided(row)
+    numbers = FLOATS & ok
+    rule = row.rule
 
     def operator(self: Tensor, other: Any) -> Any:
-        if type(other) is Tensor:
+        kind = type(other)
+        if kind is Tensor:
+            dtype = self._dtype
+            if dtype is other._dtype and dtype in ok:
+                x = self._np
+                y = other._np
+                if x is not None and y is not None and (x.shape == y.shape or _broadcast(x, y)):
+                    made = fresh(ufunc(x, y), dtype)
+                    if (self._rg or other._rg) and _state.grad:
+                        record2(rule, self, other, made)  # type: ignore[arg-type]
+                    return made
+        elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
-            y = other._np
-            if x is not None and y is not None and not (self._rg or other._rg):
-                dtype = self._dtype
-                if dtype is other._dtype and dtype in ok:
-                    return fresh(ufunc(x, y), dtype)
+            if x is not None and self._dtype in numbers:
+                made = fresh(ufunc(x, other), self._dtype)
+                if self._rg and _state.grad:
+                    record2(rule, self, other, made)  # type: ignore[arg-type]
+                return made
         elif not isinstance(other, OPERANDS):
             return NotImplemented
         return slow(self, other)
 
     def roperator(self: Tensor, other: Any) -> Any:
+        kind = type(other)
+        if kind is float or (kind is int and -_WIDE <= other < _WIDE):
+            x = self._np
+            if x is not None and self._dtype in numbers and not self._rg:
+                return fresh(ufunc(other, x), self._dtype)
         return slow(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
-    setattr(Tensor, f"__{word}__", named(operator, f"__{word}__"))
+    _set(word, operator)
     if reflected:
-        setattr(Tensor, f"__r{word}__", named(roperator, f"__r{word}__"))
+        _set(f"r{word}", roperator)
+    if inplace is not None:
+        _set(f"i{word}", _short_inplace(ufunc, ok, inplace))
+
+
+def _short_inplace(ufunc: Any, ok: frozenset[dtypes.dtype], slow: Function) -> Function:
+    numbers = FLOATS & ok
+
+    def ioperator(self: Tensor, other: Any) -> Any:
+        x = self._np
+        if x is not None and not self._rg and x.flags.c_contiguous:
+            kind = type(other)
+            if kind is Tensor:
+                y = other._np
+                if (
+                    other._dtype is self._dtype
+                    and self._dtype in ok
+                    and y is not None
+                    and y.shape == x.shape
+                    and not other._rg
+                    and (other._storage is not self._storage or other is self)
+                ):
+                    before_inplace(self)
+                    ufunc(x, y, out=self.writable())
+                    return self
+            elif (kind is float or (kind is int and -_WIDE <= other < _WIDE)) and self._dtype in numbers:
+                before_inplace(self)
+                ufunc(x, other, out=self.writable())
+                return self
+        return slow(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    return ioperator
+
+
+_WIDE = 1 << 63  # integers beyond are errors, which the general way raises
+
+
+def _broadcast(x: Any, y: Any) -> bool:
+    """Whether the shapes fit, one of them being the result's (else the general way raises, or lays out the result)."""
+    m, n = x.shape, y.shape
+    if len(m) < len(n):
+        m, n = n, m
+    return all([a == b or b == 1 for a, b in zip(m[len(m) - len(n) :], n, strict=True)]) and (
+        x.flags.c_contiguous and y.flags.c_contiguous
+    )
+
+
+def _set(word: str, f: Function) -> None:
+    setattr(Tensor, f"__{word}__", named(f, f"__{word}__"))
+
+
+def plain_operators(word: str, f: Function, inplace: Function | None = None, *, reflected: bool = True) -> None:
+    """Set the operators of a function that has no short way."""
+
+    def operator(self: Tensor, other: Any) -> Any:
+        return f(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def roperator(self: Tensor, other: Any) -> Any:
+        return f(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    _set(word, operator)
+    if reflected:
+        _set(f"r{word}", roperator)
     if inplace is not None:
 
         def ioperator(self: Tensor, other: Any) -> Any:
             return inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
-        setattr(Tensor, f"__i{word}__", named(ioperator, f"__i{word}__"))
+        _set(f"i{word}", ioperator)
 
 
-OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
-
-
-def compare(word: str, slow: Function) -> None:
+def compare(row: Pointwise, word: str, slow: Function) -> None:
     """Set a comparison operator, which answers tensors."""
+    ufunc, ok = _strided(row)
+    numbers = FLOATS & ok
 
     def operator(self: Tensor, other: Any) -> Any:
-        return slow(self, other) if isinstance(other, OPERANDS) else NotImplemented
+        kind = type(other)
+        if kind is Tensor:
+            x = self._np
+            y = other._np
+            if x is not None and y is not None and self._dtype is other._dtype and self._dtype in ok:
+                if x.shape == y.shape or _broadcast(x, y):
+                    return fresh(ufunc(x, y), _BOOL)
+        elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
+            x = self._np
+            if x is not None and (self._dtype in numbers or (self._dtype is _INT64 and kind is int)):
+                return fresh(ufunc(x, other), _BOOL)
+        elif not isinstance(other, OPERANDS):
+            return NotImplemented
+        return slow(self, other)
 
-    setattr(Tensor, f"__{word}__", named(operator, f"__{word}__"))
+    _set(word, operator)
+
+
+_BOOL, _INT64 = dtypes.bool, dtypes.int64

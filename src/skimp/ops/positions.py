@@ -15,7 +15,7 @@ import numpy as np
 from skimp._tensor import Array, Tensor
 from skimp.eval.plan import run_block
 from skimp.eval.run import cuts, threads_for, window_of
-from skimp.eval.threads import quietly, share
+from skimp.threads import quietly, share
 
 BLOCK: Final = 1 << 15  # elements of an index that are worked on at once
 

@@ -14,6 +14,7 @@ from skimp import devices, dtypes, promotion
 from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd import alias as history
 from skimp.autograd import modes
+from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
 from skimp.backend import draws, draws_integers, draws_normal, draws_rejection, draws_weighted
 from skimp.backend.mt19937 import Engine
@@ -289,7 +290,7 @@ def _bernoulli_draw(p: Any, engine: Engine, shape: tuple[int, ...]) -> Draw:
     bad = (chances < 0) | (chances > 1)
     if bad.any():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    return lambda out: draws.bernoulli_each(out, np.ascontiguousarray(np.broadcast_to(chances, shape)), engine)
+    return lambda out: draws.bernoulli_each(out, np.broadcast_to(chances, shape).copy(), engine)
 
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
@@ -297,6 +298,12 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     draw = _bernoulli_draw(p, engine_of(generator), tuple(self.shape))
     overwrite(self, lambda: draw_into(self, draw))
     return self
+
+
+BERNOULLI = Rule("BernoulliBackward0", {"input": lambda g: g.new_zeros(g.shape)})
+NORMAL = Rule("NormalBackward3", {
+    "mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape)), "std": lambda g, std_shape: g.new_zeros(tuple(std_shape)),
+})  # fmt: skip
 
 
 def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Tensor | None = None) -> Tensor:
@@ -307,6 +314,8 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Tenso
     chances = input.detach() if p is None else p  # type: ignore[attr-defined]
     draw = _bernoulli_draw(chances, engine_of(generator), tuple(input.shape))
     draw_into(target, draw)
+    if out is None and modes.state.grad and input._rg:
+        record(BERNOULLI, {"input": input}, target)
     return target
 
 
@@ -327,7 +336,9 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         shape = sizes_of(size)
         engine = engine_of(generator)
         if out is not None:
+            outs.check_out_dtype(dtype, out)
             outs.resize_out(name, out, shape)
+            _floating(out, "normal_kernel_cpu" if normal else "check_uniform_bounds")
             draw_into(out, lambda a: draw(a, engine), normal and _one_by_one(0.0, 1.0, engine) or None)
             return out
         t = blank(shape, dtype, device, layout)
@@ -422,6 +433,8 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     with modes.no_grad():
         t.normal_(0.0, 1.0, generator=generator)  # type: ignore[attr-defined]
         t.mul_(std).add_(mean)  # type: ignore[attr-defined]
+    if out is None and modes.state.grad and any([isinstance(v, Tensor) and v._rg for v in (mean, std)]):
+        record(NORMAL, {"mean": mean, "std": std}, t)
     return t
 
 
@@ -444,7 +457,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     result = fresh(np.ascontiguousarray(found), dtypes.int64)
     if out is None:
         return result
-    outs.check_cast(dtypes.int64, out._dtype)
+    if out._dtype is not dtypes.int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {promotion.scalar_type_name(out._dtype)}")
     outs.resize_out("multinomial", out, tuple(result.shape))
     convert(out.writable(), result.array())
     return out

@@ -55,9 +55,15 @@ def number_dtype(name: str, t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dty
     return found
 
 
+def by_dim(name: str, formulas: Any) -> Any:
+    """PyTorch names the node of a whole reduction 0, of one along dims 1."""
+    whole, along = Rule(f"{name}Backward0", formulas), Rule(f"{name}Backward1", formulas)
+    return lambda given: whole if given["dim"] is None else along
+
+
 # -- sums and means -------------------------------------------------------------------------------
 
-SUM = Rule("SumBackward1", {"input": lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim)})
+SPREAD = {"input": lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim)}
 
 
 def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
@@ -67,7 +73,7 @@ def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
     return dtypes.int64 if t._dtype.category < dtypes.FLOAT else t._dtype
 
 
-@op("sum", out=True, rule=SUM)
+@op("sum", out=True, rule=by_dim("Sum", SPREAD))
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over some dims (all by default); integers are summed as int64."""
     result = whole_dtype(input, dtype)
@@ -86,7 +92,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     return sum_(input, dim, keepdim, dtype=dtype)
 
 
-@op("mean", out=True, rule=Rule("MeanBackward1", {
+@op("mean", out=True, rule=by_dim("Mean", {
     "input": lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim) / count(input_shape, dim)}))  # fmt: skip
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over some dims (all by default), of a floating or complex tensor."""
@@ -117,18 +123,18 @@ def _prod_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool
 
 def _others(x: Tensor, dim: int) -> Any:
     """For each element the product of all others along `dim`."""
-    ones = x.narrow(dim, 0, 1) * 0 + 1  # type: ignore[attr-defined]
-    n = x.shape[dim] if x.ndim else 1  # type: ignore[attr-defined]
-    cat, flip = OPS["cat"].forms["cat"], OPS["flip"].forms["flip"]
     if x.ndim == 0:  # type: ignore[attr-defined]
         return x * 0 + 1
+    ones = x.narrow(dim, 0, 1) * 0 + 1  # type: ignore[attr-defined]
+    n = x.shape[dim]
+    cat, flip = OPS["cat"].forms["cat"], OPS["flip"].forms["flip"]
     before = cat([ones, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)  # type: ignore[attr-defined]
     back = flip(x, (dim,))
     after = flip(cat([ones, back.narrow(dim, 0, n - 1)], dim).cumprod(dim), (dim,))
     return before * after
 
 
-@op("prod", out=True, rule=Rule("ProdBackward0", {"input": _prod_back}))
+@op("prod", out=True, rule=by_dim("Prod", {"input": _prod_back}))
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over one dim (all by default); integers are multiplied as int64."""
     if isinstance(dim, (tuple, list)):
@@ -435,7 +441,8 @@ def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
         return reduced(input, dims, keepdim, R.NORM, real, wide(input._dtype))
     if p == 1.0:
         return reduced(input, dims, keepdim, R.SUM_ABS, real, wide(input._dtype))
-    return reduced(input, dims, keepdim, R.power_sum(p), real, wide(input._dtype))
+    total = reduced(input, dims, keepdim, R.power_sum(p), real, wide(input._dtype))
+    return total.pow_(1.0 / p)  # type: ignore[attr-defined, no-any-return]
 
 
 @op("norm", out=True)

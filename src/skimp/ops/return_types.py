@@ -32,3 +32,12 @@ def named(name: str, *fields: str) -> Any:
 max = named("max", "values", "indices")  # noqa: A001
 min = named("min", "values", "indices")  # noqa: A001
 aminmax = named("aminmax", "min", "max")
+sort = named("sort", "values", "indices")
+topk = named("topk", "values", "indices")
+kthvalue = named("kthvalue", "values", "indices")
+median = named("median", "values", "indices")
+nanmedian = named("nanmedian", "values", "indices")
+mode = named("mode", "values", "indices")
+cummax = named("cummax", "values", "indices")
+cummin = named("cummin", "values", "indices")
+histogram = named("histogram", "hist", "bin_edges")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor, empty
+from skimp._tensor import Tensor, alias
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
-from skimp.memory.layout import Layout
 from skimp.ops import outs, views
-from skimp.ops.forms import METHODS, export
+from skimp.ops.forms import METHODS, export, op
 from skimp.ops.pointwise_forms import named
 from skimp.ops.writers import writer
 
@@ -20,10 +19,17 @@ def slice_view(input: Tensor, dim: int = 0, start: Any = None, end: Any = None, 
     return input[(*[slice(None)] * dim, slice(start, end, step))]  # type: ignore[index, no-any-return]
 
 
+def narrow_view(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """`narrow`, with narrow_copy's error for a dim that does not exist."""
+    if not -input.ndim <= dim < input.ndim:
+        raise RuntimeError(f"narrow_copy: dim {dim} is out of range for {input.ndim} dims")
+    return input.narrow(dim, start, length)  # type: ignore[attr-defined, no-any-return]
+
+
 # -- copies ---------------------------------------------------------------------------------------
 
 VIEWS: dict[str, Any] = {
-    "as_strided": views.as_strided, "diagonal": None, "expand": None, "narrow": None, "permute": None, "select": None,
+    "as_strided": views.as_strided, "diagonal": None, "expand": None, "narrow": narrow_view, "permute": None, "select": None,
     "slice": slice_view, "split": None, "split_with_sizes": None, "squeeze": None, "t": None, "transpose": None,
     "unbind": None, "unfold": None, "unsqueeze": None, "view": None, "view_as_real": None, "view_as_complex": None,
     "alias": lambda input: input, "detach": None,
@@ -120,36 +126,20 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     _place(_diagonal(input, offset, dim1, dim2), src)
 
 
-def _laid_out(g: Tensor, layout: Layout) -> Tensor:
-    """A copy of a gradient with the input's own strides, from the start of its storage."""
-    whole = empty(layout.shape, g._dtype, layout.strides)
-    whole.copy_(g)  # type: ignore[attr-defined]
-    return whole
-
-
-def _strided(g: Tensor, layout: Layout, size: Any, stride: Any, offset: Any) -> Tensor:
-    """The part of a gradient, laid out as the input was, that as_strided shows."""
-    whole = _laid_out(g, layout)
-    at = None if offset is None else offset - layout.offset
-    return views.as_strided(whole, size, stride, at)
-
-
-def _strided_own(g: Tensor, input_layout: Layout, size: Any, stride: Any, storage_offset: Any) -> Tensor:
-    whole = _laid_out(g, input_layout)
-    at = None if storage_offset is None else storage_offset - input_layout.offset
-    views.as_strided(whole, size, stride, at).zero_()  # type: ignore[attr-defined]
-    return whole  # type: ignore[no-any-return]
-
-
-@writer(rule=Rule("AsStridedScatterBackward0", {
-    "input": _strided_own,
-    "src": lambda g, input_layout, size, stride, storage_offset: _strided(g, input_layout, size, stride, storage_offset).clone(),
+@op(out="same", rule=Rule("AsStridedScatterBackward0", {
+    "input": lambda g, size, stride, storage_offset, src_shape: as_strided_scatter(
+        g.contiguous(), g.new_zeros(src_shape), size, stride, storage_offset),
+    "src": lambda g, size, stride, storage_offset: views.as_strided(g.contiguous(), size, stride, storage_offset).clone(),
 }))  # fmt: skip
-def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> None:
-    """The input with `src` written over what as_strided would show."""
-    _place(views.as_strided(input, size, stride, storage_offset), src)
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
+    """The input with `src` written over what as_strided would show; it keeps the input's strides and offset."""
+    layout = input.layout_of()
+    n = (layouts.storage_span(layout) or (0, 0))[1]
+    memory: Any = views.as_strided(input, (n,), (1,), 0).clone()
+    _place(views.as_strided(memory, size, stride, layout.offset if storage_offset is None else storage_offset), src)
+    return alias(memory, layout)
 
 
-for _name in ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"):
+for _name in ("select_scatter", "slice_scatter", "diagonal_scatter"):
     _only_function(_name)
 

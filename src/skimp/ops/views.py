@@ -15,7 +15,7 @@ from skimp.memory import layout_splits as S
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
 from skimp.ops.copies import contiguous, copied, describe
-from skimp.ops.forms import export, op, view
+from skimp.ops.forms import OPS, export, op, view
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
@@ -204,6 +204,8 @@ def select(layout: Layout, dim: int, index: int) -> Layout:
     "input": lambda g, input_shape, dim, start, length: scattered(g, input_shape, lambda z: z.narrow(dim, start, length))}))  # fmt: skip
 def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
     """`length` positions of a dimension from `start` on."""
+    if isinstance(start, Tensor) and (start.ndim or start._dtype.category != dtypes.INT):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     return V.narrow(layout, dim, as_int(start, "start"), as_int(length, "length"))
 
 
@@ -233,7 +235,7 @@ def _unfold_back(g: Tensor, shape: Sequence[int], dimension: int, size: int, ste
     return _strided_back(g, dense, V.unfold(dense, dimension, size, step))
 
 
-@view("_as_strided", function=False, method=False, rule=Rule("AsStridedBackward0", {
+@view("_as_strided", function=False, method=False, inplace=True, rule=Rule("AsStridedBackward0", {
     "input": lambda g, input_layout, size, stride, storage_offset: _strided_back(
         g, input_layout, _strided(input_layout, size, stride, storage_offset))}))  # fmt: skip
 def _as_strided(layout: Layout, size: Any, stride: Any, storage_offset: int | None = None) -> Layout:
@@ -246,6 +248,9 @@ def _strided(layout: Layout, size: Any, stride: Any, storage_offset: int | None)
     return B.as_strided(ints((size,)), ints((stride,), "stride"), offset)
 
 
+_as_strided_ = OPS["_as_strided"].forms["_as_strided_"]
+
+
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Any layout on the tensor's storage, within its bounds."""
     found = _strided(input.layout_of(), size, stride, storage_offset)
@@ -254,6 +259,16 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 
 export("as_strided", as_strided)
+
+
+def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """The tensor itself takes another layout on its storage."""
+    found = _strided(input.layout_of(), size, stride, storage_offset)
+    B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
+    return _as_strided_(input, size, stride, storage_offset)
+
+
+export("as_strided_", as_strided_)
 
 
 def _matrix(name: str, f: Any, rule: Rule | None, doc: str) -> Any:
