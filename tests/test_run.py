@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+import pytest
 from running import measured, skimp, start, write
 
 KNOWN = """
@@ -96,6 +98,9 @@ def test_a_program_that_measures_itself_measures_the_host(tmp_path: Path) -> Non
     ), done.stderr
 
 
+@pytest.mark.skipif(
+    os.environ.get("SKIMP_DEFER", "auto") != "auto", reason="a page shows one way of running"
+)
 def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
     readme = (EXAMPLES.parent / "README.md").read_text()
     done = skimp("run", "--quiet", str(EXAMPLES / "demo.py"), cwd=tmp_path)

@@ -95,6 +95,16 @@ def trunc_divide(a: Array, b: Any, *, out: Array) -> None:
         np.trunc(out, out=out)
 
 
+def trunc_divide_rounded(dtype: Any) -> Any:
+    """trunc_divide of a narrow type computed in a wider one: the quotient is rounded before it is cut."""
+
+    def trunc_divide_of_narrow(a: Array, b: Any, *, out: Array) -> None:
+        np.divide(a, b, out=out)
+        np.trunc(out.astype(dtype), out=out, casting="same_kind")
+
+    return trunc_divide_of_narrow
+
+
 def reciprocal(x: Array, *, out: Array) -> None:
     """1 / x."""
     np.divide(1, x, out=out)

@@ -15,7 +15,16 @@ from skimp.memory import layout_views
 from skimp.memory.layout import Layout
 from skimp.ops.forms import op
 from skimp.ops.masks import masked_fill_, selected
-from skimp.ops.positions import Joint, bits, counted_from_front, first_outside, in_windows, span, steps, windows
+from skimp.ops.positions import (
+    Joint,
+    bits,
+    counted_from_front,
+    first_outside,
+    in_windows,
+    span,
+    steps,
+    windows,
+)
 from skimp.ops.targets import blank
 from skimp.ops.writers import writer
 from skimp.promotion import scalar_type_name
@@ -62,7 +71,9 @@ class Where:
                 dim += one.ndim
             else:
                 if dim >= len(shape):
-                    raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {len(indices)})")
+                    raise IndexError(
+                        f"too many indices for tensor of dimension {len(shape)} (got {len(indices)})"
+                    )
                 found.append(one.array())
                 self.dims.append(dim)
                 dim += 1
@@ -71,7 +82,11 @@ class Where:
         self.shape = _broadcast(found)
         self.arrays = [_checked(a, shape, d) for a, d in zip(found, self.dims, strict=True)]
         self.rest = [d for d in range(len(shape)) if d not in self.dims]
-        adjacent = self.dims == list(range(self.dims[0], self.dims[0] + len(self.dims))) if self.dims else True
+        adjacent = (
+            self.dims == list(range(self.dims[0], self.dims[0] + len(self.dims)))
+            if self.dims
+            else True
+        )
         self.at = self.dims[0] if adjacent and self.dims else 0
         rest = [shape[d] for d in self.rest]
         self.result = (*rest[: self.at], *self.shape, *rest[self.at :])
@@ -107,7 +122,9 @@ def _of_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> list[Array]:
             stacklevel=3,
         )
     if dim + mask.ndim > len(shape):
-        raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {dim + mask.ndim})")
+        raise IndexError(
+            f"too many indices for tensor of dimension {len(shape)} (got {dim + mask.ndim})"
+        )
     _check_mask(mask, shape, dim)
     array = mask.array()
     if mask.ndim == 0:
@@ -146,7 +163,12 @@ def _checked(index: Array, shape: tuple[int, ...], dim: int) -> Array:
 
 def _only_mask(indices: Any, ndim: int) -> Tensor | None:
     """The mask, if the index is one mask of all the tensor's dims."""
-    if len(indices) == 1 and indices[0] is not None and indices[0]._dtype is dtypes.bool and indices[0].ndim == ndim:
+    if (
+        len(indices) == 1
+        and indices[0] is not None
+        and indices[0]._dtype is dtypes.bool
+        and indices[0].ndim == ndim
+    ):
         mask: Tensor = indices[0]
         return mask
     return None
@@ -178,7 +200,12 @@ def _read(target: Array, source: Array, where: Where) -> None:
     if target.size < _SMALL:
         front[...] = source.transpose(where.front())[tuple(where.arrays)]
         return
-    if len(where.dims) == 1 and where.dims[0] == 0 and source.flags.c_contiguous and target.flags.c_contiguous:
+    if (
+        len(where.dims) == 1
+        and where.dims[0] == 0
+        and source.flags.c_contiguous
+        and target.flags.c_contiguous
+    ):
         _read_rows(front, source, where.arrays[0])
         return
     places = _joint(source, where)
@@ -266,7 +293,8 @@ def _check_values(result: tuple[int, ...], values: tuple[int, ...]) -> None:
     while len(own) > len(result) and own[0] == 1:
         own = own[1:]
     fits = len(own) <= len(result) and all(
-        n in (1, m) for n, m in zip(own[::-1], result[::-1])  # noqa: B905
+        n in (1, m)
+        for n, m in zip(own[::-1], result[::-1])  # noqa: B905
     )
     if not fits:
         raise RuntimeError(
@@ -281,7 +309,9 @@ def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None
         target[...] = target + source if accumulate else source
         return
     if not accumulate and (source.size < _SMALL or not source.ndim):
-        bits(target).transpose(where.front())[tuple(where.arrays)] = bits(np.ascontiguousarray(source))
+        bits(target).transpose(where.front())[tuple(where.arrays)] = bits(
+            np.ascontiguousarray(source)
+        )
         return
     places = _joint(target, where)
     memory = span(target)

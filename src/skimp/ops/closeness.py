@@ -20,7 +20,9 @@ from skimp.promotion import scalar_type_name
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape and equal elements (NaN equals nothing)."""
     if not isinstance(other, Tensor):
-        raise TypeError(f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+        raise TypeError(
+            f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        )
     if tuple(input.shape) != tuple(other.shape):
         return False
     return _all(input.detach() == other.detach())  # type: ignore[attr-defined]
@@ -47,22 +49,37 @@ def _compared(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return (d if d.category >= dtypes.FLOAT else dtypes.float64), dtypes.bool
 
 
-CLOSE = Pointwise("isclose", Kernel("isclose", _close), _compared, None, ("input", "other"), ("rtol", "atol", "equal_nan"))
+CLOSE = Pointwise(
+    "isclose",
+    Kernel("isclose", _close),
+    _compared,
+    None,
+    ("input", "other"),
+    ("rtol", "atol", "equal_nan"),
+)
 
 
-def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, element by element."""
     if not isinstance(other, Tensor):
-        raise TypeError(f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+        raise TypeError(
+            f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        )
     if input._dtype is not other._dtype:
-        raise RuntimeError(f"{scalar_type_name(input._dtype)} did not match {scalar_type_name(other._dtype)}")
+        raise RuntimeError(
+            f"{scalar_type_name(input._dtype)} did not match {scalar_type_name(other._dtype)}"
+        )
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value < 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value:g}")
     return call(CLOSE, (input, other), (float(rtol), float(atol), bool(equal_nan)))
 
 
-def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
     """Whether all elements are close."""
     return _all(isclose(input, other, rtol, atol, equal_nan))
 

@@ -15,9 +15,9 @@ from skimp.memory import layout as layouts
 from skimp.ops.elementwise import conj, mul
 from skimp.ops.forms import move, op
 from skimp.ops.joining import tensor_list, varargs
-from skimp.ops.matmul import check_out, mm
+from skimp.ops.matmul import mm
 from skimp.ops.outs import resize_out
-from skimp.ops.targets import target
+from skimp.ops.targets import check_out, target
 
 # -- two tensors ----------------------------------------------------------------------------------
 
@@ -133,8 +133,10 @@ def _spread(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 @op("_cross", method=False, namespaces=(), rule=CROSS)
 def linalg_cross_along(input: Tensor, other: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
-    dtype = promotion.promote_types(input._dtype, other._dtype)
+    dtype = input._dtype
     shape = layouts.broadcast_shapes(tuple(input.shape), tuple(other.shape))
+    if out is not None:
+        check_out(out, dtype, shape, "cross")
     made, into = target("cross", out, shape, dtype, (input, other))
     x, y = [np.moveaxis(np.broadcast_to(t.array(), shape), dim, 0) for t in (input, other)]
     parts = np.moveaxis(into, dim, 0)
@@ -163,6 +165,9 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[along]} and {other.shape[along]}"
         )
+    if input._dtype is not other._dtype:
+        names = [promotion.scalar_type_name(t._dtype) for t in (input, other)]
+        raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
     return linalg_cross_along(input, other, along - n, out=out)  # type: ignore[no-any-return]
 
 

@@ -36,7 +36,11 @@ def scan(source: Array, target: Array, dim: int, accumulator: Any, step: Step) -
     n = len(source)
 
     def work(window: Any) -> None:
-        width = int(np.prod([min(c.stop, m) - c.start for c, m in zip(window, source.shape[1:], strict=True)]))
+        width = int(
+            np.prod(
+                [min(c.stop, m) - c.start for c, m in zip(window, source.shape[1:], strict=True)]
+            )
+        )
         length = max(1, _BLOCK // max(1, width))
         carry: Any = None
         for start in range(0, n, length):
@@ -106,7 +110,11 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
 
 def _cumprod_back(g: Any, input: Any, dim: int, result: Any) -> Any:
     """Sums of later products over the element; where there are zeros, products without it, one by one."""
-    g = g.to(input.dtype) if g.dtype is not input.dtype and not input.dtype.category < dtypes.FLOAT else g
+    g = (
+        g.to(input.dtype)
+        if g.dtype is not input.dtype and not input.dtype.category < dtypes.FLOAT
+        else g
+    )
     if input.ndim == 0:
         return g
     if not bool((input == 0).any()):
@@ -148,7 +156,9 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
     }))  # fmt: skip
     def f(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         if input._dtype.is_complex:
-            raise NotImplementedError(f'"{name}_cpu" not implemented for \'{scalar_type_name(input._dtype)}\'')
+            raise NotImplementedError(
+                f"\"{name}_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
+            )
         dim_ = layouts.normalize_dim(dim, input.ndim)
         values, into = blank(tuple(input.shape), input._dtype)
         indices, at = blank(tuple(input.shape), dtypes.int64)
@@ -166,7 +176,11 @@ def _scan_extremes(source: Array, values: Array, indices: Array, dim: int, best:
     n = len(source)
 
     def work(window: Any) -> None:
-        width = int(np.prod([min(c.stop, m) - c.start for c, m in zip(window, source.shape[1:], strict=True)]))
+        width = int(
+            np.prod(
+                [min(c.stop, m) - c.start for c, m in zip(window, source.shape[1:], strict=True)]
+            )
+        )
         length = max(1, _BLOCK // max(1, width))
         carry: Any = None
         for start in range(0, n, length):
@@ -187,8 +201,16 @@ def _scan_extremes(source: Array, values: Array, indices: Array, dim: int, best:
     in_windows(source.shape[1:], work, max(1, _BLOCK // min(max(n, 1), _BLOCK)))
 
 
-_extremes("cummax", np.maximum, "The largest element so far along a dim and where it is (the last of several).")
-_extremes("cummin", np.minimum, "The smallest element so far along a dim and where it is (the last of several).")
+_extremes(
+    "cummax",
+    np.maximum,
+    "The largest element so far along a dim and where it is (the last of several).",
+)
+_extremes(
+    "cummin",
+    np.minimum,
+    "The smallest element so far along a dim and where it is (the last of several).",
+)
 
 
 # -- logcumsumexp ---------------------------------------------------------------------------------
@@ -221,7 +243,11 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
     parts = []
     for kept in (g > 0, g < 0):
         weighted = (size - result).masked_fill(kept.logical_not(), low)
-        parts.append((weighted.flip(dim).logcumsumexp(dim).flip(dim) + input).exp() if g.ndim else (weighted + input).exp())
+        parts.append(
+            (weighted.flip(dim).logcumsumexp(dim).flip(dim) + input).exp()
+            if g.ndim
+            else (weighted + input).exp()
+        )
     return parts[0] - parts[1]
 
 
@@ -229,7 +255,9 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of the exponentials along a dim."""
     if input._dtype.category < dtypes.FLOAT:
-        raise NotImplementedError(f'"logcumsumexp_out_cpu" not implemented for \'{scalar_type_name(input._dtype)}\'')
+        raise NotImplementedError(
+            f"\"logcumsumexp_out_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
     dim = layouts.normalize_dim(dim, input.ndim)
     result, target = blank(tuple(input.shape), input._dtype)
     if target.size:
@@ -241,7 +269,9 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 
 
 @op(out=True)
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
+) -> Tensor:
     """The n-th differences along a dim, of the input with `prepend` and `append` around it."""
     if input.ndim == 0:
         raise RuntimeError("diff expects input to be at least one-dimensional")
@@ -259,7 +289,10 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: 
     result: Any = input
     for _ in range(n):
         size = result.shape[dim]
-        later, earlier = result.narrow(dim, min(1, size), max(size - 1, 0)), result.narrow(dim, 0, max(size - 1, 0))
+        later, earlier = (
+            result.narrow(dim, min(1, size), max(size - 1, 0)),
+            result.narrow(dim, 0, max(size - 1, 0)),
+        )
         result = later.logical_xor(earlier) if result.dtype is dtypes.bool else later - earlier
     return result  # type: ignore[no-any-return]
 

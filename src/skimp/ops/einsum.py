@@ -41,6 +41,8 @@ def einsum(*args: Any) -> Tensor:
     terms = [_term(i, t, labels, width) for i, (t, labels) in enumerate(zip(tensors, inputs, strict=True))]
     sizes = _sizes(terms)
     wanted = _output(inputs, output, width)
+    if len(terms) == 1:
+        return _contract(terms, wanted, sizes)
     return _contract([_thin(t) for t in terms], wanted, sizes)
 
 

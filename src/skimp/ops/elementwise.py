@@ -1,4 +1,4 @@
-"""Arithmetic and comparison: the pointwise rows that every program uses, with their derivatives."""
+"""Arithmetic and comparison: the pointwise rows that every program uses, with their derivatives and operators."""
 
 from __future__ import annotations
 
@@ -9,59 +9,115 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Tensor
 from skimp.autograd.rules import Rule
+from skimp.backend import kernels as K
 from skimp.ops.forms import export
-from skimp.ops.pointwise import Pointwise, call, floating, predicate, same
-from skimp.ops.pointwise_forms import binary, compare, named, operators, unary
-
-B, I, F, C = dtypes.BOOL, dtypes.INT, dtypes.FLOAT, dtypes.COMPLEX  # noqa: E741
-PAIR = ("input", "other")
-
-
-def conj(t: Any) -> Any:
-    """The factor that multiplies a complex gradient (itself for real ones)."""
-    return t.conj() if isinstance(t, Tensor) and t._dtype.is_complex else t
-
+from skimp.ops.pointwise import Pointwise, Refused, call, common, floating, predicate, same
+from skimp.ops.pointwise_forms import (
+    ROWS,
+    binary,
+    compare,
+    named,
+    operators,
+    plain_operators,
+    unary,
+)
+from skimp.ops.rows import PAIR, B, C, F, I, conj, refused, zeros
 
 # -- add, sub: a factor for the second argument ---------------------------------------------------
+
+
 
 ADD = Pointwise("add", np.add, same, Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}), PAIR)
 SUB = Pointwise(
     "sub", {k: np.subtract for k in (I, F, C)}, same,
     Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}), PAIR,
 )  # fmt: skip
+RSUB = Pointwise(
+    "rsub", SUB.kernels, same, Rule("RsubBackward1", {"input": lambda g: g, "other": lambda g: -g}), PAIR
+)
+
+
+def _fused(name: str, step: Any) -> Any:
+    """input + alpha * other in one pass, the product rounded as the op's type rounds."""
+
+    def kernel(a: Any, b: Any, alpha: Any, *, out: Any) -> None:
+        step(a, np.multiply(b, alpha, dtype=out.dtype), out=out)
+
+    kernel.__name__ = name
+    return kernel
+
+
+def _without_factor(args: Any) -> Any:
+    d = common(args[:2])
+    return d, d
+
+
+SCALED = {
+    row: Pointwise(
+        row.name, {k: _fused(row.name, row.kernels[dtypes.float32].fn) for k in kinds}, _without_factor,  # type: ignore[union-attr]
+        Rule(f"{row.name.title()}Backward0", {
+            "input": lambda g: g,
+            "other": (lambda g, alpha: g * conj(alpha)) if row is ADD else (lambda g, alpha: g * -conj(alpha)),
+        }),
+        (*PAIR, "alpha"),
+    )
+    for row, kinds in ((ADD, (B, I, F, C)), (SUB, (I, F, C)))
+}  # fmt: skip
 
 
 def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
-    def function(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-        if alpha != 1:
-            other = _times(row, input, other, alpha)
-        if row is SUB:
-            _refuse_bool(input, other)
-        return call(row, (input, other), (), out)
+    f = binary(row, inplace=False, method=False, namespaces=(), doc=doc)
 
-    def function_(input: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-        if alpha != 1:
-            other = _times(row, input, other, alpha)
-        if row is SUB:
-            _refuse_bool(input, other)
-        return call(row, (input, other), (), input, True)
+    def function(input: Any, other: Any, *rest: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+        if rest:  # add(input, alpha, other), which PyTorch has deprecated
+            alpha, other = other, rest[0]
+        elif alpha == 1 and out is None and row is ADD and type(alpha) is int:
+            return f(input, other)  # type: ignore[no-any-return]
+        return _run(row, input, other, alpha, out, False)
 
-    f, f_ = named(function, row.name, doc), named(function_, f"{row.name}_", f"{doc} In place.")
+    def function_(input: Tensor, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
+        if rest:
+            alpha, other = other, rest[0]
+        return _run(row, input, other, alpha, input, True)
+
+    function.__signature__ = _signature("input, other, *, alpha=1, out=None")  # type: ignore[attr-defined]
+    function_.__signature__ = _signature("input, other, *, alpha=1")  # type: ignore[attr-defined]
+    made, made_ = named(function, row.name, doc), named(function_, f"{row.name}_", f"{doc} In place.")
     for name in (row.name, *aliases):
-        export(name, f)
-        export(f"{name}_", f_, namespaces=())
-    return f, f_
+        export(name, made)
+        export(f"{name}_", made_, namespaces=())
+    return made, made_
 
 
-def _times(row: Pointwise, input: Any, other: Any, alpha: Any) -> Any:
-    kinds = [t._dtype for t in (input, other) if isinstance(t, Tensor)]
-    if isinstance(alpha, bool) and any(d is not dtypes.bool for d in kinds):
+def _signature(text: str) -> Any:
+    import inspect
+
+    space: dict[str, Any] = {}
+    exec(f"def f({text}): ...", space)
+    return inspect.signature(space["f"])
+
+
+def _run(row: Pointwise, input: Any, other: Any, alpha: Any, out: Tensor | None, inplace: bool) -> Tensor:
+    if row is not ADD:
+        _refuse_bool(input, other)
+    if type(alpha) is int and alpha == 1:
+        return call(row, (input, other), (), out, inplace)
+    _check_alpha(row, input, other, alpha)
+    if isinstance(alpha, bool) and alpha:
+        return call(row, (input, other), (), out, inplace)
+    return call(SCALED[row], (input, other, alpha), (), out, inplace)
+
+
+def _check_alpha(row: Pointwise, input: Any, other: Any, alpha: Any) -> None:
+    if not isinstance(alpha, (int, float, complex, np.generic)) and not (isinstance(alpha, Tensor) and not alpha.ndim):
+        raise TypeError(f"{row.name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
+    kind = common(tuple([a for a in (input, other) if isinstance(a, (Tensor, int, float, complex))]))
+    if isinstance(alpha, bool) and kind is not dtypes.bool:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, float) and all(d.category < F for d in kinds) and not isinstance(other, float):
+    if isinstance(alpha, float) and kind.category < F:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    if isinstance(alpha, complex) and all(d.category < C for d in kinds):
+    if isinstance(alpha, complex) and not isinstance(alpha, float) and kind.category < C:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
-    return other * alpha
 
 
 def _refuse_bool(input: Any, other: Any) -> None:
@@ -84,13 +140,15 @@ sub, sub_ = _scaled(SUB, "input - alpha * other.", ("subtract",))
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
-    return sub(other, input, alpha=alpha)
+    if type(alpha) is int and alpha == 1:
+        _refuse_bool(other, input)
+        return call(RSUB, (other, input))
+    return sub(other, input, alpha=alpha)  # type: ignore[no-any-return]
 
 
-export("rsub", rsub)
+export("rsub", rsub, method=False)
 
-
-# -- products -------------------------------------------------------------------------------------
+# -- products, quotients --------------------------------------------------------------------------
 
 MUL = Pointwise(
     "mul", np.multiply, same,
@@ -103,19 +161,74 @@ DIV = Pointwise(
         "other": lambda g, input, other: -g * conj((input / other) / other),
     }), PAIR,
 )  # fmt: skip
+ROUNDED = {
+    mode: Pointwise(
+        f"div_{mode}", kernels, same,
+        Rule("DivBackward2", {"input": lambda g: zeros(g), "other": lambda g: zeros(g)}), PAIR,
+    )
+    for mode, kernels in (
+        ("trunc", {I: K.trunc_divide, F: K.trunc_divide, **{
+            d: K.trunc_divide_rounded(d.np) for d in (dtypes.float16, dtypes.bfloat16)}}),
+        ("floor", {I: K.floor_divide, F: K.floor_divide}),
+    )
+}  # fmt: skip
+FLOOR_DIVIDE = Pointwise("floor_divide", ROUNDED["floor"].kernels, same, refused("floor_divide"), PAIR,
+                         title="div_floor_cpu")  # fmt: skip
+
 mul = binary(MUL, aliases=("multiply",), doc="input * other.")
+divide = binary(DIV, namespaces=("",), aliases=("true_divide",), doc="input / other.")
+divide_ = Tensor.div_  # type: ignore[attr-defined]
+floor_divide = binary(FLOOR_DIVIDE, doc="The quotient, rounded down.")
 
-div_true = binary(DIV, inplace=True, doc="input / other.")
 
-exp = unary(
-    Pointwise("exp", np.exp, floating, Rule("ExpBackward0", {"input": lambda g, result: g * conj(result)})),
-    doc="e to the power of input.",
+def _mode(rounding_mode: Any) -> Pointwise:
+    row = ROUNDED.get(rounding_mode) if isinstance(rounding_mode, str) else None
+    if row is None:
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
+    return row
+
+
+def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """input / other; with a rounding mode ("trunc", "floor") the quotient rounded, of the inputs' own type."""
+    if rounding_mode is None:
+        return divide(input, other, out=out)  # type: ignore[no-any-return]
+    return call(_mode(rounding_mode), (input, other), (), out)
+
+
+def div_(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other, in place."""
+    if rounding_mode is None:
+        return divide_(input, other)  # type: ignore[no-any-return]
+    return call(_mode(rounding_mode), (input, other), (), input, True)
+
+
+for _name in ("div", "divide"):
+    export(_name, div)
+    export(f"{_name}_", div_, namespaces=())
+
+NO_NEG = (
+    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+    "`logical_not()` operator instead."
 )
-
 neg = unary(
-    Pointwise("neg", {k: np.negative for k in (I, F, C)}, same, Rule("NegBackward0", {"input": lambda g: -g})),
+    Pointwise("neg", {B: Refused(RuntimeError, NO_NEG), I: np.negative, F: np.negative, C: np.negative}, same,
+              Rule("NegBackward0", {"input": lambda g: -g})),
     aliases=("negative",), doc="-input.",
 )  # fmt: skip
+
+
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"positive(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    if input._dtype is dtypes.bool:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+export("positive", positive)
 
 # -- comparison -----------------------------------------------------------------------------------
 
@@ -126,16 +239,28 @@ for _word, _ufunc, _name, _sign in (
 ):  # fmt: skip
     _kinds = _ufunc if _word in ("eq", "ne") else {k: _ufunc for k in (B, I, F)}
     _f = binary(
-        Pointwise(_word, _kinds, predicate, None, PAIR, opmath=False),
+        Pointwise(_word, _kinds, predicate, None, PAIR, opmath=False, numbers=(1,)),
         aliases=() if _word == "eq" else (_name,), doc=f"input {_sign} other, as bools.",
     )  # fmt: skip
-    compare(_word, _f)
+    compare(ROWS[_word], _word, _f)
 
 # -- operators ------------------------------------------------------------------------------------
 
+
+
 operators(ADD, "add", add, add_)
-operators(SUB, "sub", sub, sub_)
+operators(SUB, "sub", sub, sub_, reflected=False)
 operators(MUL, "mul", mul, Tensor.mul_)  # type: ignore[attr-defined]
-operators(DIV, "truediv", div_true, Tensor.div_)  # type: ignore[attr-defined]
+operators(DIV, "truediv", divide, divide_)
+plain_operators("div", divide, divide_)
+plain_operators("floordiv", floor_divide, Tensor.floor_divide_)  # type: ignore[attr-defined]
+
+
+def _rsub(self: Tensor, other: Any) -> Any:
+    return rsub(self, other) if isinstance(other, (Tensor, int, float, complex, np.generic, np.ndarray)) else NotImplemented
+
+
+Tensor.__rsub__ = named(_rsub, "__rsub__")  # type: ignore[attr-defined]
 Tensor.__neg__ = neg  # type: ignore[attr-defined]
+Tensor.__pos__ = positive  # type: ignore[attr-defined]
 Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]  # __eq__ answers tensors

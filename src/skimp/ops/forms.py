@@ -162,9 +162,11 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
     lines = [f"def {title}({', '.join([*parts, *(['**numpy_words'] if has_dim else [])])}):"]
     if runner == "_run_view" and not o.multi and not has_dim:
         _short_view(lines, space, o, signature)
+    if runner == "_run" and (o.rule is None or (isinstance(o.rule, Rule) and set(o.rule.names) == {call[0]})):
+        _short_run(lines, space, o, signature, takes_out, has_dim)
     lines.append(f"    given = {words}")
     if has_dim:
-        lines.append(f"    if numpy_words or _required in given.values(): _words({title!r}, given, numpy_words)")
+        lines.append(f"    if numpy_words or any([v is _required for v in given.values()]): _words({title!r}, given, numpy_words)")
     lines.append(f"    return _runner(_op, given, {'out' if takes_out else 'None'})")
     exec(compile("\n".join(lines), f"<skimp op {title}>", "exec"), space)
     f: Function = space[title]
@@ -192,11 +194,7 @@ def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> in
 
 def _short_view(lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature) -> None:
     """The short way of a view that nobody differentiates: no dict of arguments, no second frame."""
-    rest = []
-    for i, p in enumerate(signature.parameters.values()):
-        if i:
-            star = {p.VAR_POSITIONAL: "*", p.KEYWORD_ONLY: f"{p.name}="}.get(p.kind, "")
-            rest.append(f"{star}{p.name}")
+    rest = _passed(signature)[1:]
     space.update({"_raw": o.raw, "_alias": alias, "_view_of": history.view_of, "_Tensor": Tensor})
     lines += [
         "    if type(input) is _Tensor and not input._rg:",
@@ -204,6 +202,35 @@ def _short_view(lines: list[str], space: dict[str, Any], o: Op, signature: inspe
         "        _view_of(input, _new)",
         "        return _new",
     ]
+
+
+def _short_run(
+    lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature, takes_out: bool, has_dim: bool
+) -> None:
+    """The short way of an op that records itself, or whose one differentiable argument needs no gradient."""
+    first = next(iter(signature.parameters))
+    unless = ["out is None"] if takes_out else []
+    if has_dim:
+        unless.append("not numpy_words")
+        unless += [f"{p.name} is not _required" for p in list(signature.parameters.values())[1:]
+                   if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]  # fmt: skip
+    if o.rule is not None:
+        unless.append(f"type({first}) is _Tensor and not {first}._rg")
+    space.update({"_raw": o.raw, "_Tensor": Tensor})
+    passed = [p for p in _passed(signature) if p != "out" and p != "out=out"]
+    indent = ""
+    if unless:
+        lines.append(f"    if {' and '.join(unless)}:")
+        indent = "    "
+    lines.append(f"    {indent}return _raw({', '.join(passed)})")
+
+
+def _passed(signature: inspect.Signature) -> list[str]:
+    """How a wrapper hands the body's arguments on."""
+    found = []
+    for p in signature.parameters.values():
+        found.append({p.VAR_POSITIONAL: f"*{p.name}", p.KEYWORD_ONLY: f"{p.name}={p.name}"}.get(p.kind, p.name))
+    return found
 
 
 def _numpy_words(title: str, given: dict[str, Any], words: dict[str, Any]) -> None:

@@ -59,17 +59,13 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing not in ("ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
-    swapped = indexing == "xy" and len(given) >= 2
-    if swapped:
-        given[:2] = given[1::-1]
     shape = tuple([t.numel() for t in given])
     grids = []
     for i, t in enumerate(given):
         lined = t.view((1,) * i + (-1,) + (1,) * (len(given) - i - 1))
         grids.append(lined.expand(shape))
-    if swapped:
+    if indexing == "xy" and len(given) >= 2:
         grids = [g.transpose(0, 1) for g in grids]
-        grids[:2] = grids[1::-1]
     return tuple(grids)
 
 
@@ -117,6 +113,8 @@ def _chosen(n: int, r: int, repeats: bool) -> list[Any]:
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Summed over the dimensions that `size` lacks or has as 1: what undoes a broadcast."""
     wanted, shape = ints(size), tuple(input.shape)
+    if not wanted:
+        return input.sum()  # type: ignore[attr-defined, no-any-return]
     lead = len(shape) - len(wanted)
     if lead < 0 or any([w not in (1, n) for w, n in zip(wanted, shape[lead:], strict=True)]):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
@@ -156,12 +154,12 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of the elements along the last dimension, as columns."""
-    n = x.shape[-1] if N is None else N
+    n = (x.shape[-1] if x.ndim else 1) if N is None else N  # type: ignore[attr-defined]
     if n <= 1:
         raise RuntimeError("N must be greater than 1.")
     if x._dtype.category < dtypes.FLOAT:
         x = x.to(dtypes.int64)  # type: ignore[attr-defined]
-    return _powers(x, n)
+    return _powers(x.reshape(1) if x.ndim == 0 else x, n)  # type: ignore[attr-defined]
 
 
 export("vander", vander, method=False)

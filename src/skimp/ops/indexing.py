@@ -24,7 +24,9 @@ _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
 def _rule(name: str) -> Rule:
-    return Rule(name, {"input": lambda g, input_shape, index: scattered(g, input_shape, lambda z: z[index])})
+    return Rule(
+        name, {"input": lambda g, input_shape, index: scattered(g, input_shape, lambda z: z[index])}
+    )
 
 
 _RULES = {
@@ -82,7 +84,11 @@ def split(index: Any) -> tuple[Any, ...]:
     """The index as a tuple of its items; PyTorch still reads a list that holds sequences, slices or None as one."""
     if type(index) is tuple:
         return index
-    if isinstance(index, (Tensor, np.ndarray, np.generic)) or type(index) in _BASIC or not hasattr(index, "__getitem__"):
+    if (
+        isinstance(index, (Tensor, np.ndarray, np.generic))
+        or type(index) in _BASIC
+        or not hasattr(index, "__getitem__")
+    ):
         return (index,)
     if isinstance(index, tuple):
         return tuple(index)
@@ -101,7 +107,11 @@ def split(index: Any) -> tuple[Any, ...]:
 
 
 def _is_nested(i: Any) -> bool:
-    return i is None or i is Ellipsis or isinstance(i, (Tensor, slice, np.ndarray, list, tuple, range, str))
+    return (
+        i is None
+        or i is Ellipsis
+        or isinstance(i, (Tensor, slice, np.ndarray, list, tuple, range, str))
+    )
 
 
 def _general(self: Tensor, index: Any) -> Tensor:
@@ -148,7 +158,9 @@ class Plan:
     @property
     def dim(self) -> int:
         """Where the next item stands in the view: masks stand for all their dims."""
-        return sum([1 if t is None or t._dtype not in advanced.MASKS else t.ndim for t in self.found])
+        return sum(
+            [1 if t is None or t._dtype not in advanced.MASKS else t.ndim for t in self.found]
+        )
 
     def take(self, i: Any) -> None:
         kind = type(i)
@@ -182,7 +194,9 @@ class Plan:
     def cut(self, i: slice) -> None:
         start, stop, step = _bound(i.start), _bound(i.stop), _bound(i.step)
         if step is not None and step <= 0:
-            raise ValueError("slice step cannot be zero" if step == 0 else "step must be greater than zero")
+            raise ValueError(
+                "slice step cannot be zero" if step == 0 else "step must be greater than zero"
+            )
         n = self.layout.shape[self.dim]
         if not (start in (None, 0) and (stop is None or stop >= n) and step in (None, 1)):
             self.layout = V.slice_(self.layout, self.dim, start, stop, 1 if step is None else step)
@@ -194,7 +208,9 @@ class Plan:
         dim = self.dim
         n = self.layout.shape[dim] if dim < len(self.layout.shape) else 0
         if not -n <= i < n:
-            raise IndexError(f"index {i} is out of bounds for dimension {dim + self.selects} with size {n}")
+            raise IndexError(
+                f"index {i} is out of bounds for dimension {dim + self.selects} with size {n}"
+            )
         self.selects += 1
         self.layout = V.select(self.layout, dim, i)
         self.last = "select"
@@ -224,7 +240,9 @@ def _tensor_of(i: Any) -> Any:
         raise _no_index(i)
     if isinstance(i, np.ndarray) and i.ndim == 0 and i.dtype.kind in "iub":
         return i.item()
-    if isinstance(i, np.ndarray) or (hasattr(i, "__getitem__") and hasattr(i, "__len__") and not isinstance(i, dict)):
+    if isinstance(i, np.ndarray) or (
+        hasattr(i, "__getitem__") and hasattr(i, "__len__") and not isinstance(i, dict)
+    ):
         return advanced.as_index(i)
     if hasattr(i, "__index__"):
         return int(i.__index__())
@@ -232,7 +250,11 @@ def _tensor_of(i: Any) -> Any:
 
 
 def _no_index(i: Any) -> IndexError:
-    name = f"{type(i).__module__}.{type(i).__name__}" if isinstance(i, np.generic) else type(i).__name__
+    name = (
+        f"{type(i).__module__}.{type(i).__name__}"
+        if isinstance(i, np.generic)
+        else type(i).__name__
+    )
     return IndexError(
         f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {name})"
     )
@@ -253,13 +275,17 @@ def _bound(v: Any) -> int | None:
     try:
         return int(v.__index__())
     except (AttributeError, TypeError):
-        raise TypeError("slice indices must be integers or None or have an __index__ method") from None
+        raise TypeError(
+            "slice indices must be integers or None or have an __index__ method"
+        ) from None
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     number = isinstance(value, (int, float, complex, np.generic)) and not isinstance(value, Tensor)
     if not number and not isinstance(value, Tensor):
-        raise TypeError(f"can't assign a {_type_name(value)} to a torch.{scalar_type_name(self._dtype)}Tensor")
+        raise TypeError(
+            f"can't assign a {_type_name(value)} to a torch.{scalar_type_name(self._dtype)}Tensor"
+        )
     if number:
         value = value.item() if isinstance(value, np.generic) else value
         check_number(value, self._dtype)

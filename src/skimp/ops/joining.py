@@ -157,7 +157,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     shape = (*first[:dim], len(given), *first[dim:])
     if out is not None and not promotion.can_cast(dtype, out._dtype):
         name = promotion.scalar_type_name(out._dtype)
-        raise RuntimeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
     made, into = target("stack", out, shape, dtype, given, _stacked_strides(given, shape, dim))
     lead = (slice(None),) * dim
     for i, t in enumerate(given):

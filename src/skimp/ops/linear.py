@@ -8,13 +8,18 @@ from typing import Any
 from skimp._tensor import Tensor
 from skimp.memory import layout_views as V
 from skimp.ops.forms import op
-from skimp.ops.matmul import matmul
+from skimp.ops.matmul import into, matmul
 from skimp.ops.matmul_add import addmm
 
 
 @op(method=False, namespaces=("nn.functional",))
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension."""
+    result = _linear(input, weight, bias)
+    return result if out is None else into(out, result, input.ndim == 1)  # type: ignore[attr-defined]
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return matmul(input, weight.t())  # type: ignore[attr-defined]
     if weight.ndim != 2:  # type: ignore[attr-defined]

@@ -47,12 +47,16 @@ WHERE = Pointwise(
 )  # fmt: skip
 
 
-def where(condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
+def where(
+    condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
+) -> Any:
     """`input` where the condition holds, else `other`; the condition alone: the positions of its trues."""
     if input is None and other is None:
         return nonzero(condition, as_tuple=True)
     if input is None or other is None:
-        raise TypeError("where() received an invalid combination of arguments - got (Tensor, Tensor)")
+        raise TypeError(
+            "where() received an invalid combination of arguments - got (Tensor, Tensor)"
+        )
     condition = _condition(condition)
     if out is not None and isinstance(out, Tensor):
         kinds = [v for v in (input, other) if isinstance(v, (Tensor, int, float, complex))]
@@ -65,7 +69,9 @@ def where(condition: Any, input: Any = None, other: Any = None, *, out: Tensor |
 
 def _condition(condition: Any) -> Tensor:
     if not isinstance(condition, Tensor):
-        raise TypeError(f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}")
+        raise TypeError(
+            f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}"
+        )
     if condition._dtype is dtypes.uint8:
         return condition.to(dtypes.bool)  # type: ignore[attr-defined, no-any-return]
     if condition._dtype is not dtypes.bool:
@@ -109,13 +115,17 @@ def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     _check_fill(input, mask, value)
     shape = layouts.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
     if shape != tuple(input.shape):
-        raise RuntimeError(f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(shape)}")
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(shape)}"
+        )
     return _masked_fill_in_place(input, mask, value)
 
 
 def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
     if not isinstance(mask, Tensor):
-        raise TypeError(f"masked_fill(): argument 'mask' (position 2) must be Tensor, not {type(mask).__name__}")
+        raise TypeError(
+            f"masked_fill(): argument 'mask' (position 2) must be Tensor, not {type(mask).__name__}"
+        )
     if mask._dtype is not dtypes.bool:
         raise RuntimeError(
             f"masked_fill_ only supports boolean masks, but got mask with dtype {_C_NAMES.get(mask._dtype, mask._dtype)}"
@@ -127,7 +137,9 @@ def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
                 f"{value.ndim} dimension(s)."
             )
         if value._dtype.category > max(input._dtype.category, dtypes.FLOAT):
-            raise RuntimeError("value cannot be converted to type " + c_name(input._dtype) + " without overflow")
+            raise RuntimeError(
+                "value cannot be converted to type " + c_name(input._dtype) + " without overflow"
+            )
     else:
         check_number(value, input._dtype)
     return mask
@@ -146,7 +158,9 @@ _CASTS = {
 
 def c_name(dtype: dtypes.dtype) -> str:
     """The type's name in PyTorch's message about a number that doesn't fit."""
-    return _CASTS.get(dtype, dtype.name if dtype is not dtypes.float64 else "double").replace("float32", "float")
+    return _CASTS.get(dtype, dtype.name if dtype is not dtypes.float64 else "double").replace(
+        "float32", "float"
+    )
 
 
 def check_number(value: Any, dtype: dtypes.dtype) -> None:
@@ -216,7 +230,9 @@ class Mask:
         self.counts = np.zeros(len(starts) + 1, np.int64)
 
         def count(reader: Reader, i: int) -> None:
-            self.counts[i + 1] = np.count_nonzero(reader.run(i * _RUN, min((i + 1) * _RUN, self.size)))
+            self.counts[i + 1] = np.count_nonzero(
+                reader.run(i * _RUN, min((i + 1) * _RUN, self.size))
+            )
 
         self._each(count)
         np.cumsum(self.counts, out=self.counts)
@@ -321,14 +337,20 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for each dim."""
     if as_tuple:
         if out is not None:
-            raise TypeError("nonzero() received an invalid combination of arguments - got (out=Tensor, as_tuple=bool)")
-        return tuple([fresh(p, dtypes.int64) for p in _positions(input if input.ndim else input.reshape(1))])  # type: ignore[attr-defined]
+            raise TypeError(
+                "nonzero() received an invalid combination of arguments - got (out=Tensor, as_tuple=bool)"
+            )
+        return tuple(
+            [fresh(p, dtypes.int64) for p in _positions(input if input.ndim else input.reshape(1))]
+        )  # type: ignore[attr-defined]
     return _nonzero(input, out=out)
 
 
 def _positions(input: Tensor) -> tuple[Array, ...]:
     array = input.array()
-    if array.dtype.kind not in "biufc":  # bfloat16: NumPy's nonzero is slow on types that are not its own
+    if (
+        array.dtype.kind not in "biufc"
+    ):  # bfloat16: NumPy's nonzero is slow on types that are not its own
         array = array != 0
     return np.nonzero(array)
 
@@ -365,5 +387,3 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     n = min(size, len(rows))
     result[:n] = rows[:n]
     return fresh(result, dtypes.int64)
-
-

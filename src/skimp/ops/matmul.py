@@ -17,29 +17,15 @@ from skimp.memory import copies as told
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
-from skimp.ops import outs
 from skimp.ops.copies import describe
 from skimp.ops.elementwise import conj
-from skimp.ops.forms import export, op
+from skimp.ops import outs
+from skimp.ops.forms import export, move, op
 from skimp.ops.pointwise_forms import PLAIN
-from skimp.ops.targets import blank
+from skimp.ops.targets import blank, c_name, check_out
 
 Ints = tuple[int, ...]
 _multiply = np.matmul
-
-# -- types and their names in messages ------------------------------------------------------------
-
-_C_NAMES = {
-    dtypes.bool: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short",
-    dtypes.int32: "int", dtypes.int64: "long", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
-    dtypes.float32: "float", dtypes.float64: "double", dtypes.complex64: "c10::complex<float>",
-    dtypes.complex128: "c10::complex<double>",
-}  # fmt: skip
-
-
-def c_name(dtype: dtypes.dtype) -> str:
-    """What PyTorch's C++ calls an element type."""
-    return _C_NAMES[dtype]
 
 
 def refuse_bool(kernel: str, dtype: dtypes.dtype) -> None:
@@ -56,26 +42,16 @@ def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) ->
     if y.ndim == 1:
         y = y[:, None]
     if out is None:
-        made, into = blank(shape, a._dtype)
+        made, array = blank(shape, a._dtype)
     else:
         check_out(out, a._dtype, shape, name)
-        made, into = out, out.writable()
+        made, array = out, out.writable()
         if _overlaps(out, (a, b)):
             x, y = x.copy(), y.copy()
     tell(name, a, x)
     tell(name, b, y)
-    products.product(x, y, into[:, None] if b.ndim == 1 else into)  # type: ignore[attr-defined]
+    products.product(x, y, array[:, None] if b.ndim == 1 else array)  # type: ignore[attr-defined]
     return made
-
-
-def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
-    """`out=` of a product has its type exactly, and takes its shape."""
-    if not isinstance(out, Tensor):
-        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if out._dtype is not dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} instead")
-    outs.resize_out(name, out, shape)
-    outs.check_overlap(out, ())
 
 
 def _overlaps(out: Tensor, inputs: Sequence[Tensor]) -> bool:
@@ -132,9 +108,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input.ndim != 2 or vec.ndim != 1:  # type: ignore[attr-defined]
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")  # type: ignore[attr-defined]
     check_mv(input, vec, vec._dtype, input.shape[0])
-    layout = vec.layout_of()
-    column = Layout((*layout.shape, 1), (*layout.strides, 1), layout.offset)
-    return product("mv", input, vec, (input.shape[0],), out, (input.layout_of(), column))
+    return product("mv", input, vec, (input.shape[0],), out)
 
 
 def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
@@ -299,7 +273,7 @@ def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     if a == 2 and b == 1:
         return mv(input, other, out=out)  # type: ignore[no-any-return]
     if out is not None and (a == 1 or b <= 2):
-        return _into(out, _matmul(input, other))
+        return into(out, _matmul(input, other), a == 1)
     if a == 1 and b == 2:
         return mm(input.unsqueeze(0), other).squeeze(0)  # type: ignore[attr-defined, no-any-return]
     if a == 1:
@@ -323,10 +297,11 @@ def _with_matrix(input: Tensor, other: Tensor) -> Tensor:
     return mm(tall, other).view((*shape[:-1], other.shape[1]))  # type: ignore[attr-defined, no-any-return]
 
 
-def _into(out: Tensor, result: Tensor) -> Tensor:
+def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
+    """`result` moved into `out`. `row_major`: a vector times a matrix is a product of matrices, whose shape `out` took."""
     check_out(out, result._dtype, tuple(result.shape), "matmul")
-    from skimp.ops.forms import move
-
+    if row_major:
+        outs.resize(out, tuple(result.shape))
     move(out, result)
     return out
 
@@ -347,11 +322,9 @@ def _operator(self: Tensor, other: Any) -> Any:
     return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
 
 
-def _ioperator(self: Tensor, other: Any) -> Any:
-    if not isinstance(other, Tensor):
-        return NotImplemented
-    return self.copy_(matmul(self, other))  # type: ignore[attr-defined]
+def _roperator(self: Tensor, other: Any) -> Any:
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
 Tensor.__matmul__ = _operator  # type: ignore[attr-defined]
-Tensor.__rmatmul__ = lambda self, other: NotImplemented  # type: ignore[attr-defined]
+Tensor.__rmatmul__ = _roperator  # type: ignore[attr-defined]

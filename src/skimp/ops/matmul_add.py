@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from skimp import dtypes, promotion
-from skimp._tensor import Array, Tensor
+from skimp._tensor import Array, Tensor, fresh
+from skimp.autograd import alias as history
+from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.backend import products
 from skimp.config import config
@@ -19,11 +21,12 @@ from skimp.memory import layout as layouts
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
 from skimp.ops.elementwise import add, conj, mul
-from skimp.ops.forms import move, op
-from skimp.ops.matmul import adjoint, bmm, c_name, check_mm, check_mv, check_out, mm_first_back, mm_second_back, mv, refuse_bool, tell
+from skimp.ops import outs
+from skimp.ops.forms import export, move, op
+from skimp.ops.matmul import adjoint, bmm, check_mm, check_mv, mm_first_back, mm_second_back, mv, refuse_bool, tell
 from skimp.ops.pointwise import constant
 from skimp.ops.pointwise_forms import PLAIN
-from skimp.ops.targets import blank
+from skimp.ops.targets import blank, c_name, check_out
 
 Ints = tuple[int, ...]
 
@@ -185,21 +188,15 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 _SCRATCH = 1 << 20
 
 
-def _one_matrix(t: Tensor, first: bool) -> Layout | None:
-    """The layout in which (b, m, k) is m x bk, or (b, k, n) is bk x n; None where strides forbid it."""
-    found = t.layout_of()
-    b, m, n = found.shape
-    if not first:
-        return V.view(found, (b * m, n))
-    return V.view(V.permute(found, (1, 0, 2)), (m, b * n))
-
-
-@op(inplace=True, rule=Rule("AddbmmBackward0", {
+ADDBMM = Rule("AddbmmBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "batch1": lambda g, batch1_shape, batch2, alpha: scaled(
         bmm(g.unsqueeze(0).expand(batch1_shape[0], *g.shape), adjoint(batch2)), alpha),
     "batch2": lambda g, batch2_shape, batch1, alpha: scaled(
-        bmm(adjoint(batch1), g.unsqueeze(0).expand(batch2_shape[0], *g.shape)), alpha)}))  # fmt: skip
+        bmm(adjoint(batch1), g.unsqueeze(0).expand(batch2_shape[0], *g.shape)), alpha)})  # fmt: skip
+
+
+@op(rule=ADDBMM)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (the sum of the products of the batches' matrices); the input broadcasts."""
@@ -224,6 +221,26 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
         return result
     move(out, result)
     return out
+
+
+def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """`addbmm` in place; an input that broadcasts takes the result's shape."""
+    given = {"input": input, "batch1": batch1, "batch2": batch2, "beta": beta, "alpha": alpha}
+    tracked = modes.state.grad and any([t._rg for t in (input, batch1, batch2)])
+    if modes.state.grad:
+        history.before_inplace(input)
+    with modes.no_grad():
+        result = addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
+    kept = history.prepare(input, ADDBMM, given) if tracked else None
+    if tuple(input.shape) != tuple(result.shape):
+        outs.resize(input, tuple(result.shape))
+    move(input, result)
+    if kept is not None:
+        history.rebase(input, kept)
+    return input
+
+
+export("addbmm_", addbmm_, namespaces=())
 
 
 def _working(dtype: dtypes.dtype) -> dtypes.dtype:
@@ -259,8 +276,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     _check_factors(dtype, beta, alpha)
     outer = mul(vec1.to(dtype).unsqueeze(1), vec2.to(dtype))  # type: ignore[attr-defined]
     if dtype is dtypes.bool:
-        result = outer if alpha else outer.new_zeros(shape)  # type: ignore[attr-defined]
-        return result | input if beta else result
+        both = np.logical_and(outer.array(), bool(alpha))
+        return fresh(np.logical_or(both, np.logical_and(input.array(), bool(beta))), dtype)
     scaled_ = outer if alpha == 1 else mul(outer, alpha)
     return scaled_ if beta == 0 else add(scaled_, input, alpha=beta)
 

@@ -43,7 +43,13 @@ def _rows(a: Array) -> Array:
 
 
 def sort(
-    input: Tensor, dim: Any = -1, descending: bool = False, *, stable: bool = False, out: Any = None, axis: Any = None
+    input: Tensor,
+    dim: Any = -1,
+    descending: bool = False,
+    *,
+    stable: bool = False,
+    out: Any = None,
+    axis: Any = None,
 ) -> Pair:
     """The values in order along a dim and where they were; ties keep their order; NaN counts as the largest."""
     if isinstance(dim, bool):  # sort(x, descending)
@@ -73,7 +79,11 @@ def _sort_into(source: Array, dim: int, descending: bool, values: Array, indices
     def work(window: Any) -> None:
         block = _rows(source[window])
         target = indices[window]
-        where = target.reshape(block.shape) if target.flags.c_contiguous else np.empty(block.shape, np.int64)
+        where = (
+            target.reshape(block.shape)
+            if target.flags.c_contiguous
+            else np.empty(block.shape, np.int64)
+        )
         ranks.order(block, descending, where)
         if not target.flags.c_contiguous:
             target[...] = where.reshape(target.shape)
@@ -85,7 +95,14 @@ def _sort_into(source: Array, dim: int, descending: bool, values: Array, indices
 export("sort", sort)
 
 
-def argsort(input: Tensor, dim: Any = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
+def argsort(
+    input: Tensor,
+    dim: Any = -1,
+    descending: bool = False,
+    stable: bool = False,
+    *,
+    axis: Any = None,
+) -> Tensor:
     """Where the values in order along a dim come from."""
     return sort(input.detach(), dim, descending, axis=axis)[1]  # type: ignore[attr-defined]
 
@@ -112,7 +129,9 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         raise RuntimeError("selected index k out of range")
     if input._dtype.is_complex or input._dtype is dtypes.bool:
         kind = "bool" if input._dtype is dtypes.bool else "complex"
-        raise RuntimeError(f"{'' if kind == 'bool' else ' '}topk does not support {kind} dtypes on CPU")
+        raise RuntimeError(
+            f"{'' if kind == 'bool' else ' '}topk does not support {kind} dtypes on CPU"
+        )
     kept = (*shape[:dim], k, *shape[dim + 1 :]) if shape else ()
     values, into = blank(kept, input._dtype)
     indices, at = blank(kept, dtypes.int64)
@@ -155,10 +174,16 @@ def _chosen(name: str, input: Tensor, dim: int, keepdim: bool, choose: Any) -> P
 
 def _refuse(name: str, input: Tensor, bools: bool = False) -> None:
     if input._dtype.is_complex or (bools and input._dtype is dtypes.bool):
-        raise NotImplementedError(f'"{name}" not implemented for \'{scalar_type_name(input._dtype)}\'')
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
 
 
-_REDUCED = {"input": lambda g, input_shape, dim, keepdim, result1: _placed_reduced(g, input_shape, dim, result1, keepdim)}
+_REDUCED = {
+    "input": lambda g, input_shape, dim, keepdim, result1: _placed_reduced(
+        g, input_shape, dim, result1, keepdim
+    )
+}
 
 
 @op(out="same", rule=Rule("KthvalueBackward0", _REDUCED))
@@ -225,7 +250,9 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         _refuse("median_out", input, bools=True)
         return getattr(return_types, name)(*_chosen(name, input, dim, keepdim, at))  # type: ignore[no-any-return]
 
-    def f(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None) -> Any:
+    def f(
+        input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None
+    ) -> Any:
         dim = axis if dim is None else dim
         return of_all(input) if dim is None else along(input, dim, keepdim, out=out)
 

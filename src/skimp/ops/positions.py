@@ -33,7 +33,11 @@ def span(a: Array) -> Array:
     """All memory from the first element of `a` to the last, as a vector; `a` is not empty."""
     if a.flags.c_contiguous:
         return a.reshape(-1)
-    n = 1 + sum([(size - 1) * step for size, step in zip(a.shape, a.strides, strict=True)]) // a.itemsize
+    n = (
+        1
+        + sum([(size - 1) * step for size, step in zip(a.shape, a.strides, strict=True)])
+        // a.itemsize
+    )
     return np.lib.stride_tricks.as_strided(a, (n,), (a.itemsize,))
 
 
@@ -98,7 +102,9 @@ class Along:
 class Joint:
     """The places that several broadcast indices point to, in dims of their own, and all that lies under each."""
 
-    def __init__(self, strides: tuple[int, ...], indices: list[Array], rest: tuple[tuple[int, int], ...]) -> None:
+    def __init__(
+        self, strides: tuple[int, ...], indices: list[Array], rest: tuple[tuple[int, int], ...]
+    ) -> None:
         self.strides = strides
         self.indices = indices
         self.rest = rest  # (size, stride) of the dims that no index touches

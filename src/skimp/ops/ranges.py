@@ -45,7 +45,7 @@ def _steps(name: str, steps: Any) -> int:
 
 def _type_of(name: str, start: Any, end: Any, dtype: Any, out: Tensor | None) -> dtypes.dtype:
     if out is not None:
-        dtype = out._dtype if dtype is None else dtype
+        dtype = _of_out(dtype, out)
     inferred = promotion.get_default_dtype()
     if isinstance(start, complex) or isinstance(end, complex):
         inferred = promotion.default_complex_dtype()
@@ -57,6 +57,13 @@ def _type_of(name: str, start: Any, end: Any, dtype: Any, out: Tensor | None) ->
     if found is dtypes.bool:
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
     return found
+
+
+def _of_out(dtype: Any, out: Tensor) -> dtypes.dtype:
+    if dtype is not None and dtype is not out._dtype:
+        names = [promotion.scalar_type_name(d) for d in (dtype, out._dtype)]
+        raise RuntimeError(f"dtype {names[0]} does not match dtype of out parameter ({names[1]})")
+    return out._dtype
 
 
 def _spaced(start: Any, end: Any, count: int, dtype: dtypes.dtype, work: np.dtype[Any]) -> Any:
@@ -147,6 +154,7 @@ def eye(n: Any, m: Any = None, *, out: Tensor | None = None, dtype: Any = None, 
         if size < 0:
             raise RuntimeError(f"{word} must be greater or equal to 0, got {size}")
     if out is not None:
+        _of_out(dtype, out)
         outs.resize_out("eye", out, (rows, columns))
         t, into = out, out.writable()
         into[...] = 0

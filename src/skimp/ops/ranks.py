@@ -63,7 +63,9 @@ def order(a: Array, descending: bool, into: Array) -> None:
 def _argsort(a: Array, descending: bool) -> Array:
     if not descending:
         return np.argsort(a, axis=-1, kind="stable")
-    found = np.argsort(a[:, ::-1], axis=-1, kind="stable")[:, ::-1]  # reversed twice: ties keep their order
+    found = np.argsort(a[:, ::-1], axis=-1, kind="stable")[
+        :, ::-1
+    ]  # reversed twice: ties keep their order
     return np.subtract(a.shape[1] - 1, found)
 
 

@@ -52,12 +52,14 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         made, into = blank(shape, input._dtype)
         _roll_into(into.reshape(-1), flat, {0: steps[0]})
         return made
+    if not shape:
+        raise IndexError(f"Dimension specified as {along[0]} but tensor has no dimensions")
     by: dict[int, int] = {}
     for step, dim in zip(steps, along, strict=True):
         d = layouts.normalize_dim(dim, len(shape))
         by[d] = by.get(d, 0) + step
     made, into = blank(shape, input._dtype)
-    _roll_into(into, input.array(), by if shape else {})
+    _roll_into(into, input.array(), by)
     return made
 
 
@@ -78,10 +80,15 @@ def _roll_into(into: Any, source: Any, by: dict[int, int]) -> None:
 # -- flip and rotate ------------------------------------------------------------------------------
 
 
-@op(rule=Rule("FlipBackward0", {"input": lambda g, dims: flip(g, ints(dims))}))
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def _chosen(starred: Any, word: Any) -> Ints:
+    """`f(0, 1)`, `f((0, 1))` and `f(dims=(0, 1))` alike."""
+    return ints(starred, "dims") if word is None else as_tuple(word)
+
+
+@op(rule=Rule("FlipBackward0", {"input": lambda g, order, dims: flip(g, _chosen(order, dims))}))
+def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept."""
-    along = layouts.normalize_dims(ints(dims, "dims"), input.ndim)  # type: ignore[attr-defined]
+    along = layouts.normalize_dims(_chosen(order, dims), input.ndim)  # type: ignore[attr-defined]
     steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])  # type: ignore[attr-defined]
     made, into = blank(tuple(input.shape), input._dtype, layouts.empty_like_strides(input.layout_of()))
     copy(into, input.array()[steps])
@@ -126,8 +133,8 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
 # -- repeat ---------------------------------------------------------------------------------------
 
 
-def _repeat_back(g: Tensor, input_shape: Any, repeats: Any) -> Tensor:
-    times = ints(repeats)
+def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tensor:
+    times = _chosen(sizes, repeats)
     sizes = (1,) * (len(times) - len(input_shape)) + tuple(input_shape)
     if 0 in times:
         return g.new_zeros(tuple(input_shape))  # type: ignore[attr-defined, no-any-return]
@@ -138,9 +145,9 @@ def _repeat_back(g: Tensor, input_shape: Any, repeats: Any) -> Tensor:
 
 
 @op(namespaces=(), rule=Rule("RepeatBackward0", {"input": _repeat_back}))
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
+def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor beside each other, so many along each dimension."""
-    times = ints(repeats, "repeats")
+    times = _chosen(sizes, repeats)
     if len(times) < input.ndim:  # type: ignore[attr-defined]
         raise RuntimeError(
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
@@ -157,9 +164,9 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 
 
 @op()
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Copies of the tensor beside each other; dimensions that `dims` leaves out are not repeated."""
-    times = ints(dims, "dims")
+    times = _chosen(order, dims)
     return input.repeat((1,) * (input.ndim - len(times)) + times)  # type: ignore[attr-defined, no-any-return]
 
 

@@ -79,7 +79,9 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     if index.numel():  # type: ignore[attr-defined]
         own, have = _sizes(index), _sizes(input)
         if len(own) != len(have):
-            raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+            raise RuntimeError(
+                "Index tensor must have the same number of dimensions as input tensor"
+            )
         for d, (n, m) in enumerate(zip(own, have, strict=True)):
             if d != dim and n > m:
                 raise RuntimeError(
@@ -124,7 +126,11 @@ def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any =
         memory, source = bits(memory), bits(source)
     for window in windows(index.shape):
         at = places(window).reshape(-1)
-        values = source[tuple([slice(c.start, min(c.stop, n)) for c, n in zip(window, index.shape, strict=True)])]
+        values = source[
+            tuple(
+                [slice(c.start, min(c.stop, n)) for c, n in zip(window, index.shape, strict=True)]
+            )
+        ]
         if ufunc is None:
             memory[at] = values.reshape(-1)
         else:
@@ -143,7 +149,15 @@ def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:
     "input": lambda g, dim, index: _zeroed(g, dim, index),
     "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
 }))  # fmt: skip
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None) -> None:
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: Any = None,
+) -> None:
     """Write `src` (a tensor or a number) where `index` tells along `dim`; or add or multiply it there."""
     src = value if src is None else src
     if src is None:
@@ -216,11 +230,20 @@ def divided(target: Array, count: Array) -> None:
 
 def _check_reduce(reduce: str) -> None:
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
+        )
 
 
 def _reduce_back(
-    g: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, result: Tensor
+    g: Tensor,
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """PyTorch's scatter_reduce_backward: sums, shares of equal extremes, products without dividing by zero."""
     own, other = _REDUCE_BACK[reduce](_Along(dim, index, include_self), g, input, src, result)
@@ -265,7 +288,9 @@ def sum_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, 
 
 def mean_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
     src = how.part(src)
-    count = how.add(g.new_ones(g.shape) if how.include_self else g.new_zeros(g.shape), src.new_ones(src.shape))
+    count = how.add(
+        g.new_ones(g.shape) if how.include_self else g.new_zeros(g.shape), src.new_ones(src.shape)
+    )
     count = count.masked_fill(count == 0, 1)
     share = g / count
     return share, how.read(share)
@@ -306,7 +331,9 @@ def scatter_reduce(
     _check_reduce(reduce)
     _check_scatter(input, dim, index, src)
     if input._dtype.is_complex and reduce in ("amax", "amin"):
-        raise RuntimeError(f'"scatter_reduce" not implemented for \'{scalar_type_name(input._dtype)}\'')
+        raise RuntimeError(
+            f"\"scatter_reduce\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
     where = index.array()
     target = input.writable()
     if where.size == 0:
@@ -320,5 +347,3 @@ def scatter_reduce(
         count = np.full(target.shape, int(include_self), np.int64)
         write_along(count, dim, where, np.ones((), np.int64), np.add)
         divided(target, np.maximum(count, 1))
-
-

@@ -27,7 +27,9 @@ def searchsorted(
 ) -> Tensor:  # fmt: skip
     """Where each value would go in its sorted row: before the values equal to it, or (`right`) after them."""
     if side not in (None, "left", "right"):
-        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+        raise RuntimeError(
+            f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
+        )
     if right and side == "left":
         raise RuntimeError(
             "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
@@ -95,12 +97,16 @@ def _comparable(sequence: Tensor, values: Tensor) -> tuple[Array, Array]:
     """Both as arrays of one type that NumPy compares natively."""
     dtype = common([sequence, values])
     if dtype.is_complex:
-        raise NotImplementedError(f'"searchsorted_out_cpu" not implemented for \'{scalar_type_name(dtype)}\'')
+        raise NotImplementedError(
+            f"\"searchsorted_out_cpu\" not implemented for '{scalar_type_name(dtype)}'"
+        )
     dtype = dtypes.float32 if dtype in NARROW else dtype
     return cast(sequence.array(), dtype), cast(values.array(), dtype)
 
 
-def _search(sequence: Tensor, values: Tensor, right: bool, out_int32: bool, sorter: Array | None) -> Tensor:
+def _search(
+    sequence: Tensor, values: Tensor, right: bool, out_int32: bool, sorter: Array | None
+) -> Tensor:
     rows, wanted = _comparable(sequence, values)
     result, target = blank(tuple(values.shape), dtypes.int32 if out_int32 else dtypes.int64)
     if not target.size:
@@ -108,10 +114,15 @@ def _search(sequence: Tensor, values: Tensor, right: bool, out_int32: bool, sort
     if rows.ndim == 1:
         ordered = rows if sorter is None else rows[sorter]
         side: Any = "right" if right else "left"
-        in_windows(target.shape, lambda w: target.__setitem__(w, np.searchsorted(ordered, wanted[w], side)))
+        in_windows(
+            target.shape, lambda w: target.__setitem__(w, np.searchsorted(ordered, wanted[w], side))
+        )
         return result
     rows, wanted = rows.reshape(-1, rows.shape[-1]), wanted.reshape(-1, wanted.shape[-1])
-    into, order = target.reshape(wanted.shape), None if sorter is None else sorter.reshape(rows.shape)
+    into, order = (
+        target.reshape(wanted.shape),
+        None if sorter is None else sorter.reshape(rows.shape),
+    )
 
     def work(window: Any) -> None:
         row, cut = window
@@ -140,7 +151,9 @@ def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Ar
 
 
 @op(method=False, out="same")
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
     """The bucket of each value among ascending boundaries; a value equal to one goes below it, or (`right`) above."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
@@ -170,7 +183,9 @@ def _number(value: Any) -> str:
 
 def _only_floats(name: str, input: Tensor) -> Array:
     if not input._dtype.is_floating_point or input._dtype in NARROW:
-        raise NotImplementedError(f'"{name}" not implemented for \'{scalar_type_name(input._dtype)}\'')
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
     return input.array()
 
 
@@ -207,7 +222,9 @@ def histogram(
         weights = weight.array().reshape(-1)
     inside = (array >= edges[0]) & (array <= edges[-1])
     at = np.minimum(np.searchsorted(edges, array[inside], "right"), len(edges) - 1) - 1
-    hist = np.bincount(at, None if weights is None else weights[inside], minlength=len(edges) - 1).astype(array.dtype)
+    hist = np.bincount(
+        at, None if weights is None else weights[inside], minlength=len(edges) - 1
+    ).astype(array.dtype)
     if density:
         hist = hist / (np.diff(edges) * hist.sum())
     return return_types.histogram(fresh(hist, input._dtype), fresh(edges, input._dtype))  # type: ignore[no-any-return]
@@ -227,7 +244,11 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
     if bins <= 0:
         raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {bins} for dimension 0")
     if extent is None:
-        low, high = _extent("torch.histogramdd", array, 0, 0) if array.size else (array.dtype.type(0), array.dtype.type(1))
+        low, high = (
+            _extent("torch.histogramdd", array, 0, 0)
+            if array.size
+            else (array.dtype.type(0), array.dtype.type(1))
+        )
     else:
         low, high = _given_extent(array, *extent)
     from skimp.ops.creation import linspace
@@ -239,7 +260,9 @@ def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
     if not (np.isfinite(low) and np.isfinite(high)):
         raise RuntimeError(f"torch.histogramdd: dimension 0's range [{low}, {high}] is not finite")
     if low > high:
-        raise RuntimeError(f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension 0")
+        raise RuntimeError(
+            f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension 0"
+        )
     kind = array.dtype.type
     return (kind(low - 1), kind(high + 1)) if low == high else (kind(low), kind(high))
 
@@ -248,7 +271,9 @@ def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
 def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
     if input._dtype.category != dtypes.INT:
-        raise NotImplementedError(f'"bincount_cpu" not implemented for \'{scalar_type_name(input._dtype)}\'')
+        raise NotImplementedError(
+            f"\"bincount_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     array = input.array()
@@ -257,7 +282,9 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     if input.ndim != 1 or array.min() < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
-        return fresh(np.bincount(array, minlength=minlength).astype(np.int64, copy=False), dtypes.int64)
+        return fresh(
+            np.bincount(array, minlength=minlength).astype(np.int64, copy=False), dtypes.int64
+        )
     if weights.ndim != 1 or weights.shape[0] != input.shape[0]:
         raise RuntimeError("weights should be 1-d and have the same length as input")
     dtype = dtypes.float32 if weights._dtype is dtypes.float32 else dtypes.float64
@@ -269,14 +296,20 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 @op(method=False, out="same")
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Whether each element is one of the test elements (NaN never is)."""
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
         raise TypeError("isin() received an invalid combination of arguments - got two numbers")
-    one, other = (t if isinstance(t, Tensor) else _values_of(t, t) for t in (elements, test_elements))
+    one, other = (
+        t if isinstance(t, Tensor) else _values_of(t, t) for t in (elements, test_elements)
+    )
     dtype = common([elements, test_elements])
     if dtype.is_complex:
-        raise RuntimeError(f"Unsupported input type encountered for isin(): {scalar_type_name(dtype)}")
+        raise RuntimeError(
+            f"Unsupported input type encountered for isin(): {scalar_type_name(dtype)}"
+        )
     dtype = dtypes.float32 if dtype in NARROW else dtype
     source, tests = cast(one.array(), dtype), np.unique(cast(other.array(), dtype), equal_nan=False)
     result, target = blank(tuple(one.shape), dtypes.bool)

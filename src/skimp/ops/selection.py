@@ -14,7 +14,15 @@ from skimp.ops.forms import export, op
 from skimp.ops.masks import check_number
 from skimp.ops.pointwise import constant
 from skimp.ops.positions import bits, counted_from_front, elements, first_outside, in_windows, span
-from skimp.ops.scatter import REDUCE_BACK, UFUNCS, divided, gather, identity, read_along, write_along
+from skimp.ops.scatter import (
+    REDUCE_BACK,
+    UFUNCS,
+    divided,
+    gather,
+    identity,
+    read_along,
+    write_along,
+)
 from skimp.ops.targets import blank
 from skimp.ops.writers import writer
 from skimp.promotion import scalar_type_name
@@ -50,7 +58,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     _need_int("index_select()", index)
     if input.ndim == 0:
         if where.size != 1:
-            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {where.size} value(s)")
+            raise RuntimeError(
+                f"index_select(): Index to scalar can have only 1 value, got {where.size} value(s)"
+            )
         _check_in_self(where, 1)
         return input.clone()  # type: ignore[attr-defined, no-any-return]
     shape = tuple(input.shape)
@@ -71,7 +81,10 @@ def _select(target: Array, source: Array, dim: int, index: Array) -> None:
     if not source.flags.c_contiguous or width == 1:
         read_along(target, source, dim, _along(source, dim, index, target.shape))
         return
-    table, into = source.reshape(-1, source.shape[dim], width), target.reshape(-1, index.size, width)
+    table, into = (
+        source.reshape(-1, source.shape[dim], width),
+        target.reshape(-1, index.size, width),
+    )
     if width >= _WIDE:
         for k, i in enumerate(index):
             into[:, k] = table[:, i]
@@ -130,7 +143,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     where = _vector(index, f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
                            f"{scalar_type_name(index._dtype)} and size: {list(index.shape)}")  # fmt: skip
     if index._dtype not in (dtypes.int64, dtypes.int32):
-        raise RuntimeError(f"index_add_(): Expected dtype int32/int64 for index but got: {scalar_type_name(index._dtype)}")
+        raise RuntimeError(
+            f"index_add_(): Expected dtype int32/int64 for index but got: {scalar_type_name(index._dtype)}"
+        )
     if input._dtype is not source._dtype:
         raise RuntimeError(
             f"index_add_(): self ({scalar_type_name(input._dtype)}) and source ({scalar_type_name(source._dtype)}) must "
@@ -153,10 +168,16 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
                 f"{list(input.shape)} source.shape = {list(source.shape)}"
             )
     if isinstance(alpha, (float, complex)) and input._dtype is dtypes.bool:
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
     values = source.array()
     if alpha != 1:
-        values = (source * (int(alpha) if input._dtype.category <= dtypes.INT else alpha)).to(input._dtype).array()
+        values = (
+            (source * (int(alpha) if input._dtype.category <= dtypes.INT else alpha))
+            .to(input._dtype)
+            .array()
+        )
     target = input.writable()
     _merge(target, dim, where, values, np.add)
 
@@ -171,7 +192,9 @@ def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> 
         return
     if target.ndim == 0:
         target, values = target.reshape(1), values.reshape(-1)
-    values = values.reshape(tuple([where.size if d == dim else m for d, m in enumerate(target.shape)]))
+    values = values.reshape(
+        tuple([where.size if d == dim else m for d, m in enumerate(target.shape)])
+    )
     if values.size // max(1, where.size) >= _WIDE:
         rows, slices = np.moveaxis(target, dim, 0), np.moveaxis(values, dim, 0)
         for k, i in enumerate(where):
@@ -197,7 +220,9 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
             f"{scalar_type_name(input._dtype)} and (source) {scalar_type_name(source._dtype)}"
         )
     if index._dtype is not dtypes.int64:
-        raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}")
+        raise RuntimeError(
+            f"index_copy_(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
+        )
     if input.ndim and source.ndim:
         _check_slice_shapes("index_copy_", dim, input, source)
     count = source.shape[dim] if source.ndim else 1
@@ -208,7 +233,9 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
     n = input.shape[dim] if input.ndim else 1
     bad = first_outside(where, 0, n)
     if bad is not None:
-        raise IndexError(f"index_copy_(): index {bad} is out of bounds for dimension {dim} with size {n}")
+        raise IndexError(
+            f"index_copy_(): index {bad} is out of bounds for dimension {dim} with size {n}"
+        )
     values = source.array()
     target = input.writable()
     if target.ndim == 0:
@@ -243,7 +270,9 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
             )
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, complex) and not input._dtype.is_complex:
-        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+        raise RuntimeError(
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported"
+        )
     check_number(value, input._dtype)
     dim, where = _need_place(input, dim, index)
     target = input.writable()
@@ -283,7 +312,14 @@ class _Slices:
 
 
 def _reduce_back(
-    g: Tensor, input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool, result: Tensor
+    g: Tensor,
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
 ) -> tuple[Tensor, Tensor]:
     own, other = REDUCE_BACK[reduce](_Slices(dim, index, include_self), g, input, source, result)
     return own if include_self else _unselected(own, dim, index), other
@@ -291,11 +327,19 @@ def _reduce_back(
 
 @writer(rule=Rule("IndexReduceBackward0", {("input", "source"): _reduce_back}))
 def index_reduce(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
 ) -> None:
     """Reduce slices of `source` into those at the positions in a vector; `include_self`: their own values count too."""
     if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
     dim, where = _slices("index_reduce", input, dim, index, source)
     if input._dtype is not source._dtype:
         raise RuntimeError("index_reduce(): self and source must have the same scalar type")
@@ -316,7 +360,9 @@ def index_reduce(
     _merge(rows, dim, where, values, UFUNCS[reduce])
     if reduce == "mean":
         counts = np.bincount(where, minlength=rows.shape[dim]) + int(include_self)
-        divided(rows, np.maximum(counts, 1).reshape([-1 if d == dim else 1 for d in range(rows.ndim)]))
+        divided(
+            rows, np.maximum(counts, 1).reshape([-1 if d == dim else 1 for d in range(rows.ndim)])
+        )
 
 
 # -- take, put, take_along_dim --------------------------------------------------------------------
@@ -324,7 +370,9 @@ def index_reduce(
 
 def _flat_index(name: str, index: Tensor, n: int) -> Array:
     if index._dtype is not dtypes.int64:
-        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}")
+        raise RuntimeError(
+            f"{name}(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
+        )
     where = index.array()
     if n == 0 and where.size:
         raise IndexError(f"{name}(): tried to take from an empty tensor")
@@ -347,7 +395,9 @@ def take(input: Tensor, index: Tensor) -> Tensor:
         into, where = into.reshape(1), where.reshape(1)
     if source.flags.c_contiguous:
         flat = source.reshape(-1)
-        in_windows(into.shape, lambda window: flat.take(where[window], out=into[window], mode="clip"))
+        in_windows(
+            into.shape, lambda window: flat.take(where[window], out=into[window], mode="clip")
+        )
         return result
 
     def work(window: Any) -> None:
@@ -364,7 +414,9 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> None:
     """Write (or add) elements at positions in the input seen as one vector."""
     if index._dtype is not dtypes.int64:
-        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}")
+        raise RuntimeError(
+            f"put_(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
+        )
     if input._dtype is not source._dtype:
         raise RuntimeError(
             "put_(): self and source expected to have the same dtype, but got self.dtype = "
@@ -409,7 +461,10 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     if input.ndim == 0:
         return gather(input, dim, indices)  # type: ignore[no-any-return]
     indices = _from_front(indices, have[dim])
-    one_off = [1 if d == dim else n for d, n in enumerate(have)], [1 if d == dim else n for d, n in enumerate(own)]
+    one_off = (
+        [1 if d == dim else n for d, n in enumerate(have)],
+        [1 if d == dim else n for d, n in enumerate(own)],
+    )
     wide = layouts.broadcast_shapes(tuple(one_off[0]), tuple(one_off[1]))
     of_input = tuple([have[d] if d == dim else n for d, n in enumerate(wide)])
     of_index = tuple([own[d] if d == dim else n for d, n in enumerate(wide)])
@@ -429,9 +484,11 @@ def _triangle(name: str, of: Any) -> None:
     def f(row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
         if row < 0 or col < 0:
-            raise RuntimeError(f"{'row' if row < 0 else 'col'} must be non-negative, got{row if row < 0 else col}")
+            raise RuntimeError(
+                f"{'row' if row < 0 else 'col'} must be non-negative, got{row if row < 0 else col}"
+            )
         if dtype not in (dtypes.int64, dtypes.int32):
-            raise RuntimeError(f'"{name}" not implemented for \'{scalar_type_name(dtype)}\'')
+            raise RuntimeError(f"\"{name}\" not implemented for '{scalar_type_name(dtype)}'")
         return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
 
     f.__name__ = f.__qualname__ = name
@@ -447,9 +504,7 @@ _triangle("triu_indices", np.triu_indices)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
     if indices._dtype.category != dtypes.INT:
-        raise ValueError(
-            f"expected 'indices' to be integer dtype, but got {indices._dtype}"
-        )
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices._dtype}")
     sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")

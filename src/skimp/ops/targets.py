@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,29 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
         return fresh(array, dtype), array
     made = empty(shape, dtype, strides)
     return made, made._storage.view(made.layout_of(), dtype.np)
+
+
+_C_NAMES = {
+    dtypes.bool: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short int",
+    dtypes.int32: "int", dtypes.int64: "long int", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
+    dtypes.float32: "float", dtypes.float64: "double", dtypes.complex64: "c10::complex<float>",
+    dtypes.complex128: "c10::complex<double>",
+}  # fmt: skip
+
+
+def c_name(dtype: dtypes.dtype) -> str:
+    """What PyTorch's C++ calls an element type, as its messages do."""
+    return _C_NAMES[dtype]
+
+
+def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
+    """`out=` of an op that converts nothing: of the result's type exactly; it takes the result's shape."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if out._dtype is not dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} instead")
+    outs.resize_out(name, out, shape)
+    outs.check_overlap(out, ())
 
 
 def target(

@@ -14,8 +14,8 @@ from skimp.autograd.rules import Rule
 from skimp.eval.copy import copy
 from skimp.memory import layout as layouts
 from skimp.ops import outs
-from skimp.ops.forms import export, op
-from skimp.ops.targets import blank, pour, target
+from skimp.ops.forms import export, move, op
+from skimp.ops.targets import blank, check_out, pour, target
 
 _ROWS = 128  # rows whose border between kept and cleared elements is drawn by one mask
 
@@ -39,7 +39,7 @@ def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
             band[..., :left] = 0
         if left < right:
             kept = np.tri(end - top, right - left, top + diagonal - left - (not lower), dtype=bool)
-            np.copyto(band[..., left:right], 0, where=~kept if lower else kept)
+            np.copyto(band[..., left:right], matrices.dtype.type(0), where=~kept if lower else kept)
 
 
 def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
@@ -50,6 +50,8 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         if out is input:
             _clear(input.writable(), diagonal, lower)
             return input
+        if out is not None:
+            check_out(out, input._dtype, tuple(input.shape), name)
         made, into = target(name, out, tuple(input.shape), input._dtype, (input,))
         pour(input, into)
         _clear(into, diagonal, lower)
@@ -116,14 +118,23 @@ def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     return made
 
 
-@op(out=True)
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The matrix with this vector as a diagonal, or the diagonal of this matrix, copied."""
+def _diag(input: Tensor, diagonal: int) -> Tensor:
     if input.ndim == 1:  # type: ignore[attr-defined]
         return diag_embed(input, diagonal)  # type: ignore[no-any-return]
     if input.ndim == 2:  # type: ignore[attr-defined]
         return _diagonal_copy(input, diagonal)  # type: ignore[no-any-return]
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")  # type: ignore[attr-defined]
+
+
+@op()
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The matrix with this vector as a diagonal, or the diagonal of this matrix, copied."""
+    result = _diag(input, diagonal)
+    if out is None:
+        return result
+    check_out(out, input._dtype, tuple(result.shape), "diag")
+    move(out, result)
+    return out
 
 
 @op()

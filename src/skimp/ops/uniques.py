@@ -15,14 +15,20 @@ from skimp.promotion import scalar_type_name
 
 
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
 ) -> Any:
     """The distinct values in order (NaN equals nothing), where each element went, and how often each value occurs."""
     order = _whole_order if dim is None else _slice_order
     return _distinct("unique", input, return_inverse, return_counts, dim, order)
 
 
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None) -> Any:
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
     """`unique` of neighbours only: runs of equal values become one."""
     return _distinct("unique_consecutive", input, return_inverse, return_counts, dim, None)
 
@@ -33,7 +39,9 @@ export("unique_consecutive", unique_consecutive)
 
 def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, order: Any) -> Any:
     if input._dtype.is_complex:
-        raise NotImplementedError(f'"{name}" not implemented for \'{scalar_type_name(input._dtype)}\'')
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
     array = input.array()
     if dim is None:
         rows, back = array.reshape(-1, 1), tuple(array.shape)
@@ -61,7 +69,9 @@ def _slices(array: Array, dim: int) -> tuple[Array, tuple[int, ...]]:
         return array.reshape(1, 1), (1,)
     n = array.shape[dim]
     if array.size == 0 and any(m == 0 for d, m in enumerate(array.shape) if d != dim):
-        raise RuntimeError("There are 0 sized dimensions, and they aren't selected, so unique cannot be applied")
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
     moved = np.moveaxis(array, dim, 0)
     return moved.reshape(n, -1) if array.size else np.empty((0, 1), array.dtype), (n,)
 
@@ -95,5 +105,7 @@ def _whole_order(rows: Array) -> Array:
 
 def _slice_order(rows: Array) -> Array:
     """Rows compared element after element; equal ones stay in their order."""
-    keys = rows.astype(np.float32) if rows.dtype.kind == "V" or rows.dtype.name == "bfloat16" else rows
+    keys = (
+        rows.astype(np.float32) if rows.dtype.kind == "V" or rows.dtype.name == "bfloat16" else rows
+    )
     return np.lexsort(keys.T[::-1]) if rows.shape[1] else np.arange(len(rows))

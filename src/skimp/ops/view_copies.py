@@ -13,7 +13,9 @@ from skimp.ops.pointwise_forms import named
 from skimp.ops.writers import writer
 
 
-def slice_view(input: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+def slice_view(
+    input: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
     """`input[start:end:step]` along a dim."""
     dim = layouts.normalize_dim(dim, input.ndim)
     return input[(*[slice(None)] * dim, slice(start, end, step))]  # type: ignore[index, no-any-return]
@@ -54,7 +56,11 @@ def _copies(name: str, f: Any) -> None:
             return None
         return out
 
-    export(f"{name}_copy", named(copied, f"{name}_copy", f"`{name}` that copies."), method=name == "narrow")
+    export(
+        f"{name}_copy",
+        named(copied, f"{name}_copy", f"`{name}` that copies."),
+        method=name == "narrow",
+    )
 
 
 def _dense(view: Tensor) -> Tensor:
@@ -114,14 +120,22 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
     _place(_select(input, dim, index), src)
 
 
-@writer(rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")))
-def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> None:
+@writer(
+    rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step"))
+)
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> None:
     """The input with `src` written over a slice of a dim."""
     _place(slice_view(input, dim, start, end, step), src)
 
 
-@writer(rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")))
-def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> None:
+@writer(
+    rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2"))
+)
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> None:
     """The input with `src` written over a diagonal."""
     _place(_diagonal(input, offset, dim1, dim2), src)
 
@@ -131,15 +145,21 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
         g.contiguous(), g.new_zeros(src_shape), size, stride, storage_offset),
     "src": lambda g, size, stride, storage_offset: views.as_strided(g.contiguous(), size, stride, storage_offset).clone(),
 }))  # fmt: skip
-def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None
+) -> Tensor:
     """The input with `src` written over what as_strided would show; it keeps the input's strides and offset."""
     layout = input.layout_of()
     n = (layouts.storage_span(layout) or (0, 0))[1]
     memory: Any = views.as_strided(input, (n,), (1,), 0).clone()
-    _place(views.as_strided(memory, size, stride, layout.offset if storage_offset is None else storage_offset), src)
+    _place(
+        views.as_strided(
+            memory, size, stride, layout.offset if storage_offset is None else storage_offset
+        ),
+        src,
+    )
     return alias(memory, layout)
 
 
 for _name in ("select_scatter", "slice_scatter", "diagonal_scatter"):
     _only_function(_name)
-

@@ -50,17 +50,23 @@ def writer(
     return declare
 
 
-_FUNCTIONS = frozenset({"index_put_", "masked_fill_"})  # in-place forms that PyTorch has as functions too
+_FUNCTIONS = frozenset(
+    {"index_put_", "masked_fill_"}
+)  # in-place forms that PyTorch has as functions too
 
 
 def _run_on_copy(o: Op, given: dict[str, Any], out: Any) -> Tensor:
     first = next(iter(given))
     input: Any = given[first]
     if not isinstance(input, Tensor):
-        raise TypeError(f"{o.name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        raise TypeError(
+            f"{o.name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     if out is not None:
         return _run_on_out(o, given, first, out)
-    tracked = o.rule is not None and modes.state.grad and any([t._rg for t in tensors_in(given.values())])
+    tracked = (
+        o.rule is not None and modes.state.grad and any([t._rg for t in tensors_in(given.values())])
+    )
     result = quiet(lambda: _on_copy(o, given, first, input))
     if tracked:
         assert o.rule is not None
@@ -93,7 +99,13 @@ def _separate(input: Tensor, given: dict[str, Any]) -> Tensor:
         shape = layouts.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
         if shape != tuple(input.shape):
             wide: Tensor = input.expand(shape)  # type: ignore[attr-defined]
-            return copied(wide, layouts.contiguous_strides(shape), input._dtype, "clone", f"clone of {describe(wide)}")
+            return copied(
+                wide,
+                layouts.contiguous_strides(shape),
+                input._dtype,
+                "clone",
+                f"clone of {describe(wide)}",
+            )
     return clone(input)
 
 
@@ -103,8 +115,14 @@ def _run_on_out(o: Op, given: dict[str, Any], first: str, out: Any) -> Tensor:
         raise TypeError(f"{o.name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     outs.refuse_grad(o.name, out, tensors_in(given.values()))
     if out._dtype is not input._dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {input._dtype}, but got {out._dtype} instead")
-    others = [t for t in tensors_in([v for n, v in given.items() if n != first]) if t._storage is out._storage]
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {input._dtype}, but got {out._dtype} instead"
+        )
+    others = [
+        t
+        for t in tensors_in([v for n, v in given.items() if n != first])
+        if t._storage is out._storage
+    ]
     outs.check_no_overlap(out, others)
     result = _on_copy(o, given, first, input) if out._storage is input._storage else None
     outs.resize_out(o.name, out, tuple(input.shape))
@@ -120,7 +138,9 @@ def _run_in_place(o: Op, given: dict[str, Any], out: None) -> Tensor:
     return in_place(next(iter(given.values())), o.rule, given, lambda: _call(o, given))
 
 
-def in_place(target: Tensor, rule: Rule | None, given: dict[str, Any], write: Callable[[], Any]) -> Tensor:
+def in_place(
+    target: Tensor, rule: Rule | None, given: dict[str, Any], write: Callable[[], Any]
+) -> Tensor:
     """Run `write`, which changes `target`, and record it as `rule` on `given`."""
     state = modes.state
     tracked = state.grad and any([t._rg for t in tensors_in(given.values())])

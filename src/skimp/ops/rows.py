@@ -1,0 +1,56 @@
+"""What the files of pointwise rows share: short names, small pieces of derivatives, and tables of unary rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from skimp import dtypes
+from skimp._tensor import Tensor
+from skimp.autograd.rules import Rule
+from skimp.ops.pointwise import Pointwise, Types, floating
+from skimp.ops.pointwise_forms import unary
+
+B, I, F, C = dtypes.BOOL, dtypes.INT, dtypes.FLOAT, dtypes.COMPLEX  # noqa: E741
+PAIR = ("input", "other")
+NO_HALVES = {dtypes.float16: None, dtypes.bfloat16: None}
+
+
+def conj(t: Any) -> Any:
+    """The factor that multiplies a complex gradient (itself for real ones)."""
+    return t.conj() if isinstance(t, Tensor) and t._dtype.is_complex else t
+
+
+def zeros(g: Tensor) -> Tensor:
+    """The gradient of a function that is flat: one zero, expanded."""
+    return g.new_zeros(()).expand(g.shape)  # type: ignore[attr-defined, no-any-return]
+
+
+def node_name(name: str, number: int = 0) -> str:
+    """The name of an op's node in PyTorch: `nan_to_num` has a NanToNumBackward0, `log1p` a Log1PBackward0."""
+    return f"{name.title().replace('_', '')}Backward{number}"
+
+
+def refused(name: str) -> Rule:
+    """The rule of an op that has no derivative: backward says so."""
+
+    def formula(g: Tensor) -> Tensor:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return Rule("NotImplemented", {"input": formula, "other": formula, "values": formula})
+
+
+def unary_row(
+    name: str,
+    kernels: Any,
+    formula: Callable[..., Any] | None = None,
+    *,
+    types: Types = floating,
+    title: str | None = None,
+    node: str | None = None,
+    opmath: bool = True,
+    **forms: Any,
+) -> Callable[..., Any]:
+    """Declare an op with one tensor argument by its kernels and the formula of its gradient."""
+    rule = Rule(node or node_name(name), {"input": formula}) if formula is not None else None
+    return unary(Pointwise(name, kernels, types, rule, title=title, opmath=opmath), **forms)
