@@ -146,7 +146,9 @@ class Machine:
     def double(self, picks: list[int], inputs: list[int]) -> None:
         """Gradients of the squares of gradients."""
         ins = [self.of(i) for i in inputs]
-        first = self.torch.autograd.grad(self.loss(picks), ins, create_graph=True, allow_unused=True)
+        first = self.torch.autograd.grad(
+            self.loss(picks), ins, create_graph=True, allow_unused=True
+        )
         loss = None
         for g in first:
             if g is not None:
@@ -219,7 +221,8 @@ def program(seed: int, length: int = 12, dtypes: tuple[str, ...] = ("float64",))
     n = r.randint(2, 4)
     views = VIEWS + (COMPLEX_VIEWS if any([d.startswith("complex") for d in dtypes]) else [])
     steps: list[Step] = [
-        ("leaf", r.choice(SHAPES), r.randrange(99), r.random() < 0.6, r.choice(dtypes)) for _ in range(n)
+        ("leaf", r.choice(SHAPES), r.randrange(99), r.random() < 0.6, r.choice(dtypes))
+        for _ in range(n)
     ]
 
     def i() -> int:
@@ -239,9 +242,21 @@ def program(seed: int, length: int = 12, dtypes: tuple[str, ...] = ("float64",))
         if kind < 0.63:
             return ("unary_", r.choice(["tanh_", "neg_", "exp_", "zero_"]), i(), *guard)
         if kind < 0.75:
-            return ("binary_", r.choice(["add_", "mul_", "copy_", "sub_", "div_"]), i(), i(), *guard)
+            return (
+                "binary_",
+                r.choice(["add_", "mul_", "copy_", "sub_", "div_"]),
+                i(),
+                i(),
+                *guard,
+            )
         if kind < 0.8:
-            return ("scalar_", r.choice(["add_", "mul_", "fill_"]), i(), r.choice([0.5, 2.0]), *guard)
+            return (
+                "scalar_",
+                r.choice(["add_", "mul_", "fill_"]),
+                i(),
+                r.choice([0.5, 2.0]),
+                *guard,
+            )
         if kind < 0.85:
             return ("setitem", i(), i(), i(), *guard)
         if kind < 0.88:

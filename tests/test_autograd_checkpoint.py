@@ -89,7 +89,11 @@ def test_keyword_arguments_and_contexts() -> None:
             return None
 
     y = checkpoint(
-        body, x, w=x * 2, use_reentrant=False, context_fn=lambda: (Context("forward"), Context("again"))
+        body,
+        x,
+        w=x * 2,
+        use_reentrant=False,
+        context_fn=lambda: (Context("forward"), Context("again")),
     )
     y.sum().backward()
     assert entered == ["forward", "again"]
@@ -134,7 +138,9 @@ def test_other_numbers_and_shapes_of_tensors() -> None:
     with pytest.raises(CheckpointError, match="A different number of tensors was saved"):
         checkpoint(fewer, x, use_reentrant=False).sum().backward()
     calls.clear()
-    with pytest.raises(CheckpointError, match="have different metadata than during the forward pass"):
+    with pytest.raises(
+        CheckpointError, match="have different metadata than during the forward pass"
+    ):
         checkpoint(shorter, x, use_reentrant=False).backward()
     calls.clear()
     checkpoint(shorter, x, use_reentrant=False, determinism_check="none").backward()
@@ -163,10 +169,10 @@ def test_memory_between_forward_and_backward() -> None:
     with skimp.config.using(defer="never"):
         x = skimp.ones(1000, requires_grad=True)
         before = host.allocated
-        y = checkpoint(body, x, x, use_reentrant=False)
+        y = checkpoint(body, x, x, use_reentrant=False, preserve_rng_state=False)
         assert host.allocated - before == 4000  # the output; the three saved ones are not kept
         z = body(x, x)
-        assert host.allocated - before == 4 * 4000
+        assert host.allocated - before == 3 * 4000
         del y, z
 
 

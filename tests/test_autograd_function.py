@@ -61,7 +61,9 @@ def names_of_node_attributes_are_free(torch):
 
 @twin
 def too_few(torch):
-    make(torch, lambda c, a, b: a * 1, lambda c, g: g).apply(leaf(torch), leaf(torch)).sum().backward()
+    make(torch, lambda c, a, b: a * 1, lambda c, g: g).apply(
+        leaf(torch), leaf(torch)
+    ).sum().backward()
 
 
 @twin
@@ -101,7 +103,9 @@ def gradient_that_broadcast(torch):
 @twin
 def other_outputs(torch):
     x, seen = leaf(torch), []
-    f = make(torch, lambda c, a: (a * 2, 3, None, "s"), lambda c, g, *more: (seen.append(more), g)[1])
+    f = make(
+        torch, lambda c, a: (a * 2, 3, None, "s"), lambda c, g, *more: (seen.append(more), g)[1]
+    )
     out = f.apply(x)
     out[0].sum().backward()
     return out, seen

@@ -24,7 +24,9 @@ def kept(node: Any) -> list[str]:
 
 
 def test_only_what_the_wanted_formulas_read_is_kept() -> None:
-    rule = Rule("MulBackward0", {"input": lambda g, other: g * other, "other": lambda g, input: g * input})
+    rule = Rule(
+        "MulBackward0", {"input": lambda g, other: g * other, "other": lambda g, input: g * input}
+    )
     for needs, names in (((True, False), ["other"]), ((False, True), ["input"])):
         a, b, out = result_of(2), result_of(3), result_of(6)
         for t, need in zip((a, b), needs, strict=True):
@@ -55,7 +57,11 @@ def test_values_metadata_results_and_defaults() -> None:
 
 def test_layout_of_an_argument_is_not_the_argument() -> None:
     x, out = leaf(1, 2, 3), result_of(1)
-    record(Rule("XBackward0", {"input": lambda g, input_layout: g.expand(input_layout.shape)}), {"input": x}, out)
+    record(
+        Rule("XBackward0", {"input": lambda g, input_layout: g.expand(input_layout.shape)}),
+        {"input": x},
+        out,
+    )
     assert all([not isinstance(v, skimp.Tensor) for v in out.grad_fn._saved])
     out.backward()
     assert x.grad.tolist() == [1, 1, 1]
@@ -86,14 +92,20 @@ def test_grads_are_zeros_where_nothing_arrived() -> None:
 
 def test_a_formula_for_several_arguments() -> None:
     x, y, out = leaf(1), leaf(2), result_of(3)
-    record(Rule("XBackward0", {("input", "other"): lambda g, needs: (g * 2, g * 3)}), {"input": x, "other": y}, out)
+    record(
+        Rule("XBackward0", {("input", "other"): lambda g, needs: (g * 2, g * 3)}),
+        {"input": x, "other": y},
+        out,
+    )
     out.backward()
     assert (x.grad.tolist(), y.grad.tolist()) == ([2], [3])
 
 
 def test_a_list_of_tensors() -> None:
     x, y, out = leaf(1), leaf(2), result_of(3)
-    rule = Rule("XBackward0", {"tensors": lambda g, tensors_shape: [g * len(tensors_shape), None, g * 5]})
+    rule = Rule(
+        "XBackward0", {"tensors": lambda g, tensors_shape: [g * len(tensors_shape), None, g * 5]}
+    )
     record(rule, {"tensors": [x, result_of(1), y]}, out)
     assert [n is None for n, _ in out.grad_fn.next_functions] == [False, True, False]
     out.backward()
@@ -122,18 +134,25 @@ def test_broadcast_and_promotion_are_the_engines_business() -> None:
 def test_a_gradient_that_fits_no_input() -> None:
     x, out = leaf(1, 2), result_of(1, 2)
     record(Rule("XBackward0", {"input": lambda g: g[:1].expand(5)}), {"input": x}, out)
-    with pytest.raises(RuntimeError, match=r"XBackward0 returned an invalid gradient at index 0 - got \[5\]"):
+    with pytest.raises(
+        RuntimeError, match=r"XBackward0 returned an invalid gradient at index 0 - got \[5\]"
+    ):
         out.sum().backward()
 
 
 def test_unknown_parameter() -> None:
     with pytest.raises(TypeError, match="XBackward0: a formula reads 'nonsense'"):
-        record(Rule("XBackward0", {"input": lambda g, nonsense: g}), {"input": leaf(1)}, result_of(1))
+        record(
+            Rule("XBackward0", {"input": lambda g, nonsense: g}), {"input": leaf(1)}, result_of(1)
+        )
 
 
 @pytest.mark.parametrize("needs", [(True, False), (False, True), (True, True)])
 def test_the_short_way_is_the_long_way(needs: tuple[bool, bool]) -> None:
-    rule = Rule("XBackward0", {"input": lambda g, other: g * other, "other": lambda g, input, result: g * input * result})
+    rule = Rule(
+        "XBackward0",
+        {"input": lambda g, other: g * other, "other": lambda g, input, result: g * input * result},
+    )
     found = []
     for short in (True, False):
         a, b = [skimp.tensor([v]).requires_grad_(n) for v, n in zip((2.0, 3.0), needs, strict=True)]
@@ -151,7 +170,15 @@ def test_the_short_way_is_the_long_way(needs: tuple[bool, bool]) -> None:
 
 def test_the_short_way_with_a_number_and_of_one_operand() -> None:
     x, out, again = leaf(2), result_of(6), result_of(5)
-    record2(Rule("MulBackward0", {"input": lambda g, other: g * other, "other": lambda g, input: g * input}), x, 3, out)
+    record2(
+        Rule(
+            "MulBackward0",
+            {"input": lambda g, other: g * other, "other": lambda g, input: g * input},
+        ),
+        x,
+        3,
+        out,
+    )
     assert out.grad_fn._saved_other == 3
     out.backward()
     record1(Rule("ExpBackward0", {"input": lambda g, result: g * result}), x, again)

@@ -42,7 +42,9 @@ def innermost_hooks_win(torch):
     x, log = leaf(torch), []
 
     def hooks(name):
-        return torch.autograd.graph.saved_tensors_hooks(lambda t: (log.append(name), t)[1], lambda t: t)
+        return torch.autograd.graph.saved_tensors_hooks(
+            lambda t: (log.append(name), t)[1], lambda t: t
+        )
 
     with hooks("outer"):
         x.exp()
@@ -139,7 +141,12 @@ def saved_attributes(torch):
     x, w = leaf(torch), torch.ones(4)
     y = x * w
     r = x.exp()
-    return y.grad_fn._saved_self, y.grad_fn._saved_other is w, r.grad_fn._saved_result, r.grad_fn._saved_result is r
+    return (
+        y.grad_fn._saved_self,
+        y.grad_fn._saved_other is w,
+        r.grad_fn._saved_result,
+        r.grad_fn._saved_result is r,
+    )
 
 
 @twin
@@ -173,7 +180,10 @@ def test_nothing_is_kept_without_a_message() -> None:
     z.sum().backward()
     assert x.grad.tolist() == [1, 1, 1, 1]
     assert skimp.autograd.saved(y).nbytes == 0
-    with pytest.raises(RuntimeError, match=r"ran inside disable_saved_tensors_hooks\(\).*test_autograd_saved.py:\d+"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"ran inside disable_saved_tensors_hooks\(\).*test_autograd_saved.py:\d+",
+    ):
         y.sum().backward()
     x.exp().sum().backward()
 

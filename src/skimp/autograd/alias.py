@@ -144,7 +144,7 @@ def _refuse(t: Tensor) -> None:
         if t._creation is not None:
             node = node_of_view(t)
             raise errors.view_refused(t._creation, node, t._output, False)
-        if t._rg and base._rg and base._node is None:
+        if t._rg and base._node is None:
             raise RuntimeError(errors.VIEW_OF_LEAF)
     if t._rg and t._node is None and (base is None or node_of_view(t) is None):
         raise RuntimeError(errors.LEAF)

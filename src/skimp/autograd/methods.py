@@ -50,9 +50,7 @@ def set_requires_grad(t: Tensor, value: bool) -> None:
         raise RuntimeError("requires_grad must be a bool")
     if value and t._dtype.category < 2:
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
-    if value == t._rg:
-        return
-    if not is_leaf(t):
+    if t._node is not None:
         if not value:
             raise RuntimeError(NOT_A_LEAF)
         return

@@ -53,16 +53,20 @@ class OpNode(Node):
             return self._apply_lists(values, wanted)
         out: list[Any] = [None] * len(names)
         for _, positions, formula, reads, joint in plan.steps:
-            if wanted is not None and not any([edges[2 * p] in wanted for p in positions]):
+            p = positions[0]
+            if joint:
+                ends = [edges[2 * q] for q in positions]
+                if not any([n is not None and (wanted is None or n in wanted) for n in ends]):
+                    continue
+                found = formula(*[values[i] for i in reads])
+                for q, one in zip(positions, found, strict=True):
+                    out[q] = one
+                continue
+            to = edges[2 * p]
+            if to is None or (wanted is not None and to not in wanted):
                 continue
             r = formula(*[values[i] for i in reads])
-            if joint:
-                for p, one in zip(positions, r, strict=True):
-                    out[p] = one
-            elif type(r) is list:
-                out[positions[0]] = r[0]
-            else:
-                out[positions[0]] = r
+            out[p] = r[0] if type(r) is list else r
         return out
 
     def _apply_lists(self, values: list[Any], wanted: set[Node] | None) -> list[Any]:
@@ -120,25 +124,22 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
     """
     edges: list[Any] = []
     mask = []
-    needed = False
     spans: dict[str, int] | None = None
     for name in rule.names:
         value = bindings.get(name)
         if isinstance(value, Tensor):
             e = edge(value)
             edges += e
-            mask.append(e[0] is not None)
-            needed |= value._rg
+            mask.append(value._rg)
         elif isinstance(value, (list, tuple)):
             pairs = [edge(t) if isinstance(t, Tensor) else (None, 0) for t in value]
             edges += [x for e in pairs for x in e]
-            mask.append(any([e[0] is not None for e in pairs]))
-            needed |= any([isinstance(t, Tensor) and t._rg for t in value])
+            mask.append(any([isinstance(t, Tensor) and t._rg for t in value]))
             spans = {**(spans or {}), name: len(value)}
         else:
             edges += (None, 0)
             mask.append(False)
-    if not needed and (target is None or not target._rg):
+    if True not in mask and (target is None or not target._rg):
         return None
     key = tuple(mask)
     plan = rule.masks.get(key)

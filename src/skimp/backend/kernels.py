@@ -116,6 +116,23 @@ def rsqrt(x: Array, *, out: Array) -> None:
     np.divide(1, out, out=out)
 
 
+def nextafter_rounded(dtype: Any) -> Any:
+    """nextafter of a narrow type that comes in a wider one."""
+
+    def nextafter_of_narrow(a: Array, b: Any, *, out: Array) -> None:
+        np.copyto(out, np.nextafter(np.asarray(a, dtype), np.asarray(b, dtype)))
+
+    return nextafter_of_narrow
+
+
+def lcm(a: Array, b: Any, *, out: Array) -> None:
+    """The least common multiple, not negative where it does not overflow twice."""
+    divisor = np.gcd(a, b)
+    np.floor_divide(a, np.where(divisor == 0, 1, divisor), out=out)
+    np.multiply(out, b, out=out)
+    np.absolute(out, out=out)
+
+
 # Powers
 
 
@@ -133,7 +150,7 @@ def _integer_power(a: Any, b: Any, out: Array) -> None:
     if isinstance(b, int):
         if b < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
-        np.power(a, b, out=out)
+        np.power(a, np.asarray(b).astype(out.dtype), out=out)
         return
     negative = np.less(b, 0)
     if not negative.any():

@@ -101,9 +101,7 @@ class Storage:
         """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write to it."""
         self.deliver_readers()
         self.exported = True
-        keep = self.flat().view(_Exported)
-        keep.storage = self
-        return keep
+        return np.asarray(_Export(self))
 
     def resize(self, nbytes: int) -> None:
         """Another number of bytes, the old ones kept as far as they reach. Views made before see the new block."""
@@ -226,10 +224,12 @@ def users(s: Storage) -> list[Any]:
     return found
 
 
-class _Exported(np.ndarray[Any, Any]):
-    """The array between a storage and an outsider's array: NumPy's `base` chain stops here and keeps the storage."""
+class _Export:
+    """What an outsider's array has as its base, and so keeps the storage. No array: NumPy would look past one."""
 
-    storage: Storage
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.__array_interface__ = storage.flat().__array_interface__
 
 
 def _as_bytes(block: Array) -> Array:

@@ -156,15 +156,6 @@ def exported(self: Tensor) -> Array:
     return np.ndarray(layout.shape, dtype, flat, layout.offset * dtype.itemsize, strides)
 
 
-def _array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Array:
-    if self._rg:
-        return self.numpy()  # type: ignore[attr-defined, no-any-return]
-    a = self.array() if self._dtype is dtypes.bfloat16 else exported(self.resolve_conj().resolve_neg())  # type: ignore[attr-defined]
-    if dtype is not None and a.dtype != dtype:
-        return a.astype(dtype)
-    return a.copy() if copy else a
-
-
 def _truth(self: Tensor) -> bool:
     if self.numel() == 0:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
@@ -229,7 +220,7 @@ def _number(kind: Any) -> Any:
 
 
 for _name, _f in {
-    "__array__": _array, "__bool__": _truth, "__index__": _index, "__len__": _len, "__iter__": _iter,
+    "__bool__": _truth, "__index__": _index, "__len__": _len, "__iter__": _iter,
     "__contains__": _contains, "__repr__": _repr, "__str__": _repr, "__format__": _format, "__float__": _number(float),
     "__int__": _number(int), "__complex__": _number(complex), "__hash__": object.__hash__,
 }.items():  # fmt: skip

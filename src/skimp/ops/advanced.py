@@ -259,15 +259,11 @@ def _put_back(g: Tensor, indices: Any, values_shape: Any) -> Tensor:
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
     """Write `values` (`accumulate`: add them, every repetition of a place) where the index tensors point."""
     indices = tuple([None if i is None else as_index(i) for i in indices])
-    if values._dtype is not input._dtype:
-        raise RuntimeError(
-            "Index put requires the source and destination dtypes match, got "
-            f"{scalar_type_name(input._dtype)} for the destination and {scalar_type_name(values._dtype)} for the source."
-        )
     shape = tuple(input.shape)
     mask = _only_mask(indices, len(shape))
     if mask is not None and shape and not accumulate and values.numel() == 1:  # type: ignore[attr-defined]
         _check_mask(mask, shape, 0)
+        _check_dtype(input, values)
         value = values.array().reshape(())
         masked_fill_(input.detach(), mask, fresh(value, values._dtype))  # type: ignore[attr-defined]
         return
@@ -276,10 +272,19 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     if input._storage is values._storage:
         source = source.copy()
     _check_values(where.result, source.shape)
+    _check_dtype(input, values)
     source = np.broadcast_to(_stripped(source, len(where.result)), where.result)
     target = input.writable()
     if source.size:
         _write(target, source.transpose(where.result_front()), where, accumulate)
+
+
+def _check_dtype(input: Tensor, values: Tensor) -> None:
+    if values._dtype is not input._dtype:
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{scalar_type_name(input._dtype)} for the destination and {scalar_type_name(values._dtype)} for the source."
+        )
 
 
 def _stripped(source: Array, ndim: int) -> Array:

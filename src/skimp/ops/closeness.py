@@ -67,6 +67,10 @@ def isclose(
         raise TypeError(
             f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
         )
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"isclose(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     if input._dtype is not other._dtype:
         raise RuntimeError(
             f"{scalar_type_name(input._dtype)} did not match {scalar_type_name(other._dtype)}"

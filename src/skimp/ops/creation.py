@@ -232,6 +232,14 @@ def from_numpy(ndarray: Any) -> Tensor:
     """A tensor on the array's own bytes: writes show on both sides."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    t = on_array(ndarray)
+    if not ndarray.flags.writeable:
+        _warn_readonly()
+    return t
+
+
+def on_array(ndarray: Any) -> Tensor:
+    """`from_numpy`, silent about arrays that are read-only: a write to the tensor raises."""
     dtype = known(ndarray.dtype)
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
@@ -244,8 +252,6 @@ def from_numpy(ndarray: Any) -> Tensor:
         )
     if not ndarray.dtype.isnative:
         raise ValueError("given numpy array has byte order different from the native byte order.")
-    if not ndarray.flags.writeable:
-        _warn_readonly()
     strides = tuple([s // ndarray.itemsize for s in ndarray.strides])
     if 0 in ndarray.shape:
         strides = contiguous_strides(ndarray.shape)

@@ -11,8 +11,8 @@ from skimp import dtypes
 from skimp._tensor import Array, Tensor
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
-from skimp.ops import return_types
-from skimp.ops.forms import METHODS, op
+from skimp.ops import outs, return_types
+from skimp.ops.forms import METHODS, move, op
 from skimp.ops.pointwise import convert
 from skimp.ops.positions import in_windows
 from skimp.ops.targets import blank
@@ -80,6 +80,18 @@ def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
     return result
 
 
+def _cumulate_into(
+    name: str, input: Tensor, dim: int, dtype: Any, ufunc: Any, out: Tensor | None
+) -> Tensor:
+    """As above; with an `out`, in its type."""
+    if out is None:
+        return _cumulate(input, dim, dtype, ufunc)
+    result = _cumulate(input, dim, out._dtype, ufunc)
+    outs.resize_out(name, out, tuple(result.shape))
+    move(out, result)
+    return out
+
+
 def _reversed_cumsum(g: Any, dim: int) -> Any:
     return g.flip(dim).cumsum(dim).flip(dim) if g.ndim else g
 
@@ -101,11 +113,11 @@ def _same_dtype(name: str) -> None:
     setattr(Tensor, f"{name}_", f)
 
 
-@op(inplace=True, out="any", rule=Rule("CumsumBackward0", {
+@op(inplace=True, rule=Rule("CumsumBackward0", {
     "input": lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)}))  # fmt: skip
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The sums of the elements so far along a dim; integers are summed as int64."""
-    return _cumulate(input, dim, dtype, np.add)
+    return _cumulate_into("cumsum", input, dim, dtype, np.add, out)
 
 
 def _cumprod_back(g: Any, input: Any, dim: int, result: Any) -> Any:
@@ -137,10 +149,10 @@ def _cat(tensors: Any, dim: int) -> Any:
     return NAMESPACES[""]["cat"](tensors, dim)
 
 
-@op(inplace=True, out="any", rule=Rule("CumprodBackward0", {"input": _cumprod_back}))
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+@op(inplace=True, rule=Rule("CumprodBackward0", {"input": _cumprod_back}))
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The products of the elements so far along a dim; integers are multiplied as int64."""
-    return _cumulate(input, dim, dtype, np.multiply)
+    return _cumulate_into("cumprod", input, dim, dtype, np.multiply, out)
 
 
 _same_dtype("cumsum")

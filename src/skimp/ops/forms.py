@@ -78,7 +78,7 @@ def op(
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Declare an op by its body. `out`: derive `out=` by copying the result (a body that takes `out` writes itself).
 
-    `out="same"`: into a tensor of the result's own type that shares no byte with an input; `out="any"`: of any type.
+    `out="same"`: into a tensor of the result's own type that shares no byte with an input.
     `nondiff`: indices of outputs that carry no gradient (indices, masks).
     """
 
@@ -324,7 +324,7 @@ def _run_out(o: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
         if o.out == "same":
             outs.check_same(t, r._dtype)
             outs.check_no_overlap(t, tensors)
-        elif o.out != "any":
+        else:
             outs.check_cast(r._dtype, t._dtype)
     for t, r in zip(targets, results, strict=True):
         outs.resize_out(o.name, t, tuple(r.shape))

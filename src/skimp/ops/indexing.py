@@ -289,7 +289,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if number:
         value = value.item() if isinstance(value, np.generic) else value
         check_number(value, self._dtype)
-    target, tensors = viewed(self, split(index))
+    if index is False:
+        return
+    target, tensors = viewed(self, (None,) if index is True else split(index))
     if tensors is not None:
         source = fresh(constant(value, self._dtype), self._dtype) if number else value
         advanced_put(target, tensors, source)

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from skimp import dtypes, promotion
-from skimp._tensor import Array, Tensor, alias
+from skimp._tensor import Array, Tensor, alias, fresh
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.memory.layout import Layout
-from skimp.ops.forms import op
+from skimp.memory.storage import POOLED
+from skimp.ops.forms import export, op
 from skimp.ops.targets import blank, pour, target
 
 Ints = tuple[int, ...]
@@ -55,9 +58,8 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
-@op(method=False, aliases=("concat", "concatenate"), rule=Rule("CatBackward0", {"tensors": _cat_back}))
-def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """The tensors one after the other along a dimension, in their promoted type."""
+@op("cat", method=False, rule=Rule("CatBackward0", {"tensors": _cat_back}))
+def _cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     given = tensor_list("cat", tensors)
     if not given:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
@@ -69,6 +71,35 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     made, into = target("cat", out, shape, dtype, given, _format_strides(given, shape))
     _write(given, into, dim)
     return made
+
+
+def cat(tensors: Any, dim: Any = 0, *, out: Tensor | None = None, **numpy_words: Any) -> Tensor:
+    """The tensors one after the other along a dimension, in their promoted type."""
+    if out is None and not numpy_words and type(tensors) in (list, tuple) and tensors:
+        arrays = _small(tensors)
+        if arrays is not None and -arrays[0].ndim <= dim < arrays[0].ndim:
+            return fresh(np.concatenate(arrays, dim), tensors[0]._dtype)
+    return _cat(tensors, dim, out=out, **numpy_words)  # type: ignore[no-any-return]
+
+
+for _name in ("cat", "concat", "concatenate"):
+    export(_name, cat, method=False)
+
+
+def _small(tensors: Any) -> list[Array] | None:
+    """The arrays of small plain tensors of one shape and type: the short way."""
+    arrays = []
+    for t in tensors:
+        a = getattr(t, "_np", None)
+        if a is None or t._rg or not a.flags.c_contiguous:
+            return None
+        arrays.append(a)
+    first = arrays[0]
+    if not 0 < first.ndim < 4 or first.nbytes * len(arrays) >= POOLED:
+        return None
+    if any([a.dtype is not first.dtype or a.shape != first.shape for a in arrays]):
+        return None
+    return arrays
 
 
 def _write(tensors: Sequence[Tensor], into: Array, dim: int) -> None:
@@ -161,7 +192,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     made, into = target("stack", out, shape, dtype, given, _stacked_strides(given, shape, dim))
     lead = (slice(None),) * dim
     for i, t in enumerate(given):
-        pour(t, into[(*lead, i)])
+        pour(t, into[(*lead, i, ...)])  # the dots: an array where NumPy would give a scalar
     return made
 
 

@@ -166,7 +166,7 @@ def c_name(dtype: dtypes.dtype) -> str:
 def check_number(value: Any, dtype: dtypes.dtype) -> None:
     """Refuse a number that the type can't hold: too large, or with an imaginary part."""
     if isinstance(value, complex) and not isinstance(value, np.generic):
-        fits = dtype.is_complex or value.imag == 0
+        fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
     elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
         info = np.iinfo(dtype.np)
         fits = (info.min if dtype.is_signed else -info.max) <= value <= info.max
@@ -242,21 +242,24 @@ class Mask:
         numbers = iter(range(len(self.counts) - 1))
 
         def run() -> None:
-            reader = Reader(self.source, self.prepared, _RUN)
-            for i in numbers:
-                work(reader, i)
+            reader = Reader(self.source, self.prepared, _RUN, self.source.dtype)
+            try:
+                for i in numbers:
+                    work(reader, i)
+            finally:
+                reader.close()
 
         share(run, threads_for(self.size))
 
     def each(self, work: Any) -> None:
-        """work(i, mask, start, stop, first, last) for every run i that holds a true: its elements are start..stop of
-        C order, its trues number first..last."""
+        """work(mask, start, stop, first, last) for every run that holds a true: its elements are
+        start..stop of C order, its trues number first..last."""
 
         def one(reader: Reader, i: int) -> None:
             first, last = int(self.counts[i]), int(self.counts[i + 1])
             if first < last:
                 start, stop = i * _RUN, min((i + 1) * _RUN, self.size)
-                work(i, reader.run(start, stop).view(np.bool_), start, stop, first, last)
+                work(reader.run(start, stop).view(np.bool_), start, stop, first, last)
 
         self._each(one)
 
@@ -270,6 +273,19 @@ def _mask_source(mask: Tensor) -> Expr | Array:
     return source if isinstance(source, Expr) else source.view(np.uint8)
 
 
+def _run_of(source: Array, start: int, stop: int) -> Array:
+    """The elements start..stop of C order: where they are, or gathered into a buffer."""
+    if source.flags.c_contiguous:
+        return source.reshape(-1)[start:stop]
+    made = np.empty(stop - start, source.dtype)
+    reader = Reader(source, prepare_runs(source), _RUN, source.dtype)
+    try:
+        reader.fill(start, stop, made)
+    finally:
+        reader.close()
+    return made
+
+
 def selected(input: Tensor, mask: Tensor) -> Tensor:
     """The elements of `input` where `mask`, of the same shape, holds."""
     if layouts.numel(tuple(mask.shape)) < _RUN:
@@ -277,10 +293,9 @@ def selected(input: Tensor, mask: Tensor) -> Tensor:
     trues = Mask(mask)
     result, target = blank((trues.count,), input._dtype)
     source, into = bits(input.array()), bits(target)
-    values = prepare_runs(source)
 
-    def work(i: int, holds: Array, start: int, stop: int, first: int, last: int) -> None:
-        run = Reader(source, values, _RUN).run(start, stop)
+    def work(holds: Array, start: int, stop: int, first: int, last: int) -> None:
+        run = _run_of(source, start, stop)
         if last - first == stop - start:
             into[first:last] = run
         else:

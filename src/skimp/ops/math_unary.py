@@ -19,6 +19,7 @@ from skimp.ops.complex_views import real
 from skimp.ops.forms import export, op
 from skimp.ops.masks import where
 from skimp.ops.pointwise import Pointwise, Refused, call, common, real_valued, same
+from skimp.ops.pointwise_forms import unary
 from skimp.ops.rows import B, C, F, I, conj, unary_row, zeros
 
 # -- exponentials, logarithms, roots --------------------------------------------------------------
@@ -152,17 +153,9 @@ export("round_", round_)
 # -- signs, absolute values, angles ---------------------------------------------------------------
 
 
-def _absolute_kernel(x: Any, *, out: Any) -> None:
-    np.absolute(x, out=out)
-
-
-ABS = Pointwise("abs", {I: np.absolute, F: np.absolute, C: _absolute_kernel}, real_valued,
+ABS = Pointwise("abs", {I: np.absolute, F: np.absolute, C: np.absolute}, real_valued,
                 Rule("AbsBackward0", {"input": lambda g, input: g * input.sgn()}))  # fmt: skip
-
-
-def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:  # noqa: A001
-    """The absolute value; of complex numbers a real one."""
-    return call(ABS, (input,), (), out)
+abs = unary(ABS, aliases=("absolute",), doc="The absolute value; of complex numbers a real one.")  # noqa: A001
 
 
 def abs_(input: Tensor) -> Tensor:
@@ -172,9 +165,8 @@ def abs_(input: Tensor) -> Tensor:
     return call(ABS, (input,), (), input, True)
 
 
-for _name in ("abs", "absolute"):
-    export(_name, abs)
-    export(f"{_name}_", abs_)
+for _name in ("abs_", "absolute_"):
+    export(_name, abs_)
 Tensor.__abs__ = abs  # type: ignore[attr-defined]
 
 NO_SIGN = "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."

@@ -128,17 +128,45 @@ def _add_in_blocks(
 # -- rules ----------------------------------------------------------------------------------------
 
 
-@op(inplace=True, rule=Rule("AddmmBackward0", {
+@op("addmm", inplace=True, rule=Rule("AddmmBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "mat1": lambda g, mat2, mat1_layout, alpha: scaled(mm_first_back(g, mat2, mat1_layout), alpha),
     "mat2": lambda g, mat1, mat2_layout, alpha: scaled(mm_second_back(g, mat1, mat2_layout), alpha)}))  # fmt: skip
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
+def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+           out: Tensor | None = None) -> Tensor:  # fmt: skip
     shape = check_mm(mat1, mat2, "mat1")
     if input._dtype is not mat2._dtype:
         x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(mat2._dtype)
         raise RuntimeError(f"self and mat2 must have the same dtype, but got {x} and {y}")
     return added("addmm", input, mat1, mat2, shape, beta, alpha, out)
+
+
+def small_addmm(input: Any, mat1: Any, mat2: Array | None) -> Tensor | None:
+    """input + mat1 @ mat2 of small plain tensors that nobody differentiates; None sends them the general way."""
+    w, x = input._np, mat1._np
+    if w is None or x is None or mat2 is None or input._rg or mat1._rg:
+        return None
+    dtype = mat1._dtype
+    if not (dtype is input._dtype and dtype in PLAIN and x.ndim == 2 == mat2.ndim and mat2.dtype is x.dtype):
+        return None
+    shape = (x.shape[0], mat2.shape[1])
+    if x.shape[1] != mat2.shape[0] or not (x.flags.forc and mat2.flags.forc) or w.shape not in (shape, shape[1:]):
+        return None
+    made = np.matmul(x, mat2)
+    made += w
+    return fresh(made, dtype)
+
+
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
+    if out is None and beta == 1 == alpha and type(input) is type(mat1) is type(mat2) is Tensor and not mat2._rg:
+        made = small_addmm(input, mat1, mat2._np)
+        if made is not None:
+            return made
+    return _addmm(input, mat1, mat2, beta=beta, alpha=alpha, out=out)  # type: ignore[no-any-return]
+
+
+export("addmm", addmm)
 
 
 @op(inplace=True, rule=Rule("AddmvBackward0", {

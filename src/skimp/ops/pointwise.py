@@ -95,7 +95,9 @@ WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes
 
 def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
     """The dtypes for which the kernel on the bare arrays is the whole op."""
-    ok = {same: PLAIN | WHOLE, floating: PLAIN}.get(row.types, frozenset()) if not row.masks else frozenset()
+    real = frozenset({dtypes.float32, dtypes.float64})
+    known = {same: PLAIN | WHOLE, floating: PLAIN, real_valued: real | WHOLE}
+    ok = known.get(row.types, frozenset()) if not row.masks else frozenset()
     return frozenset(d for d in ok if type(row.kernels.get(d)) is Kernel)
 
 

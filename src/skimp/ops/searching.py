@@ -251,7 +251,7 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
         )
     else:
         low, high = _given_extent(array, *extent)
-    from skimp.ops.creation import linspace
+    from skimp.ops.ranges import linspace
 
     return linspace(float(low), float(high), bins + 1, dtype=input._dtype).array()  # type: ignore[no-any-return]
 

@@ -23,7 +23,7 @@ def slice_view(
 
 def narrow_view(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`narrow`, with narrow_copy's error for a dim that does not exist."""
-    if not -input.ndim <= dim < input.ndim:
+    if dim >= input.ndim:
         raise RuntimeError(f"narrow_copy: dim {dim} is out of range for {input.ndim} dims")
     return input.narrow(dim, start, length)  # type: ignore[attr-defined, no-any-return]
 

@@ -1,0 +1,5 @@
+"""torch.utils."""
+
+from skimp.utils import dlpack
+
+__all__ = ["dlpack"]

@@ -1,0 +1,204 @@
+"""Parameters and buffers: tensors that modules find when they are assigned as attributes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, NoReturn
+
+from skimp import devices, promotion
+from skimp._tensor import Tensor
+from skimp.autograd.saving import ghost
+from skimp.nn import whole
+
+_KINDS = {
+    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
+    "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def typename(value: Any) -> str:
+    """What PyTorch calls the type of a value in its messages."""
+    if isinstance(value, Tensor):
+        return f"torch.{_KINDS[value.dtype.name]}Tensor"
+    cls = value if isinstance(value, type) else type(value)
+    module = cls.__module__
+    if module in (None, "builtins", "__builtin__"):
+        return cls.__qualname__
+    return f"{module}.{cls.__qualname__}"
+
+
+class _ParameterMeta(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
+    """A tensor that a module counts among its parameters; requires grad unless told otherwise."""
+
+    _is_param = True
+
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        if data is None:
+            data = whole.empty(0)
+        if type(data) is not Tensor and not type.__instancecheck__(Parameter, data):
+            return _mark(data.detach().requires_grad_(requires_grad), "_is_param")  # type: ignore[return-value]
+        if requires_grad and data.dtype.category < 2:
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+        new = ghost(data)
+        new.__class__ = cls  # type: ignore[assignment]
+        new._rg = requires_grad
+        return new  # type: ignore[return-value]
+
+    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
+        """All is done in `__new__`."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        if id(self) not in memo:
+            copied = self.data.clone(memory_format=_preserve())
+            new = memo[id(self)] = type(self)(copied, self.requires_grad)
+            _copy_attributes(self, new, memo)
+        return memo[id(self)]  # type: ignore[no-any-return]
+
+    def __reduce_ex__(self, proto: Any) -> Any:
+        return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
+
+
+def _mark(t: Tensor, flag: str) -> Tensor:
+    setattr(t, flag, True)
+    return t
+
+
+def _preserve() -> Any:
+    from skimp.ops.formats import preserve_format
+
+    return preserve_format
+
+
+_OWN = frozenset((
+    "_np", "_layout", "_storage", "_dtype", "_rg", "_node", "_index", "_grad", "_base", "_stale", "_counter", "_conj",
+    "_neg", "_inference", "_accumulate", "_hooks", "_post_hooks", "_retains", "_cut", "_inherits", "_views", "_output",
+    "_creation", "__weakref__",
+))  # fmt: skip
+
+
+def _copy_attributes(old: Tensor, new: Tensor, memo: dict[int, Any]) -> None:
+    """What a program has put on the tensor goes with it."""
+    import copy
+
+    for name, value in old.__dict__.items():
+        if name not in _OWN:
+            new.__dict__[name] = copy.deepcopy(value, memo)
+
+
+def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Parameter:
+    """What pickles of parameters call."""
+    return Parameter(data, requires_grad)
+
+
+# -- buffers --------------------------------------------------------------------------------------
+
+
+class _BufferMeta(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if cls is Buffer:
+            return isinstance(instance, Tensor) and getattr(instance, "_is_buffer", False)
+        return type.__instancecheck__(cls, instance)
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
+    """A tensor that a module counts among its buffers; `persistent` ones are part of its state_dict."""
+
+    persistent: bool
+
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
+        if data is None:
+            data = whole.empty(0)
+        t: Any = data.detach().requires_grad_(data.requires_grad)
+        t.persistent = persistent
+        t._is_buffer = True
+        return t  # type: ignore[no-any-return]
+
+
+# -- uninitialised: the shape comes with the first input ------------------------------------------
+
+
+class _Uninitialized:
+    """Stands for a tensor whose shape nobody knows yet."""
+
+    cls_to_become: type[Tensor]
+    _rg: bool
+    _dtype: Any
+    __class__: Any
+    _DEFINED = ("materialize", "requires_grad", "dtype", "device", "is_leaf", "detach", "share_memory_")
+
+    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        """Become a tensor of this shape, uninitialised as to its values."""
+        devices.check(device)
+        made = whole.empty(tuple(shape), dtype=dtype if dtype is not None else self._dtype)
+        self.__class__ = self.cls_to_become
+        whole_self: Any = self
+        whole_self.__dict__.pop("_lazy", None)
+        whole_self.data = made
+
+    @property
+    def shape(self) -> NoReturn:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
+            "to initialize the parameters before accessing their attributes."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(requires_grad=self._rg, dtype=self._dtype)  # type: ignore[call-arg]
+        return memo[id(self)]
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"<{type(self).__name__}>"
+
+
+def _uninitialized(cls: Any, dtype: Any, requires_grad: bool) -> Any:
+    new = ghost(whole.empty(0, dtype=dtype if dtype is not None else promotion.get_default_dtype()))
+    new.__class__ = cls
+    new._rg = requires_grad
+    return new
+
+
+class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
+    """A parameter whose shape the first forward gives."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+        return _uninitialized(cls, dtype, requires_grad)  # type: ignore[no-any-return]
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        """All is done in `__new__`."""
+
+    def __reduce_ex__(self, proto: Any) -> Any:
+        return type(self), (self.requires_grad, None, self.dtype)
+
+
+class UninitializedBuffer(_Uninitialized, Tensor):  # type: ignore[misc]
+    """A buffer whose shape the first forward gives."""
+
+    cls_to_become = Tensor
+
+    def __new__(
+        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+    ) -> UninitializedBuffer:
+        new = _uninitialized(cls, dtype, requires_grad)
+        new.persistent = persistent
+        new._is_buffer = True
+        return new  # type: ignore[no-any-return]
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """All is done in `__new__`."""
+
+
+def is_lazy(param: Any) -> bool:
+    """Whether the tensor still waits for its shape."""
+    return isinstance(param, (UninitializedParameter, UninitializedBuffer))

@@ -1,0 +1,11 @@
+"""The package's functions as seen from below it: `whole.stack` is `skimp.stack` (the package itself imports nn)."""
+
+from typing import TYPE_CHECKING
+
+import skimp.ops  # noqa: F401  (declares the functions)
+from skimp.ops.forms import NAMESPACES
+
+if TYPE_CHECKING:
+    from skimp import *  # noqa: F403
+
+globals().update(NAMESPACES[""])

@@ -1,0 +1,81 @@
+"""Questions and bits: isnan and its like, logical and bitwise functions, shifts, with their operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes
+from skimp._tensor import Tensor
+from skimp.backend import kernels as K
+from skimp.ops.pointwise import Pointwise, Refused, predicate, same
+from skimp.ops.pointwise_forms import binary, plain_operators, unary
+from skimp.ops.rows import PAIR, B, C, F, I
+
+# -- questions about one number -------------------------------------------------------------------
+
+
+def _no_complex(name: str) -> Refused:
+    return Refused(RuntimeError, f"{name} does not support complex inputs.")
+
+
+for _name, _kernels, _doc in (
+    ("isnan", np.isnan, "Whether each element is NaN."),
+    ("isinf", np.isinf, "Whether each element is infinite."),
+    ("isfinite", np.isfinite, "Whether each element is neither NaN nor infinite."),
+    ("isreal", K.isreal, "Whether each element has no imaginary part."),
+    ("isposinf", {B: K.isposinf, I: K.isposinf, F: K.isposinf, C: _no_complex("isposinf")}, "Whether each element is +inf."),
+    ("isneginf", {B: K.isneginf, I: K.isneginf, F: K.isneginf, C: _no_complex("isneginf")}, "Whether each element is -inf."),
+    ("signbit", {B: K.signbit, I: K.signbit, F: K.signbit,
+                 C: Refused(NotImplementedError, "signbit is not implemented for complex tensors.")},
+     "Whether each element's sign bit is set."),
+):  # fmt: skip
+    unary(Pointwise(_name, _kernels, predicate), inplace=False, doc=_doc)
+
+# -- logic ----------------------------------------------------------------------------------------
+
+unary(Pointwise("logical_not", np.logical_not, predicate), doc="Whether each element is zero.")
+for _name, _ufunc, _doc in (
+    ("logical_and", np.logical_and, "Whether both elements are not zero."),
+    ("logical_or", np.logical_or, "Whether one of the elements is not zero."),
+    ("logical_xor", np.logical_xor, "Whether one element is zero and the other is not."),
+):
+    binary(Pointwise(_name, _ufunc, predicate, None, PAIR, numbers=()), doc=_doc)
+
+# -- bits -----------------------------------------------------------------------------------------
+
+
+def _bits(name: str, ufunc: Any, title: str, doc: str, bools: bool = True) -> Any:
+    kinds = (B, I) if bools else (I,)
+    return binary(Pointwise(name, dict.fromkeys(kinds, ufunc), same, None, PAIR, title=title), doc=doc)
+
+
+bitwise_not = unary(Pointwise("bitwise_not", {B: np.logical_not, I: np.invert}, same), doc="Each bit the other way.")
+for _word, _name, _ufunc, _doc in (
+    ("and", "bitwise_and", np.bitwise_and, "The bits that both have."),
+    ("or", "bitwise_or", np.bitwise_or, "The bits that one of them has."),
+    ("xor", "bitwise_xor", np.bitwise_xor, "The bits in which they differ."),
+):
+    plain_operators(_word, _bits(_name, _ufunc, f"{_name}_cpu", _doc), getattr(Tensor, f"{_name}_"))
+for _word, _name, _ufunc, _doc in (
+    ("lshift", "bitwise_left_shift", np.left_shift, "input * 2 ** other, by moving bits."),
+    ("rshift", "bitwise_right_shift", np.right_shift, "input / 2 ** other rounded down, by moving bits."),
+):
+    plain_operators(_word, _bits(_name, _ufunc, f"{_word}_cpu", _doc, False), getattr(Tensor, f"{_name}_"))
+
+
+def _invert(self: Tensor) -> Tensor:
+    if self._dtype.category > dtypes.INT:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return bitwise_not(self)  # type: ignore[no-any-return]
+
+
+_invert.__name__ = _invert.__qualname__ = "__invert__"
+Tensor.__invert__ = _invert  # type: ignore[attr-defined]
+
+for _name, _kernel, _doc in (
+    ("gcd", np.gcd, "The greatest common divisor."),
+    ("lcm", K.lcm, "The least common multiple."),
+):
+    binary(Pointwise(_name, {I: _kernel}, same, None, PAIR, numbers=()), doc=_doc)
