@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 # What `make bench` measures: a regular expression over the names of the workloads.
 WORK ?= us_|relu|exp|add|clone|transpose|mask|total|gelu_fwd|^mm
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check stubs bench clean
 
 demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
@@ -22,8 +22,14 @@ test: $(VENV)/.skimp-test
 check: $(VENV)/.skimp-check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/python tools/stubs.py --check
 	$(BIN)/mypy
+	$(BIN)/mypy --follow-imports=silent src/skimp/_tensor.py  # its stub stands in for it above
 	$(BIN)/python -m pytest -q --noconftest tests/test_imports.py
+
+# What editors and type checkers know of the names that op rows declare.
+stubs: $(VENV)/.skimp
+	$(BIN)/python tools/stubs.py
 
 bench: $(VENV)/.skimp-bench
 	$(BIN)/python bench/workloads.py skimp,torch,torch+thp '$(WORK)'

@@ -1,4 +1,6 @@
-"""Random programs of views, in-place ops and gradients, run step by step on skimp and on the oracle."""
+"""Random programs of views, in-place ops and gradients, run step by step on skimp and on the
+oracle.
+"""
 
 from __future__ import annotations
 
@@ -209,9 +211,22 @@ def differs(a: tuple[Any, ...], b: tuple[Any, ...]) -> str | None:
 UNARY = ["tanh", "neg", "exp", "clone"]
 BINARY = ["add", "mul", "sub", "div"]
 VIEWS = [
-    "slice", "step", "select", "transpose", "flat", "reshape", "expand", "unsqueeze", "diagonal", "unbind", "split",
-    "chunk", "detach", "data", "view_as",
-]  # fmt: skip
+    "slice",
+    "step",
+    "select",
+    "transpose",
+    "flat",
+    "reshape",
+    "expand",
+    "unsqueeze",
+    "diagonal",
+    "unbind",
+    "split",
+    "chunk",
+    "detach",
+    "data",
+    "view_as",
+]
 COMPLEX_VIEWS = ["real", "imag", "conj", "view_as_real"]
 
 

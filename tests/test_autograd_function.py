@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from test_autograd_twins import leaf, same
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {}

@@ -101,7 +101,9 @@ def test_backward_frees_what_was_saved() -> None:
 
 
 def test_saved_blocks_go_while_backward_passes() -> None:
-    """The peak of backward is one block above that of forward: a new gradient beside the one it is made of."""
+    """The peak of backward is one block above that of forward: a new gradient beside the one it is
+    made of.
+    """
     x = leaf()
     y = x
     for _ in range(10):

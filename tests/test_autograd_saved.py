@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from test_autograd_twins import leaf, same
 
 import skimp
+from test_autograd_twins import leaf, same
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {}
 

@@ -1,4 +1,6 @@
-"""Programs on leaves, views, in-place ops and hooks: skimp and the oracle give the same values, or the same refusal."""
+"""Programs on leaves, views, in-place ops and hooks: skimp and the oracle give the same values, or
+the same refusal.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch as oracle
-from autograd_twin import first_line, outcome
 
 import skimp
+from autograd_twin import first_line, outcome
 
 Program = Callable[[Any], Any]
 PROGRAMS: dict[str, Program] = {}

@@ -1,4 +1,6 @@
-"""Other libraries on the same bytes: DLPack, buffers, NumPy's protocols, pandas, images; and who keeps whom alive."""
+"""Other libraries on the same bytes: DLPack, buffers, NumPy's protocols, pandas, images; and who
+keeps whom alive.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import array
 import gc
 import sys
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -206,8 +209,6 @@ def test_a_tensor_keeps_the_array() -> None:
 
     gone: list[str] = []
     a = np.arange(4.0).view(Owner)
-    import weakref
-
     weakref.finalize(a, gone.append, "a")
     x = skimp.from_numpy(a)[1:]
     del a
@@ -219,7 +220,9 @@ def test_a_tensor_keeps_the_array() -> None:
     assert gone == ["a"]
 
 
-@pytest.mark.parametrize("share", [lambda x: x.numpy(), np.asarray, np.from_dlpack, torch.from_dlpack])
+@pytest.mark.parametrize(
+    "share", [lambda x: x.numpy(), np.asarray, np.from_dlpack, torch.from_dlpack]
+)
 def test_large_writes_show_on_both_sides(share: Callable[[Any], Any]) -> None:
     x = skimp.zeros(LARGE) + 1  # a promise, where anything is deferred
     other = share(x)

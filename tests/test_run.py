@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from running import measured, skimp, start, write
 
 KNOWN = """

@@ -1,8 +1,9 @@
 """Write the type stubs of what op rows declare. `--check` only says which are stale.
 
-Tensor gets its methods while skimp is imported, and so do the modules that take a namespace of `ops.forms`, so editors
-and type checkers read stubs. They are made of what is there after the import: signatures, annotations, overloads, and
-the first line of each docstring. The text needs no formatter, so that a test can compare it without one.
+Tensor gets its methods while skimp is imported, and so do the modules that take a namespace of
+`ops.forms`, so editors and type checkers read stubs. They are made of what is there after the
+import: signatures, annotations, overloads, and the first sentence of each docstring. The text needs
+no formatter, so that a test can compare it without one.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ class Text:
 
 
 def signatures(f: Any) -> list[inspect.Signature]:
-    """The overloads that a function or an op's body declares; its own signature where it declares none."""
+    """The overloads that a function or an op's body declares; its own signature where it declares
+    none.
+    """
     declared = forms.OPS.get(f.__name__)
     for each in (f, declared and declared.raw):
         overloads = typing.get_overloads(each) if each is not None else []
@@ -178,7 +181,7 @@ def definition(
             yield f"{indent}{above}"
         result = text.show(s.return_annotation, f.__module__)
         ignored = "  # type: ignore[override]" if name in UNLIKE_OBJECT else ""
-        doc = "" if name.startswith("__") or s is not found[-1] else first_line(f)
+        doc = "" if name.startswith("__") or s is not found[-1] else sentence(f)
         tail = ":" if doc else ": ..."
         arguments = list(parameters(s, text, f.__module__, bound))
         yield laid_out(f"{indent}def {name}", arguments, f" -> {result}{tail}", indent) + ignored
@@ -197,8 +200,9 @@ def laid_out(head: str, arguments: list[str], tail: str, indent: str) -> str:
     return f"{head}(\n{inside}\n{indent}){tail}"
 
 
-def first_line(f: Any) -> str:
-    return (inspect.getdoc(f) or "").split("\n")[0].strip()
+def sentence(f: Any) -> str:
+    """What the docstring says first."""
+    return " ".join((inspect.getdoc(f) or "").split("\n\n")[0].split())
 
 
 def docstring(line: str, indent: str) -> Iterator[str]:
@@ -236,7 +240,7 @@ def property_of(name: str, p: property, text: Text, indent: str) -> Iterator[str
     s = inspect.signature(typing.cast(Callable[..., Any], p.fget))
     result = text.show(s.return_annotation, typing.cast(Any, p.fget).__module__)
     yield f"{indent}@property"
-    doc = first_line(p)
+    doc = sentence(p)
     yield f"{indent}def {name}(self) -> {result}:{'' if doc else ' ...'}"
     if doc:
         yield from docstring(doc, f"{indent}    ")
@@ -259,7 +263,7 @@ def tensor_stub() -> str:
             continue
         if inspect.isclass(value):
             lines += ["", f"class {name}:"]
-            lines += docstring(first_line(value), "    ")
+            lines += docstring(sentence(value), "    ")
             lines += ["", *class_body(value, text)]
         elif inspect.isfunction(value):
             lines += ["", *definition(name, value, text, "", bound=False)]
@@ -270,7 +274,9 @@ def tensor_stub() -> str:
 
 
 def module_stub(module: types.ModuleType, functions: Mapping[str, Any]) -> str:
-    """The stub of a module that takes a namespace: what it imports, what it assigns, and the functions."""
+    """The stub of a module that takes a namespace: what it imports, what it assigns, and the
+    functions.
+    """
     shown = {n: v for n, v in vars(module).items() if not n.startswith("_")}
     text = Text(module.__name__, shown)
     listed = vars(module).get("__all__", shown)

@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from skimp.autograd.nodes import Node, RemovableHandle
 from skimp.memory.layout import Layout
 from skimp.memory.storage import Storage
 from skimp.ops import formats
+from skimp.ops.interop import DLDeviceType
 from skimp.ops.random import Generator
 from skimp.ops.storages import TypedStorage, UntypedStorage
 from skimp.size import Size
@@ -20,8 +21,7 @@ Array = np.ndarray[Any, Any]
 class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 
-    __slots__: tuple
-    version: member_descriptor
+    version: builtins.int
     def __init__(self) -> None: ...
 
 class Tensor:
@@ -56,10 +56,27 @@ class Tensor:
     @property
     def T(self) -> Tensor:
         """The dimensions reversed."""
-    def __add__(self, other: Any) -> Any: ...
-    def add(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    def __abs__(self, *, out: Tensor | None = None) -> Tensor: ...
+    def abs(self, *, out: Tensor | None = None) -> Tensor:
+        """The absolute value; of complex numbers a real one."""
+    def abs_(self) -> Tensor:
+        """The absolute value, in place."""
+    def absolute(self, *, out: Tensor | None = None) -> Tensor:
+        """The absolute value; of complex numbers a real one."""
+    def absolute_(self) -> Tensor:
+        """The absolute value, in place."""
+    def acos(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse cosine."""
+    def acos_(self) -> Tensor:
+        """The inverse cosine. In place."""
+    def acosh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic cosine."""
+    def acosh_(self) -> Tensor:
+        """The inverse hyperbolic cosine. In place."""
+    def __add__(self, other: Any) -> Tensor: ...
+    def add(self, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
         """input + alpha * other."""
-    def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+    def add_(self, other: Any, *, alpha: Any = 1) -> Any:
         """input + alpha * other. In place."""
     def addbmm(
         self,
@@ -72,25 +89,22 @@ class Tensor:
     ) -> Tensor:
         """beta * input + alpha * (the sum of the products of the batches' matrices); the input
         broadcasts."""
-    def addbmm_(
-        self,
-        batch1: Tensor,
-        batch2: Tensor,
-        *,
-        beta: Any = 1,
-        alpha: Any = 1,
-        out: Tensor | None = None,
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """`addbmm` in place; an input that broadcasts takes the result's shape."""
+    def addcdiv(
+        self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1, out: Tensor | None = None
     ) -> Tensor:
-        """beta * input + alpha * (the sum of the products of the batches' matrices); the input
-        broadcasts."""
+        """input + value * tensor1 / tensor2."""
+    def addcdiv_(self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
+        """input + value * tensor1 / tensor2. In place."""
+    def addcmul(
+        self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1, out: Tensor | None = None
+    ) -> Tensor:
+        """input + value * tensor1 * tensor2."""
+    def addcmul_(self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
+        """input + value * tensor1 * tensor2. In place."""
     def addmm(
-        self,
-        mat1: Tensor,
-        mat2: Tensor,
-        *,
-        beta: Any = 1,
-        alpha: Any = 1,
-        out: Tensor | None = None,
+        self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
     ) -> Tensor:
         """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
     def addmm_(
@@ -101,8 +115,7 @@ class Tensor:
         beta: Any = 1,
         alpha: Any = 1,
         out: Tensor | None = None,
-    ) -> Tensor:
-        """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
+    ) -> Tensor: ...
     def addmv(
         self, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
     ) -> Tensor:
@@ -145,10 +158,41 @@ class Tensor:
     ) -> Tensor: ...
     def aminmax(self, *, dim: Any = None, keepdim: builtins.bool = False, out: Any = None) -> Any:
         """The smallest and the largest element."""
+    def __and__(self, other: Any) -> Tensor: ...
+    def angle(self, *, out: Tensor | None = None) -> Tensor:
+        """The argument of complex numbers; pi below zero."""
     def any(
         self, dim: Any = None, keepdim: builtins.bool = False, *, out: Tensor | None = None
     ) -> Tensor:
         """Whether some element is true (not zero)."""
+    def arccos(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse cosine."""
+    def arccos_(self) -> Tensor:
+        """The inverse cosine. In place."""
+    def arccosh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic cosine."""
+    def arccosh_(self) -> Tensor:
+        """The inverse hyperbolic cosine. In place."""
+    def arcsin(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse sine."""
+    def arcsin_(self) -> Tensor:
+        """The inverse sine. In place."""
+    def arcsinh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic sine."""
+    def arcsinh_(self) -> Tensor:
+        """The inverse hyperbolic sine. In place."""
+    def arctan(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse tangent."""
+    def arctan_(self) -> Tensor:
+        """The inverse tangent. In place."""
+    def arctan2(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The angle of the point (other, input)."""
+    def arctan2_(self, other: Any) -> Tensor:
+        """The angle of the point (other, input). In place."""
+    def arctanh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic tangent."""
+    def arctanh_(self) -> Tensor:
+        """The inverse hyperbolic tangent. In place."""
     def argmax(
         self, dim: Any = None, keepdim: builtins.bool = False, *, out: Tensor | None = None
     ) -> Tensor:
@@ -174,6 +218,9 @@ class Tensor:
     def array(self) -> Array:
         """The elements as an ndarray over the storage's bytes; delivers. For reading (see
         `writable`)."""
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: builtins.bool = False
+    ) -> Tensor: ...
     def as_strided(
         self, size: Any, stride: Any, storage_offset: builtins.int | None = None
     ) -> Tensor:
@@ -193,6 +240,26 @@ class Tensor:
     ) -> Tensor:
         """The input with `src` written over what as_strided would show; it keeps the input's
         strides and offset."""
+    def asin(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse sine."""
+    def asin_(self) -> Tensor:
+        """The inverse sine. In place."""
+    def asinh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic sine."""
+    def asinh_(self) -> Tensor:
+        """The inverse hyperbolic sine. In place."""
+    def atan(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse tangent."""
+    def atan_(self) -> Tensor:
+        """The inverse tangent. In place."""
+    def atan2(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The angle of the point (other, input)."""
+    def atan2_(self, other: Any) -> Tensor:
+        """The angle of the point (other, input). In place."""
+    def atanh(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse hyperbolic tangent."""
+    def atanh_(self) -> Tensor:
+        """The inverse hyperbolic tangent. In place."""
     def backward(
         self,
         gradient: Any = None,
@@ -232,6 +299,30 @@ class Tensor:
         """`to(torch.bfloat16)`."""
     def bincount(self, weights: Any = None, minlength: builtins.int = 0) -> Tensor:
         """How often each non-negative integer occurs, or the sum of its weights."""
+    def bitwise_and(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The bits that both have."""
+    def bitwise_and_(self, other: Any) -> Tensor:
+        """The bits that both have. In place."""
+    def bitwise_left_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """input * 2 ** other, by moving bits."""
+    def bitwise_left_shift_(self, other: Any) -> Tensor:
+        """input * 2 ** other, by moving bits. In place."""
+    def bitwise_not(self, *, out: Tensor | None = None) -> Tensor:
+        """Each bit the other way."""
+    def bitwise_not_(self) -> Tensor:
+        """Each bit the other way. In place."""
+    def bitwise_or(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The bits that one of them has."""
+    def bitwise_or_(self, other: Any) -> Tensor:
+        """The bits that one of them has. In place."""
+    def bitwise_right_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """input / 2 ** other rounded down, by moving bits."""
+    def bitwise_right_shift_(self, other: Any) -> Tensor:
+        """input / 2 ** other rounded down, by moving bits. In place."""
+    def bitwise_xor(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The bits in which they differ."""
+    def bitwise_xor_(self, other: Any) -> Tensor:
+        """The bits in which they differ. In place."""
     def bmm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The products of the matrices of two batches, pair by pair."""
     def __bool__(self) -> builtins.bool: ...
@@ -239,6 +330,7 @@ class Tensor:
         """`to(torch.bool)`."""
     def broadcast_to(self, size: Any) -> Tensor:
         """Broadcast to a shape, as a view."""
+    def __buffer__(self, flags: builtins.int) -> memoryview: ...
     def bump(self) -> None:
         """One more in-place write."""
     def byte(self, memory_format: formats.memory_format | None = None) -> Tensor:
@@ -247,12 +339,32 @@ class Tensor:
         """Cauchy numbers."""
     def cdouble(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.complex128)`."""
+    def ceil(self, *, out: Tensor | None = None) -> Tensor:
+        """The smallest integer not below input."""
+    def ceil_(self) -> Tensor:
+        """The smallest integer not below input. In place."""
     def cfloat(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.complex64)`."""
     def char(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int8)`."""
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """At most `chunks` pieces of one size (the last may be shorter)."""
+    def clamp(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
+    def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
+        """Each element, but not below `min` nor above `max`, in place."""
+    def clamp_max(self, max: Any, *, out: Tensor | None = None) -> Tensor:
+        """Each element, but not above `max`."""
+    def clamp_max_(self, max: Any) -> Tensor:
+        """Each element, but not above `max`, in place."""
+    def clamp_min(self, min: Any, *, out: Tensor | None = None) -> Tensor:
+        """Each element, but not below `min`."""
+    def clamp_min_(self, min: Any) -> Tensor:
+        """Each element, but not below `min`, in place."""
+    def clip(self, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+        """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
+    def clip_(self, min: Any = None, max: Any = None) -> Tensor:
+        """Each element, but not below `min` nor above `max`, in place."""
     def clone(self, *, memory_format: formats.memory_format | None = None) -> Tensor:
         """A copy on a storage of its own; strides as the input's where those are dense
         (preserve_format)."""
@@ -261,13 +373,29 @@ class Tensor:
     def __complex__(self) -> Any: ...
     def conj(self) -> Tensor:
         """The conjugate, as a view that is resolved when it is read; a real tensor itself."""
+    def conj_physical(self, *, out: Tensor | None = None) -> Tensor:
+        """The conjugate, computed; a real tensor itself."""
+    def conj_physical_(self) -> Tensor:
+        """The conjugate, in place."""
     def __contains__(self, element: Any) -> builtins.bool: ...
     def contiguous(self, *, memory_format: formats.memory_format = ...) -> Tensor:
         """The tensor itself where it is contiguous in the format already, else a copy that is."""
     def copy_(self, src: Any, non_blocking: builtins.bool = False) -> Tensor:
         """Write `src`, broadcast and converted, over the elements."""
+    def copysign(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """input with the sign of other."""
+    def copysign_(self, other: Any) -> Tensor:
+        """input with the sign of other. In place."""
     def corrcoef(self) -> Tensor:
         """The correlation matrix of variables (rows) over observations (columns)."""
+    def cos(self, *, out: Tensor | None = None) -> Tensor:
+        """The cosine."""
+    def cos_(self) -> Tensor:
+        """The cosine. In place."""
+    def cosh(self, *, out: Tensor | None = None) -> Tensor:
+        """The hyperbolic cosine."""
+    def cosh_(self) -> Tensor:
+        """The hyperbolic cosine. In place."""
     def count_nonzero(self, dim: Any = None) -> Tensor:
         """How many elements are not zero."""
     def cov(
@@ -286,7 +414,7 @@ class Tensor:
     def cummin(self, dim: builtins.int, *, out: Any = None) -> tuple[Tensor, Tensor]:
         """The smallest element so far along a dim and where it is (the last of several)."""
     def cumprod(
-        self, dim: builtins.int, *, dtype: dtypes.dtype | None = None, out: Tensor | None = None
+        self, dim: builtins.int, *, dtype: dtypes.dtype | None = None, out: Any = None
     ) -> Tensor:
         """The products of the elements so far along a dim; integers are multiplied as int64."""
     def cumprod_(
@@ -294,7 +422,7 @@ class Tensor:
     ) -> Tensor:
         """The products of the elements so far along a dim; integers are multiplied as int64."""
     def cumsum(
-        self, dim: builtins.int, *, dtype: dtypes.dtype | None = None, out: Tensor | None = None
+        self, dim: builtins.int, *, dtype: dtypes.dtype | None = None, out: Any = None
     ) -> Tensor:
         """The sums of the elements so far along a dim; integers are summed as int64."""
     def cumsum_(
@@ -309,6 +437,11 @@ class Tensor:
     def data(self, value: Any) -> None: ...
     def data_ptr(self) -> builtins.int:
         """The address of the first element; delivers. 0 for an empty tensor."""
+    def __deepcopy__(self, memo: dict[builtins.int, Any]) -> Tensor: ...
+    def deg2rad(self, *, out: Tensor | None = None) -> Tensor:
+        """Degrees to radians."""
+    def deg2rad_(self) -> Tensor:
+        """Degrees to radians. In place."""
     def detach(self) -> Tensor:
         """The same bytes and version, without the history: does not require grad."""
     def detach_(self) -> Tensor:
@@ -347,14 +480,38 @@ class Tensor:
         out: Tensor | None = None,
     ) -> Tensor:
         """The n-th differences along a dim, of the input with `prepend` and `append` around it."""
+    def digamma(self, *, out: Tensor | None = None) -> Tensor:
+        """The derivative of lgamma."""
+    def digamma_(self) -> Tensor:
+        """The derivative of lgamma. In place."""
     def dim(self) -> builtins.int:
         """Number of dimensions."""
     def dist(self, other: Tensor, p: builtins.float = 2) -> Tensor:
         """The p-norm of input - other."""
-    def div(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """input / other."""
-    def div_(self, other: Any) -> Tensor:
-        """input / other. In place."""
+    def __div__(self, other: Any) -> Tensor: ...
+    def div(
+        self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
+    ) -> Tensor:
+        """input / other; with a rounding mode ("trunc", "floor") the quotient rounded, of the
+        inputs' own type."""
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """input / other, in place."""
+    def divide(
+        self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
+    ) -> Tensor:
+        """input / other; with a rounding mode ("trunc", "floor") the quotient rounded, of the
+        inputs' own type."""
+    def divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """input / other, in place."""
+    def __dlpack__(
+        self,
+        *,
+        stream: builtins.int | None = -1,
+        max_version: tuple[builtins.int, builtins.int] | None = None,
+        dl_device: tuple[builtins.int, builtins.int] | None = None,
+        copy: builtins.bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[DLDeviceType, builtins.int]: ...
     def dot(self, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The sum of the products of two vectors' elements."""
     def double(self, memory_format: formats.memory_format | None = None) -> Tensor:
@@ -365,29 +522,53 @@ class Tensor:
     def dtype(self) -> dtypes.dtype: ...
     def element_size(self) -> builtins.int:
         """Bytes of one element."""
-    def __eq__(self, other: Any) -> Any: ...  # type: ignore[override]
+    def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
     def eq(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input == other, as bools."""
     def eq_(self, other: Any) -> Tensor:
         """input == other, as bools. In place."""
     def equal(self, other: Tensor) -> builtins.bool:
         """Whether two tensors have one shape and equal elements (NaN equals nothing)."""
+    def erf(self, *, out: Tensor | None = None) -> Tensor:
+        """The error function."""
+    def erf_(self) -> Tensor:
+        """The error function. In place."""
+    def erfc(self, *, out: Tensor | None = None) -> Tensor:
+        """1 - erf(input), exact far out."""
+    def erfc_(self) -> Tensor:
+        """1 - erf(input), exact far out. In place."""
+    def erfinv(self, *, out: Tensor | None = None) -> Tensor:
+        """The inverse of erf."""
+    def erfinv_(self) -> Tensor:
+        """The inverse of erf. In place."""
     def exp(self, *, out: Tensor | None = None) -> Tensor:
         """e to the power of input."""
     def exp_(self) -> Tensor:
         """e to the power of input. In place."""
+    def exp2(self, *, out: Tensor | None = None) -> Tensor:
+        """2 to the power of input."""
+    def exp2_(self) -> Tensor:
+        """2 to the power of input. In place."""
     def expand(self, *sizes: Any, size: Any = None, implicit: builtins.bool = False) -> Tensor:
         """Broadcast to a shape: the new and the size-1 dimensions get stride 0 (-1 keeps a
         size)."""
     def expand_as(self, other: Tensor) -> Tensor:
         """Broadcast to the shape of `other`."""
+    def expm1(self, *, out: Tensor | None = None) -> Tensor:
+        """exp(input) - 1, exact near 0."""
+    def expm1_(self) -> Tensor:
+        """exp(input) - 1, exact near 0. In place."""
     def exponential_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:
         """Exponential numbers of rate `lambd`."""
     def fill_(self, value: Any) -> Tensor:
         """Write one value, a number or a 0-d tensor, over all elements."""
+    def fix(self, *, out: Tensor | None = None) -> Tensor:
+        """The integer part."""
+    def fix_(self) -> Tensor:
+        """The integer part. In place."""
     def flatten(self, start_dim: builtins.int = 0, end_dim: builtins.int = -1) -> Tensor:
         """Dimensions start_dim to end_dim as one: a view where the strides allow it."""
-    def flip(self, *dims: Any) -> Tensor:
+    def flip(self, *order: Any, dims: Any = None) -> Tensor:
         """The elements in reverse order along dimensions; the strides are kept."""
     def fliplr(self) -> Tensor:
         """The columns in reverse order."""
@@ -396,7 +577,34 @@ class Tensor:
     def __float__(self) -> Any: ...
     def float(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.float32)`."""
+    def float_power(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+        """input ** exponent in double precision."""
+    def float_power_(self, exponent: Any) -> Tensor:
+        """input ** exponent, in place, of a tensor in double precision."""
+    def floor(self, *, out: Tensor | None = None) -> Tensor:
+        """The largest integer not above input."""
+    def floor_(self) -> Tensor:
+        """The largest integer not above input. In place."""
+    def floor_divide(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The quotient, rounded down."""
+    def floor_divide_(self, other: Any) -> Tensor:
+        """The quotient, rounded down. In place."""
+    def __floordiv__(self, other: Any) -> Tensor: ...
+    def fmax(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The larger of two elements, or the one that is not NaN."""
+    def fmin(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The smaller of two elements, or the one that is not NaN."""
+    def fmod(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The remainder, with the sign of input."""
+    def fmod_(self, other: Any) -> Tensor:
+        """The remainder, with the sign of input. In place."""
     def __format__(self, spec: str) -> str: ...
+    def frac(self, *, out: Tensor | None = None) -> Tensor:
+        """What the integer part leaves, with the sign of input."""
+    def frac_(self) -> Tensor:
+        """What the integer part leaves, with the sign of input. In place."""
+    def frexp(self, *, out: Any = None) -> Any:
+        """The mantissa, from 0.5 up to 1, and the exponent to base 2."""
     def gather(
         self,
         dim: builtins.int,
@@ -407,7 +615,11 @@ class Tensor:
     ) -> Tensor:
         """For every element of `index`, the input's element at that position of `dim` and at its
         own in the others."""
-    def __ge__(self, other: Any) -> Any: ...
+    def gcd(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The greatest common divisor."""
+    def gcd_(self, other: Any) -> Tensor:
+        """The greatest common divisor. In place."""
+    def __ge__(self, other: Any) -> Tensor: ...
     def ge(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input >= other, as bools."""
     def ge_(self, other: Any) -> Tensor:
@@ -436,14 +648,20 @@ class Tensor:
         """input >= other, as bools."""
     def greater_equal_(self, other: Any) -> Tensor:
         """input >= other, as bools. In place."""
-    def __gt__(self, other: Any) -> Any: ...
+    def __gt__(self, other: Any) -> Tensor: ...
     def gt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input > other, as bools."""
     def gt_(self, other: Any) -> Tensor:
         """input > other, as bools. In place."""
     def half(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.float16)`."""
+    def hardshrink(self, lambd: builtins.float = 0.5, *, out: Tensor | None = None) -> Tensor:
+        """The input outside [-lambd, lambd], else 0."""
     def __hash__(self) -> builtins.int: ...
+    def heaviside(self, values: Any, *, out: Tensor | None = None) -> Tensor:
+        """0 below zero, 1 above, `values` at zero."""
+    def heaviside_(self, values: Any) -> Tensor:
+        """0 below zero, 1 above, `values` at zero. In place."""
     def histc(
         self, bins: builtins.int = 100, min: Any = 0, max: Any = 0, *, out: Tensor | None = None
     ) -> Tensor:
@@ -461,13 +679,34 @@ class Tensor:
         """Counts (or weights, or their density) in intervals, and the intervals' edges."""
     def hsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """Pieces along the columns."""
-    def __iadd__(self, other: Any) -> Any: ...
+    def hypot(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The length of the vector (input, other)."""
+    def hypot_(self, other: Any) -> Tensor:
+        """The length of the vector (input, other). In place."""
+    def i0(self, *, out: Tensor | None = None) -> Tensor:
+        """The modified Bessel function of the first kind, of order 0."""
+    def i0_(self) -> Tensor:
+        """The modified Bessel function of the first kind, of order 0. In place."""
+    def __iadd__(self, other: Any) -> Tensor: ...
+    def __iand__(self, other: Any) -> Tensor: ...
+    def __idiv__(self, other: Any) -> Tensor: ...
+    def __ifloordiv__(self, other: Any) -> Tensor: ...
+    def igamma(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The regularised incomplete gamma function."""
+    def igamma_(self, other: Any) -> Tensor:
+        """The regularised incomplete gamma function. In place."""
+    def igammac(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The regularised incomplete gamma function."""
+    def igammac_(self, other: Any) -> Tensor:
+        """The regularised incomplete gamma function. In place."""
+    def __ilshift__(self, other: Any) -> Tensor: ...
     @property
     def imag(self) -> Tensor:
         """The imaginary parts, as a view."""
     @imag.setter
     def imag(self, value: Any) -> None: ...
-    def __imul__(self, other: Any) -> Any: ...
+    def __imod__(self, other: Any) -> Tensor: ...
+    def __imul__(self, other: Any) -> Tensor: ...
     def __index__(self) -> builtins.int: ...
     def index_add(
         self,
@@ -533,6 +772,10 @@ class Tensor:
     def __int__(self) -> Any: ...
     def int(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int32)`."""
+    def __invert__(self) -> Tensor: ...
+    def __ior__(self, other: Any) -> Tensor: ...
+    def __ipow__(self, other: Any) -> Tensor: ...
+    def __irshift__(self, other: Any) -> Tensor: ...
     def is_complex(self) -> builtins.bool:
         """Whether the dtype is a complex type."""
     def is_conj(self) -> builtins.bool:
@@ -584,14 +827,27 @@ class Tensor:
         equal_nan: builtins.bool = False,
     ) -> Tensor:
         """Whether |input - other| <= atol + rtol * |other|, element by element."""
-    def __isub__(self, other: Any) -> Any: ...
+    def isfinite(self, *, out: Tensor | None = None) -> Tensor:
+        """Whether each element is neither NaN nor infinite."""
+    def isinf(self, *, out: Tensor | None = None) -> Tensor:
+        """Whether each element is infinite."""
+    def isnan(self, *, out: Tensor | None = None) -> Tensor:
+        """Whether each element is NaN."""
+    def isneginf(self, *, out: Tensor | None = None) -> Tensor:
+        """Whether each element is -inf."""
+    def isposinf(self, *, out: Tensor | None = None) -> Tensor:
+        """Whether each element is +inf."""
+    def isreal(self, *, out: Tensor | None = None) -> Tensor:
+        """Whether each element has no imaginary part."""
+    def __isub__(self, other: Any) -> Tensor: ...
     def item(self) -> Any:
         """The one element as a Python number."""
     @property
     def itemsize(self) -> builtins.int:
         """Bytes of one element."""
     def __iter__(self) -> Iterator[Tensor]: ...
-    def __itruediv__(self, other: Any) -> Any: ...
+    def __itruediv__(self, other: Any) -> Tensor: ...
+    def __ixor__(self, other: Any) -> Tensor: ...
     def kron(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The Kronecker product: each element of the first times the whole of the second."""
     def kthvalue(
@@ -608,12 +864,24 @@ class Tensor:
         """How the elements are stored."""
     def layout_of(self) -> Layout:
         """Shape, strides and offset, in elements."""
-    def __le__(self, other: Any) -> Any: ...
+    def lcm(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The least common multiple."""
+    def lcm_(self, other: Any) -> Tensor:
+        """The least common multiple. In place."""
+    def ldexp(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """input * 2 ** other."""
+    def ldexp_(self, other: Any) -> Tensor:
+        """input * 2 ** other. In place."""
+    def __le__(self, other: Any) -> Tensor: ...
     def le(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input <= other, as bools."""
     def le_(self, other: Any) -> Tensor:
         """input <= other, as bools. In place."""
     def __len__(self) -> builtins.int: ...
+    def lerp(self, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
+        """input + weight * (end - input), for a number or a tensor of weights."""
+    def lerp_(self, end: Tensor, weight: Any) -> Tensor:
+        """input + weight * (end - input), in place."""
     def less(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input < other, as bools."""
     def less_(self, other: Any) -> Tensor:
@@ -622,17 +890,66 @@ class Tensor:
         """input <= other, as bools."""
     def less_equal_(self, other: Any) -> Tensor:
         """input <= other, as bools. In place."""
+    def lgamma(self, *, out: Tensor | None = None) -> Tensor:
+        """log |gamma(input)|."""
+    def lgamma_(self) -> Tensor:
+        """log |gamma(input)|. In place."""
+    def log(self, *, out: Tensor | None = None) -> Tensor:
+        """The natural logarithm."""
+    def log_(self) -> Tensor:
+        """The natural logarithm. In place."""
+    def log10(self, *, out: Tensor | None = None) -> Tensor:
+        """The logarithm to base 10."""
+    def log10_(self) -> Tensor:
+        """The logarithm to base 10. In place."""
+    def log1p(self, *, out: Tensor | None = None) -> Tensor:
+        """log(1 + input), exact near 0."""
+    def log1p_(self) -> Tensor:
+        """log(1 + input), exact near 0. In place."""
+    def log2(self, *, out: Tensor | None = None) -> Tensor:
+        """The logarithm to base 2."""
+    def log2_(self) -> Tensor:
+        """The logarithm to base 2. In place."""
     def log_normal_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:
         """Numbers whose logarithm is normal."""
+    def log_softmax(
+        self, dim: builtins.int, dtype: dtypes.dtype | None = None, *, out: Any = None
+    ) -> Any:
+        """The logarithm of `softmax`, without its overflow and underflow."""
+    def logaddexp(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """log(exp(input) + exp(other))."""
+    def logaddexp2(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """log2(2 ** input + 2 ** other)."""
     def logcumsumexp(self, dim: builtins.int, *, out: Tensor | None = None) -> Tensor:
         """The logarithm of the running sum of the exponentials along a dim."""
+    def logical_and(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """Whether both elements are not zero."""
+    def logical_and_(self, other: Any) -> Tensor:
+        """Whether both elements are not zero. In place."""
+    def logical_not(self, *, out: Tensor | None = None) -> Tensor:
+        """Whether each element is zero."""
+    def logical_not_(self) -> Tensor:
+        """Whether each element is zero. In place."""
+    def logical_or(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """Whether one of the elements is not zero."""
+    def logical_or_(self, other: Any) -> Tensor:
+        """Whether one of the elements is not zero. In place."""
+    def logical_xor(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """Whether one element is zero and the other is not."""
+    def logical_xor_(self, other: Any) -> Tensor:
+        """Whether one element is zero and the other is not. In place."""
+    def logit(self, eps: builtins.float | None = None, *, out: Tensor | None = None) -> Tensor:
+        """log(input / (1 - input)), of the input held within eps and 1 - eps."""
+    def logit_(self, eps: builtins.float | None = None) -> Tensor:
+        """log(input / (1 - input)), in place."""
     def logsumexp(
         self, dim: Any, keepdim: builtins.bool = False, *, out: Tensor | None = None
     ) -> Tensor:
         """log(sum(exp(input))) over some dims, without overflow."""
     def long(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int64)`."""
-    def __lt__(self, other: Any) -> Any: ...
+    def __lshift__(self, other: Any) -> Tensor: ...
+    def __lt__(self, other: Any) -> Tensor: ...
     def lt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input < other, as bools."""
     def lt_(self, other: Any) -> Tensor:
@@ -668,6 +985,8 @@ class Tensor:
     ) -> Any:
         """The maximum of all elements; along a dim with its positions; or of two tensors element by
         element."""
+    def maximum(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The larger of two elements; NaN if one is."""
     def mean(
         self,
         dim: Any = None,
@@ -693,8 +1012,11 @@ class Tensor:
     ) -> Any:
         """The minimum of all elements; along a dim with its positions; or of two tensors element by
         element."""
+    def minimum(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The smaller of two elements; NaN if one is."""
     def mm(self, mat2: Any, *, out: Tensor | None = None) -> Tensor:
         """The product of two matrices."""
+    def __mod__(self, other: Any) -> Tensor: ...
     def mode(
         self, dim: builtins.int = -1, keepdim: builtins.bool = False, *, out: Any = None
     ) -> tuple[Tensor, Tensor]:
@@ -706,7 +1028,7 @@ class Tensor:
         """The source dimensions moved to their destinations."""
     def msort(self, *, out: Tensor | None = None) -> Tensor:
         """The values in order along the first dim."""
-    def __mul__(self, other: Any) -> Any: ...
+    def __mul__(self, other: Any) -> Tensor: ...
     def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input * other."""
     def mul_(self, other: Any) -> Tensor:
@@ -726,6 +1048,17 @@ class Tensor:
         """input * other. In place."""
     def mv(self, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
         """A matrix times a vector."""
+    def mvlgamma(self, p: builtins.int, *, out: Tensor | None = None) -> Tensor:
+        """The logarithm of the multivariate gamma function of dimension p."""
+    def mvlgamma_(self, p: builtins.int) -> Tensor:
+        """The logarithm of the multivariate gamma function, in place."""
+    def nan_to_num(
+        self, nan: Any = 0.0, posinf: Any = None, neginf: Any = None, *, out: Tensor | None = None
+    ) -> Tensor:
+        """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the
+        type."""
+    def nan_to_num_(self, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
+        """Numbers for NaN and the infinities, in place."""
     def nanmean(
         self,
         dim: Any = None,
@@ -761,7 +1094,7 @@ class Tensor:
         """Number of dimensions."""
     def ndimension(self) -> builtins.int:
         """Number of dimensions."""
-    def __ne__(self, other: Any) -> Any: ...  # type: ignore[override]
+    def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
     def ne(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input != other, as bools."""
     def ne_(self, other: Any) -> Tensor:
@@ -833,6 +1166,10 @@ class Tensor:
         **words: Any,
     ) -> Tensor:
         """A tensor of zeros of this tensor's dtype."""
+    def nextafter(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The next number after input towards other."""
+    def nextafter_(self, other: Any) -> Tensor:
+        """The next number after input towards other. In place."""
     def nonzero(self, *, out: Tensor | None = None, as_tuple: builtins.bool = False) -> Any:
         """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for
         each dim."""
@@ -861,6 +1198,7 @@ class Tensor:
     def numpy(self, *, force: builtins.bool = False) -> Array:
         """The elements as a NumPy array on the same bytes: writes show on both sides, and each
         keeps the block alive."""
+    def __or__(self, other: Any) -> Tensor: ...
     def outer(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Every product of an element of the first vector with one of the second."""
     @property
@@ -868,6 +1206,18 @@ class Tensor:
         """Which output of its grad_fn the tensor is."""
     def permute(self, *order: Any, dims: Any = None) -> Tensor:
         """The dimensions in the order given."""
+    def polygamma(self, n: builtins.int) -> Tensor: ...
+    def polygamma_(self, n: builtins.int) -> Tensor: ...
+    def __pos__(self) -> Tensor: ...
+    def positive(self) -> Tensor:
+        """The tensor itself."""
+    def __pow__(self, other: Any) -> Tensor: ...
+    def pow(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+        """input ** exponent; either may be a number."""
+    def pow_(self, exponent: Any) -> Tensor:
+        """input ** exponent, in place."""
+    def prelu(self, weight: Tensor) -> Tensor:
+        """The input above zero, else the weight (one, or one for each channel) times it."""
     def prod(
         self,
         dim: Any = None,
@@ -881,22 +1231,41 @@ class Tensor:
         """Write (or add) elements at positions in the input seen as one vector."""
     def put_(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
         """Write (or add) elements at positions in the input seen as one vector."""
-    def __radd__(self, other: Any) -> Any: ...
+    def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
+        """Radians to degrees."""
+    def rad2deg_(self) -> Tensor:
+        """Radians to degrees. In place."""
+    def __radd__(self, other: Any) -> Tensor: ...
+    def __rand__(self, other: Any) -> Tensor: ...
     def random_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:
         """Whole numbers: `random_(to)`, `random_(from, to)`, or all that the dtype can hold."""
     def ravel(self) -> Tensor:
         """One dimension: a view where the tensor is contiguous."""
+    def __rdiv__(self, other: Any) -> Tensor: ...
     @property
     def real(self) -> Tensor:
         """The real parts, as a view."""
     @real.setter
     def real(self, value: Any) -> None: ...
+    def reciprocal(self, *, out: Tensor | None = None) -> Tensor:
+        """1 / input."""
+    def reciprocal_(self) -> Tensor:
+        """1 / input. In place."""
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]: ...
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grad)` when this tensor's gradient is known; what it returns replaces the
         gradient."""
     def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(tensor)` after backward has updated this leaf's `.grad`."""
-    def repeat(self, *repeats: Any) -> Tensor:
+    def relu(self) -> Tensor:
+        """max(input, 0)."""
+    def relu_(self) -> Tensor:
+        """max(input, 0), in place."""
+    def remainder(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """The remainder, with the sign of other."""
+    def remainder_(self, other: Any) -> Tensor:
+        """The remainder, with the sign of other. In place."""
+    def repeat(self, *sizes: Any, repeats: Any = None) -> Tensor:
         """Copies of the tensor beside each other, so many along each dimension."""
     def repeat_interleave(
         self, repeats: Any = None, dim: Any = None, *, output_size: Any = None
@@ -930,18 +1299,32 @@ class Tensor:
     @property
     def retains_grad(self) -> builtins.bool:
         """Whether backward will leave a `.grad` although the tensor is not a leaf."""
+    def __rfloordiv__(self, other: Any) -> Tensor: ...
+    def __rlshift__(self, other: Any) -> Tensor: ...
     def __rmatmul__(self, other: Any) -> Any: ...
-    def __rmul__(self, other: Any) -> Any: ...
+    def __rmod__(self, other: Any) -> Tensor: ...
+    def __rmul__(self, other: Any) -> Tensor: ...
     def roll(self, shifts: Any, dims: Any = None) -> Tensor:
         """The elements shifted around along dimensions; without dims, along the flattened
         tensor."""
+    def __ror__(self, other: Any) -> Tensor: ...
     def rot90(self, k: builtins.int = 1, dims: Any = ...) -> Tensor:
         """Rotated by k quarter turns in the plane of two dimensions, from the first towards the
         second."""
+    def round(self, *, decimals: builtins.int = 0, out: Tensor | None = None) -> Tensor:
+        """To the nearest integer, halves to even; or to so many decimals."""
+    def round_(self, *, decimals: builtins.int = 0) -> Tensor:
+        """To the nearest integer, halves to even, in place; or to so many decimals."""
+    def __rpow__(self, other: Any) -> Tensor: ...
+    def __rrshift__(self, other: Any) -> Tensor: ...
+    def __rshift__(self, other: Any) -> Tensor: ...
+    def rsqrt(self, *, out: Tensor | None = None) -> Tensor:
+        """1 / sqrt(input)."""
+    def rsqrt_(self) -> Tensor:
+        """1 / sqrt(input). In place."""
     def __rsub__(self, other: Any) -> Any: ...
-    def rsub(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """other - alpha * input."""
-    def __rtruediv__(self, other: Any) -> Any: ...
+    def __rtruediv__(self, other: Any) -> Tensor: ...
+    def __rxor__(self, other: Any) -> Tensor: ...
     def scatter(
         self,
         dim: builtins.int,
@@ -1021,11 +1404,40 @@ class Tensor:
     ) -> Tensor:
         """Look at another tensor's or storage's bytes from now on; without arguments, at none."""
     def __setitem__(self, index: Any, value: Any) -> None: ...
+    def sgn(self, *, out: Tensor | None = None) -> Tensor:
+        """input / |input|, 0 at 0; the sign of real numbers."""
+    def sgn_(self) -> Tensor:
+        """input / |input|, 0 at 0; the sign of real numbers. In place."""
     @property
     def shape(self) -> Size: ...
     def short(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int16)`."""
-    def size(self, dim: builtins.int | None = None) -> Any:
+    def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
+        """1 / (1 + exp(-input))."""
+    def sigmoid_(self) -> Tensor:
+        """1 / (1 + exp(-input)). In place."""
+    def sign(self, *, out: Tensor | None = None) -> Tensor:
+        """-1, 0 or 1."""
+    def sign_(self) -> Tensor:
+        """-1, 0 or 1. In place."""
+    def signbit(self, *, out: Tensor | None = None) -> Tensor:
+        """Whether each element's sign bit is set."""
+    def sin(self, *, out: Tensor | None = None) -> Tensor:
+        """The sine."""
+    def sin_(self) -> Tensor:
+        """The sine. In place."""
+    def sinc(self, *, out: Tensor | None = None) -> Tensor:
+        """sin(pi input) / (pi input), 1 at 0."""
+    def sinc_(self) -> Tensor:
+        """sin(pi input) / (pi input), 1 at 0. In place."""
+    def sinh(self, *, out: Tensor | None = None) -> Tensor:
+        """The hyperbolic sine."""
+    def sinh_(self) -> Tensor:
+        """The hyperbolic sine. In place."""
+    @overload
+    def size(self, dim: None = None) -> Size: ...
+    @overload
+    def size(self, dim: builtins.int) -> builtins.int:
         """The shape, or one of its sizes."""
     def slice_scatter(
         self,
@@ -1038,6 +1450,10 @@ class Tensor:
         out: Tensor | None = None,
     ) -> Tensor:
         """The input with `src` written over a slice of a dim."""
+    def softmax(
+        self, dim: builtins.int, dtype: dtypes.dtype | None = None, *, out: Any = None
+    ) -> Any:
+        """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
     def sort(
         self,
         dim: Any = -1,
@@ -1054,6 +1470,14 @@ class Tensor:
         dimension."""
     def split_with_sizes(self, split_sizes: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """Pieces of the sizes given along a dimension."""
+    def sqrt(self, *, out: Tensor | None = None) -> Tensor:
+        """The square root."""
+    def sqrt_(self) -> Tensor:
+        """The square root. In place."""
+    def square(self, *, out: Tensor | None = None) -> Tensor:
+        """input * input."""
+    def square_(self) -> Tensor:
+        """input * input. In place."""
     def squeeze(self, dim: Any = None) -> Tensor:
         """Without the dimensions of size 1 (of all, of one, or of several)."""
     def squeeze_(self, dim: Any = None) -> Tensor:
@@ -1073,16 +1497,19 @@ class Tensor:
     def storage_offset(self) -> builtins.int:
         """Elements between the storage's beginning and this tensor's first."""
     def __str__(self, *, tensor_contents: Any = None) -> str: ...
-    def stride(self, dim: builtins.int | None = None) -> Any:
+    @overload
+    def stride(self, dim: None = None) -> tuple[builtins.int, ...]: ...
+    @overload
+    def stride(self, dim: builtins.int) -> builtins.int:
         """Elements from one position to the next, of all dimensions or one."""
-    def __sub__(self, other: Any) -> Any: ...
-    def sub(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    def __sub__(self, other: Any) -> Tensor: ...
+    def sub(self, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
         """input - alpha * other."""
-    def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+    def sub_(self, other: Any, *, alpha: Any = 1) -> Any:
         """input - alpha * other. In place."""
-    def subtract(self, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    def subtract(self, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
         """input - alpha * other."""
-    def subtract_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+    def subtract_(self, other: Any, *, alpha: Any = 1) -> Any:
         """input - alpha * other. In place."""
     def sum(
         self,
@@ -1114,6 +1541,14 @@ class Tensor:
     ) -> Tensor:
         """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as
         one vector."""
+    def tan(self, *, out: Tensor | None = None) -> Tensor:
+        """The tangent."""
+    def tan_(self) -> Tensor:
+        """The tangent. In place."""
+    def tanh(self, *, out: Tensor | None = None) -> Tensor:
+        """The hyperbolic tangent."""
+    def tanh_(self) -> Tensor:
+        """The hyperbolic tangent. In place."""
     def tensor_split(
         self,
         indices_or_sections: Any = None,
@@ -1123,7 +1558,7 @@ class Tensor:
         sections: Any = None,
     ) -> tuple[Tensor, ...]:
         """Pieces as even as can be, or cut at the indices given."""
-    def tile(self, *dims: Any) -> Tensor:
+    def tile(self, *order: Any, dims: Any = None) -> Tensor:
         """Copies of the tensor beside each other; dimensions that `dims` leaves out are not
         repeated."""
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -1155,7 +1590,15 @@ class Tensor:
         """The elements on and above a diagonal of the matrices; zeros below."""
     def triu_(self, diagonal: builtins.int = 0) -> Tensor:
         """The elements on and above a diagonal of the matrices; zeros below. In place."""
-    def __truediv__(self, other: Any) -> Any: ...
+    def true_divide(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """input / other."""
+    def true_divide_(self, other: Any) -> Tensor:
+        """input / other. In place."""
+    def __truediv__(self, other: Any) -> Tensor: ...
+    def trunc(self, *, out: Tensor | None = None) -> Tensor:
+        """The integer part."""
+    def trunc_(self) -> Tensor:
+        """The integer part. In place."""
     def unbind(self, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """The slices along a dimension, without it."""
     def unflatten(self, dim: builtins.int, sizes: Any) -> Tensor:
@@ -1221,6 +1664,11 @@ class Tensor:
     def writable(self) -> Array:
         """The elements as an ndarray to write to: whoever promised to read the old ones has
         delivered."""
+    def xlogy(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+        """input * log(other), 0 where input is 0."""
+    def xlogy_(self, other: Any) -> Tensor:
+        """input * log(other), 0 where input is 0. In place."""
+    def __xor__(self, other: Any) -> Tensor: ...
     def zero_(self) -> Tensor:
         """Write zeros over all elements."""
 

@@ -1,7 +1,8 @@
 """In-place operations and views: who shares history with whom, and what must be refused.
 
-An in-place op calls `before_inplace(t)`; if it is recorded, `kept = prepare(t, rule, bindings)`; then it writes; then
-`rebase(t, kept)`. A view op calls `view_of` (or `views_of` for several views that share one node).
+An in-place op calls `before_inplace(t)`; if it is recorded, `kept = prepare(t, rule, bindings)`;
+then it writes; then `rebase(t, kept)`. A view op calls `view_of` (or `views_of` for several views
+that share one node).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from skimp._tensor import Tensor, empty
 from skimp.autograd import errors, lines, modes
 from skimp.autograd.nodes import Extra, Grads, Node, init, shape_of
 from skimp.autograd.record import OpNode, begin, edge, finish, save_results
-from skimp.autograd.refresh import Window, node_of_view, window_of
+from skimp.autograd.refresh import Window, move_retain, node_of_view, window_of
 from skimp.autograd.rules import Rule
 
 _new = object.__new__
@@ -25,7 +26,9 @@ _ref = weakref.ref
 
 
 def plain_view(base: Tensor, view: Tensor) -> None:
-    """`view_of` for a tensor that is no view, requires no grad and was not made in inference mode: the short way."""
+    """`view_of` for a tensor that is no view, requires no grad and was not made in inference mode:
+    the short way.
+    """
     view._base = base
     counter = base._counter
     view._stale = base._storage.version if counter is None else counter.version
@@ -124,7 +127,9 @@ def mark_views(base: Tensor) -> None:
 
 
 def before_inplace(t: Tensor) -> None:
-    """Refuse a write that can't be differentiated, or that inference mode forbids; note its line if it matters."""
+    """Refuse a write that can't be differentiated, or that inference mode forbids; note its line if
+    it matters.
+    """
     if t._inference and not _state.inference:
         raise RuntimeError(errors.INFERENCE_INPLACE)
     if t._rg and _state.grad:
@@ -151,7 +156,8 @@ def _refuse(t: Tensor) -> None:
 
 
 def prepare(t: Tensor, rule: Rule, bindings: dict[str, Any]) -> OpNode | None:
-    """Before a recorded write to `t`, the first of `bindings`: save what the derivative needs of the old values.
+    """Before a recorded write to `t`, the first of `bindings`: save what the derivative needs of
+    the old values.
 
     Where a formula reads `t` itself, it reads a clone.
     """
@@ -166,7 +172,9 @@ def prepare(t: Tensor, rule: Rule, bindings: dict[str, Any]) -> OpNode | None:
 
 
 def rebase(t: Tensor, node: OpNode | None) -> None:
-    """After the write: `t` is now the result of `node`; if it is a view, so is that part of its base."""
+    """After the write: `t` is now the result of `node`; if it is a view, so is that part of its
+    base.
+    """
     if node is None:
         return
     base = t._base
@@ -177,22 +185,14 @@ def rebase(t: Tensor, node: OpNode | None) -> None:
         finish(node, t)
         t._inherits = False
         if t._retains and before is not None:
-            _move_retain(t, before, index)
+            move_retain(t, before, index)
         if fresh and t._views is not None:
             mark_views(t)
         return
     _rebase_view(t, base, node)
 
 
-def _move_retain(t: Tensor, before: Node, index: int) -> None:
-    extra = before._extra
-    assert t._node is not None
-    if extra is not None and extra.retains.pop(index, None) is not None:
-        t._node.more().retains[t._index] = _ref(t)
-
-
 def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
-    before, index = t._node, t._index
     node._shape, node._dtype = shape_of(t), t._dtype
     copy = _new(CopySlices)
     own = _own_edge(node)
@@ -207,16 +207,14 @@ def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
     old, old_index = base._node, base._index
     base._node, base._index, base._rg, base._inherits = copy, 0, True, False
     if base._retains and old is not None:
-        _move_retain(base, old, old_index)
+        move_retain(base, old, old_index)
     if fresh:
         mark_views(base)
     t._rg, t._inherits = True, False
     t._stale = -1
-    node_of_view(t)
+    node_of_view(t)  # which moves what retains the view's gradient
     if isinstance(node, OpNode):
         save_results(node, (t,))
-    if t._retains and before is not None:
-        _move_retain(t, before, index)
 
 
 def _own_edge(node: Node) -> int:
@@ -227,7 +225,9 @@ def _own_edge(node: Node) -> int:
 
 
 class CopySlices(Node):
-    """The node of a base after a write to a view of it: that part goes through the op, the rest past it."""
+    """The node of a base after a write to a view of it: that part goes through the op, the rest
+    past it.
+    """
 
     __slots__ = ("base", "fn", "own", "view")
     label = "torch::autograd::CopySlices"
@@ -270,14 +270,14 @@ class CopySlices(Node):
 
 
 def replace_history(t: Tensor, node: Node, index: int, own: int) -> None:
-    """`t` was written to by something that is no op of the table (a Function): it is output `index` of
-    `node`, and was its input number `own`.
+    """`t` was written to by something that is no op of the table (a Function): it is output `index`
+    of `node`, and was its input number `own`.
     """
     if t._base is None:
         before, at, fresh = t._node, t._index, not t._rg
         t._rg, t._node, t._index, t._inherits = True, node, index, False
         if t._retains and before is not None:
-            _move_retain(t, before, at)
+            move_retain(t, before, at)
         if fresh:
             mark_views(t)
         return

@@ -1,4 +1,6 @@
-"""Anomaly mode: backward checks each gradient for nan, and an error says where forward made the node."""
+"""Anomaly mode: backward checks each gradient for nan, and an error says where forward made the
+node.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import warnings
 from typing import Any
 
 from skimp._tensor import Tensor
-from skimp.autograd import lines
+from skimp.autograd import lines, saving
 from skimp.autograd.nodes import Grads, Node
 
 ON: list[bool] = []  # empty: off; else whether nan is an error
@@ -21,6 +23,10 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def _set(mode: bool, check_nan: bool) -> None:
+    if mode and not ON:
+        saving.GUARDED.append(None)  # the short way of recording takes no trace
+    elif ON and not mode:
+        saving.GUARDED.pop()
     ON[:] = [check_nan] if mode else []
     lines.TRACE[:] = [True] if mode else []
 
@@ -46,7 +52,8 @@ class detect_anomaly(set_detect_anomaly):  # noqa: N801
         self.check_nan = check_nan
         self.previous = list(ON)
         warnings.warn(
-            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for "
             "debugging.",
             stacklevel=2,
         )
@@ -70,7 +77,7 @@ def apply(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
 
 def _refuse_nan(node: Node, results: Any) -> None:
     for i, r in enumerate(results):
-        if isinstance(r, Tensor) and r._dtype.category > 1 and bool((r != r).any()):  # type: ignore[attr-defined]  # noqa: PLR0124
+        if isinstance(r, Tensor) and r._dtype.category > 1 and bool((r != r).any()):  # type: ignore[attr-defined]
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 
@@ -78,7 +85,8 @@ def _tell(node: Node) -> None:
     trace = node._extra.trace if node._extra is not None else None
     if trace is None:
         text = (
-            f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly during "
+            f"Error detected in {node.name()}. No forward pass information available. Enable "
+            f"detect anomaly during "
             f"forward pass for more information. The forward call was at {lines.of(node)}."
         )
     else:

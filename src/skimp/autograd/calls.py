@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 from skimp._tensor import Tensor
@@ -24,7 +23,9 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from (or of `inputs` only)."""
+    """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from (or of
+    `inputs` only).
+    """
     if grad_variables is not None:
         warnings.warn(
             "`grad_variables` is deprecated. Use `grad_tensors` instead.",
@@ -33,7 +34,8 @@ def backward(
         )
         if grad_tensors is not None:
             raise RuntimeError(
-                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. "
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                "`backward()`. "
                 "Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
@@ -83,7 +85,8 @@ def grad(
     outs, ins = _tensors(outputs), _tensors(inputs)
     if not only_inputs:
         warnings.warn(
-            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To "
+            "accumulate gradient for "
             "other parts of the graph, please use torch.autograd.backward.",
             FutureWarning,
             stacklevel=2,
@@ -105,7 +108,8 @@ def grad(
             found[i] = t.new_zeros(shape_of(t))
         elif g is None and not allow_unused:
             raise RuntimeError(
-                f"The differentiated Tensor at index {i} appears to not have been used in the graph. "
+                f"The differentiated Tensor at index {i} appears to not have been used in the "
+                f"graph. "
                 "Set allow_unused=True if this is the desired behavior."
             )
     return tuple(found)
@@ -134,10 +138,17 @@ def _batched(
     given = _tensors(batches)
     n = shape_of(given[0])[0]
     rows = [
-        grad(outs, ins, tuple([None if g is None else g[k] for g in given]), True if k < n - 1 else keep, create,
-             allow_unused=unused, materialize_grads=zeros)
+        grad(
+            outs,
+            ins,
+            tuple([None if g is None else g[k] for g in given]),
+            True if k < n - 1 else keep,
+            create,
+            allow_unused=unused,
+            materialize_grads=zeros,
+        )
         for k in range(n)
-    ]  # fmt: skip
+    ]
     stack = NAMESPACES[""]["stack"]
     return tuple(
         [None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)]
@@ -186,13 +197,16 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if shape_of(g) != shape_of(t):
         raise RuntimeError(
-            f"Mismatch in shape: grad_output[{i}] has a shape of torch.Size({list(shape_of(g))}) and output[{i}] "
+            f"Mismatch in shape: grad_output[{i}] has a shape of torch.Size({list(shape_of(g))}) "
+            f"and output[{i}] "
             f"has a shape of torch.Size({list(shape_of(t))})."
         )
     if t._dtype.is_complex != g._dtype.is_complex:
         raise RuntimeError(
-            f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
-            f"dtype: grad_output[{i}] has a dtype of {g._dtype} and output[{i}] has a dtype of {t._dtype}."
+            f"For complex Tensors, both grad_output and output are required to have the same "
+            f"dtype. Mismatch in "
+            f"dtype: grad_output[{i}] has a dtype of {g._dtype} and output[{i}] has a dtype of "
+            f"{t._dtype}."
         )
     return g
 
@@ -206,16 +220,21 @@ def _warn_cycle() -> None:
         return
     _told.append(True)
     warnings.warn(
-        "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient "
-        "which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If "
-        "you have to use this function, make sure to reset the .grad fields of your parameters to None after use to "
+        "Using backward() with create_graph=True will create a reference cycle between the "
+        "parameter and its gradient "
+        "which can cause a memory leak. We recommend using autograd.grad when creating the graph "
+        "to avoid this. If "
+        "you have to use this function, make sure to reset the .grad fields of your parameters to "
+        "None after use to "
         "break the cycle and avoid the leak.",
         stacklevel=4,
     )
 
 
 class GradientEdge(tuple[Node, int]):
-    """A place in the graph: output `output_nr` of `node`. Stands for a tensor in `backward` and `grad`."""
+    """A place in the graph: output `output_nr` of `node`. Stands for a tensor in `backward` and
+    `grad`.
+    """
 
     __slots__ = ()
 
@@ -235,7 +254,8 @@ def get_gradient_edge(t: Tensor) -> GradientEdge:
     """The edge that the gradient of `t` goes along."""
     if not t._rg:
         raise RuntimeError(
-            "It is not possible to get the gradient edge of a Tensor that does not require gradients"
+            "It is not possible to get the gradient edge of a Tensor that does not require "
+            "gradients"
         )
     node, index = edge(t)
     return GradientEdge(accumulate_of(t) if node is None else node, index)

@@ -1,8 +1,9 @@
 """Activation checkpointing: what forward would have saved is computed again in backward.
 
-Non-reentrant: the tensors that `function` saves are replaced by empty holders; the first one that backward asks for
-runs the function again, unpacked holders fill, and the rest of the run is skipped (early stop). Reentrant: forward
-runs unrecorded, backward runs it again and calls backward inside backward.
+Non-reentrant: the tensors that `function` saves are replaced by empty holders; the first one that
+backward asks for runs the function again, unpacked holders fill, and the rest of the run is skipped
+(early stop). Reentrant: forward runs unrecorded, backward runs it again and calls backward inside
+backward.
 """
 
 from __future__ import annotations
@@ -79,15 +80,18 @@ def checkpoint(
 ) -> Any:
     """`function(*args, **kwargs)`, of which only the inputs are kept for backward.
 
-    `determinism_check`: "default" compares shapes, dtypes and devices of what was saved, "none" nothing;
-    `check="values"` compares the bytes too, at the price of reading them.
+    `determinism_check`: "default" compares shapes, dtypes and devices of what was saved, "none"
+    nothing; `check="values"` compares the bytes too, at the price of reading them.
     """
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in PyTorch "
-            "2.9, calling checkpoint without use_reentrant will raise an exception. use_reentrant=False is "
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
+            "Starting in PyTorch "
+            "2.9, calling checkpoint without use_reentrant will raise an exception. "
+            "use_reentrant=False is "
             "recommended, but if you need to preserve the current default behavior, you can pass "
-            "use_reentrant=True. Refer to docs for more details on the differences between the two variants.",
+            "use_reentrant=True. Refer to docs for more details on the differences between the "
+            "two variants.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -115,10 +119,13 @@ def checkpoint_sequential(
     """A chain of functions in `segments` checkpointed pieces; the last one runs as usual."""
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
-            "In version 2.9 we will raise an exception if use_reentrant is not passed. use_reentrant=False is "
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be "
+            "passed explicitly. "
+            "In version 2.9 we will raise an exception if use_reentrant is not passed. "
+            "use_reentrant=False is "
             "recommended, but if you need to preserve the current default behavior, you can pass "
-            "use_reentrant=True. Refer to docs for more details on the differences between the two variants.",
+            "use_reentrant=True. Refer to docs for more details on the differences between the "
+            "two variants.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -235,8 +242,10 @@ class _Frame:
             task = next(_lone)
         if task in holder.taken:
             raise CheckpointError(
-                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If "
-                "you are calling ctx.saved_tensors in backward, make sure to do so only once. Otherwise please open "
+                "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already "
+                "unpacked once. If "
+                "you are calling ctx.saved_tensors in backward, make sure to do so only once. "
+                "Otherwise please open "
                 "an issue with details on your use case."
             )
         if task not in self.ready:
@@ -259,7 +268,8 @@ class _Frame:
             if place >= expected:
                 if self.how.early_stop:
                     raise CheckpointError(
-                        "torch.utils.checkpoint: trying to save more tensors during recomputation than during the "
+                        "torch.utils.checkpoint: trying to save more tensors during recomputation "
+                        "than during the "
                         f"original forward pass.\n{self._where()}"
                     )
             else:
@@ -282,14 +292,16 @@ class _Frame:
     def _compare(self, found: list[Any]) -> None:
         if len(found) != len(self.told):
             raise CheckpointError(
-                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                "torch.utils.checkpoint: A different number of tensors was saved during the "
+                "original forward and "
                 f"recomputation.\nNumber of tensors saved during forward: {len(self.told)}\n"
                 f"Number of tensors saved during recomputation: {len(found)}.\n{self._where()}"
             )
         if self.how.level == "none":
             return
         wrong = [
-            f"tensor at position {i}:\nsaved metadata: {_shown(a)}\nrecomputed metadata: {_shown(b)}"
+            f"tensor at position {i}:\nsaved metadata: {_shown(a)}\nrecomputed metadata: "
+            f"{_shown(b)}"
             for i, (a, b) in enumerate(zip(self.told, found, strict=True))
             if a != b
         ]
@@ -300,7 +312,8 @@ class _Frame:
                 else "metadata"
             )
             raise CheckpointError(
-                "torch.utils.checkpoint: Recomputed values for the following tensors have different "
+                "torch.utils.checkpoint: Recomputed values for the following tensors have "
+                "different "
                 f"{what} than during the forward pass.\n" + "\n".join(wrong) + f".\n{self._where()}"
             )
 
@@ -403,8 +416,10 @@ class CheckpointFunction(Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         if not engine.accumulates():
             raise RuntimeError(
-                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` "
-                "parameter to .backward(). To resolve this error, you can either set use_reentrant=False, or call "
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or "
+                "passing an `inputs` "
+                "parameter to .backward(). To resolve this error, you can either set "
+                "use_reentrant=False, or call "
                 ".backward() without passing the `inputs` argument."
             )
         inputs = list(ctx.inputs)

@@ -1,7 +1,9 @@
-"""Backward: gradients flow from outputs to leaves, through the nodes in the order of their numbers, newest first.
+"""Backward: gradients flow from outputs to leaves, through the nodes in the order of their numbers,
+newest first.
 
-A node's number is higher than the numbers of all nodes that it leads to, so the newest node that waits has received
-everything that it will receive: no dependencies need counting. Formulas run unrecorded unless `create_graph`.
+A node's number is higher than the numbers of all nodes that it leads to, so the newest node that
+waits has received everything that it will receive: no dependencies need counting. Formulas run
+unrecorded unless `create_graph`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from skimp._tensor import Tensor, empty
-from skimp.autograd import anomaly, errors, hooks, lines, modes
+from skimp.autograd import anomaly, hooks, lines, modes
 from skimp.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
 from skimp.autograd.saving import ghost
 from skimp.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
@@ -33,7 +35,9 @@ Root = tuple[Node, int, Tensor]
 
 
 class Captures:
-    """Where gradients are to be caught instead of accumulated: `autograd.grad`, `backward(inputs=...)`."""
+    """Where gradients are to be caught instead of accumulated: `autograd.grad`,
+    `backward(inputs=...)`.
+    """
 
     __slots__ = ("accumulate", "at", "found", "wanted")
 
@@ -78,7 +82,9 @@ class Captures:
 
 
 def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None = None) -> None:
-    """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what they saved."""
+    """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what
+    they saved.
+    """
     state = modes.state
     before = state.grad, _tasks.now, _tasks.accumulates
     state.grad = create
@@ -207,7 +213,9 @@ def _is_own(t: Tensor) -> bool:
 
 
 def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
-    """The gradient in the shape and dtype of what it is a gradient of: sums over broadcast dimensions, casts."""
+    """The gradient in the shape and dtype of what it is a gradient of: sums over broadcast
+    dimensions, casts.
+    """
     extra = to._extra
     if extra is None or extra.metas is None:
         shape, dtype = to._shape, to._dtype
@@ -222,7 +230,8 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     if have != shape:
         if not _expands_to(shape, have):
             raise RuntimeError(
-                f"Function {node.name()} returned an invalid gradient at index {i} - got {list(have)} but expected "
+                f"Function {node.name()} returned an invalid gradient at index {i} - got "
+                f"{list(have)} but expected "
                 f"shape compatible with {list(shape)}"
             )
         g = summed_to(g, shape)
@@ -294,7 +303,9 @@ def _strides_for(t: Tensor) -> tuple[int, ...]:
 
 
 def _obeys(g: Tensor, leaf: Tensor) -> bool:
-    """Whether the strides are what the leaf's gradient should have (PyTorch: the gradient layout contract)."""
+    """Whether the strides are what the leaf's gradient should have (PyTorch: the gradient layout
+    contract).
+    """
     have, want = g.layout_of(), _strides_for(leaf)
     return all([a == b or n == 1 for a, b, n in zip(have.strides, want, have.shape, strict=True)])
 

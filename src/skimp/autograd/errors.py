@@ -1,4 +1,6 @@
-"""What autograd refuses: PyTorch's sentence first, then the lines of the user's program and the way out."""
+"""What autograd refuses: PyTorch's sentence first, then the lines of the user's program and the way
+out.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,27 @@ from typing import Any
 from skimp.autograd import lines
 
 _TYPES = {
-    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "uint8": "Byte",
-    "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "bool": "Bool",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
 
 FREED = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
-    "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
-    "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+    "Trying to backward through the graph a second time (or directly access saved tensors after "
+    "they have already "
+    "been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+    "autograd.grad(). "
+    "Specify retain_graph=True if you need to backward through the graph a second time or if you "
+    "need to access "
     "saved tensors after calling backward."
 )
 
@@ -49,9 +63,12 @@ def modified(node: Any, t: Any, version: int, now: int, made_by: Any, index: int
     """A saved tensor was written to since."""
     output = f", which is output {index} of {short(made_by)}," if made_by is not None else ""
     text = (
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{type_name(t)} {list(t.shape)}]{output} is at version {now}; expected version {version} instead. "
-        "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        "operation: "
+        f"[{type_name(t)} {list(t.shape)}]{output} is at version {now}; expected version "
+        f"{version} instead. "
+        "Hint: enable anomaly detection to find the operation that failed to compute its "
+        "gradient, with "
         "torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )
     if node._code is not None:
@@ -70,8 +87,10 @@ def withheld(node: Any, site: Any) -> RuntimeError:
     """Nothing was kept for backward where the op ran."""
     return RuntimeError(
         f"{node.name()} needs what it did not keep: the operation at {lines.of(node)} ran inside "
-        f"disable_saved_tensors_hooks(), called without a message at {lines.describe(*site)}, where nothing is kept "
-        "for backward. Run it outside, or give disable_saved_tensors_hooks a message, which only refuses hooks."
+        f"disable_saved_tensors_hooks(), called without a message at {lines.describe(*site)}, "
+        f"where nothing is kept "
+        "for backward. Run it outside, or give disable_saved_tensors_hooks a message, which only "
+        "refuses hooks."
     )
 
 
@@ -90,15 +109,18 @@ def no_grad_fn(i: int, t: Any) -> RuntimeError:
         )
     else:
         text += (
-            "\nNone of its inputs required grad when it was computed, or it was computed under no_grad(), "
+            "\nNone of its inputs required grad when it was computed, or it was computed under "
+            "no_grad(), "
             "from a detach()ed tensor, or by an operation on integers."
         )
     return RuntimeError(text)
 
 
 INFERENCE_SAVED = (
-    "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
-    "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in "
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+    "inference mode in "
+    "computation tracked by autograd. To work around this, you can make a clone to get a normal "
+    "tensor and use it in "
     "autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
 )
 INFERENCE_INPLACE = (
@@ -112,17 +134,23 @@ VIEW_OF_LEAF = (
 )
 
 _MULTI = (
-    " This view is the output of a function that returns multiple views. Such functions do not allow the output "
+    " This view is the output of a function that returns multiple views. Such functions do not "
+    "allow the output "
     "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
 )
 _CUSTOM = (
-    " This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic "
-    "to handle view+inplace would override the custom backward associated with the custom Function, leading to "
-    "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function."
+    " This view was created inside a custom Function (or because an input was returned as-is) and "
+    "the autograd logic "
+    "to handle view+inplace would override the custom backward associated with the custom "
+    "Function, leading to "
+    "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of "
+    "the custom Function."
 )
 _BOTH = (
-    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving "
-    "both the view and the inplace either both inside the {0} block (if you don't want the inplace to be tracked) or "
+    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
+    "your code by moving "
+    "both the view and the inplace either both inside the {0} block (if you don't want the "
+    "inplace to be tracked) or "
     "both outside (if you want the inplace to be tracked)."
 )
 

@@ -25,11 +25,14 @@ class FunctionCtx:
     saved_for_forward: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors until backward, where `saved_tensors` gives them, checked for in-place writes."""
+        """Keep tensors until backward, where `saved_tensors` gives them, checked for in-place
+        writes.
+        """
         for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
-                    f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
+                    f"save_for_backward can only save variables, but argument {i} is of type "
+                    f"{type(t).__name__}"
                 )
         self._to_save = tensors
 
@@ -48,7 +51,8 @@ class FunctionCtx:
     def mark_shared_storage(self, *pairs: Any) -> None:
         """Deprecated and without effect, as in PyTorch."""
         warnings.warn(
-            "mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that "
+            "mark_shared_storage is deprecated. Tensors with shared storages are automatically "
+            "tracked. Note that "
             "calls to `set_()` are not tracked",
             FutureWarning,
             stacklevel=2,
@@ -136,14 +140,16 @@ class BackwardCFunction(Node, FunctionCtx):
             found = found[:expected]
         if len(found) != expected:
             raise RuntimeError(
-                f"function {self.name()} returned an incorrect number of gradients (expected {expected}, "
+                f"function {self.name()} returned an incorrect number of gradients (expected "
+                f"{expected}, "
                 f"got {len(found)})"
             )
         out: list[Tensor | None] = []
         for i, (g, is_tensor) in enumerate(zip(found, self._tensor_args, strict=True)):
             if g is not None and not is_tensor:
                 raise RuntimeError(
-                    f"function {self.name()} returned a gradient different than None at position {i + 1}, but the "
+                    f"function {self.name()} returned a gradient different than None at position "
+                    f"{i + 1}, but the "
                     "corresponding forward input was not a Variable"
                 )
             if g is not None and not isinstance(g, Tensor):
@@ -170,8 +176,10 @@ class Function(metaclass=FunctionMeta):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
-            "invoke them on the class itself. Instantiating an autograd function will raise an error in a future "
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            f"static, so you should "
+            "invoke them on the class itself. Instantiating an autograd function will raise an "
+            "error in a future "
             "version of PyTorch.",
             DeprecationWarning,
             stacklevel=2,
@@ -179,7 +187,8 @@ class Function(metaclass=FunctionMeta):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            "new-style autograd "
             "function with static forward method. "
             "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
@@ -200,7 +209,8 @@ class Function(metaclass=FunctionMeta):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """The gradients of the inputs, one for each argument of forward (None where there is none)."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with "
             "backward mode AD."
         )
 
@@ -210,7 +220,8 @@ class Function(metaclass=FunctionMeta):
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Forward-mode differentiation, which skimp does not have."""
         raise NotImplementedError(
-            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
         )
 
     @classmethod
@@ -262,7 +273,8 @@ def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any
     for t in ctx._dirty:
         if not _is(t, outputs):
             raise RuntimeError(
-                "Some elements marked as dirty during the forward method were not returned as output. "
+                "Some elements marked as dirty during the forward method were not returned as "
+                "output. "
                 "The inputs that are modified inplace must all be outputs of the Function."
             )
     ctx._live = tuple([isinstance(t, Tensor) for t in outputs])

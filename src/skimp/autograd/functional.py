@@ -22,14 +22,17 @@ def _as_tuple(values: Any, what: str, fn: str) -> tuple[bool, Tuple]:
         if not isinstance(t, Tensor):
             where = f"value at index {i}" if several else f"given {what}"
             raise TypeError(
-                f"The {what} given to {fn} must be either a Tensor or a tuple of Tensors but the {where} has type "
+                f"The {what} given to {fn} must be either a Tensor or a tuple of Tensors but the "
+                f"{where} has type "
                 f"{type(t)}."
             )
     return several, found
 
 
 def _inputs(values: Tuple, create_graph: bool) -> Tuple:
-    """Inputs to differentiate with respect to: connected to the originals if the result is to be differentiated."""
+    """Inputs to differentiate with respect to: connected to the originals if the result is to be
+    differentiated.
+    """
     if create_graph:
         return tuple([t.view_as(t) if t._rg else t.detach().requires_grad_() for t in values])  # type: ignore[attr-defined]
     return tuple([t.detach().requires_grad_() for t in values])  # type: ignore[attr-defined]
@@ -41,8 +44,10 @@ def _outputs(func: Function, inputs: Tuple, fn: str, strict: bool) -> tuple[bool
         for i, t in enumerate(outputs):
             if not t._rg:
                 raise RuntimeError(
-                    f"Output {i} of the user-provided function does not require gradients. The outputs must be "
-                    "computed in a differentiable manner from the input when running in strict mode."
+                    f"Output {i} of the user-provided function does not require gradients. The "
+                    f"outputs must be "
+                    "computed in a differentiable manner from the input when running in strict "
+                    "mode."
                 )
     return several, outputs
 
@@ -79,10 +84,12 @@ def _vector(v: Any, like: Tuple, fn: str, who: str) -> Tuple:
     if v is None:
         if len(like) != 1 or numel(shape_of(like[0])) != 1:
             raise RuntimeError(
-                "The vector v can only be None if the user-provided function returns a single Tensor with a single "
+                "The vector v can only be None if the user-provided function returns a single "
+                "Tensor with a single "
                 "element."
                 if who == "outputs"
-                else "The vector v can only be None if the input to the user-provided function is a single Tensor "
+                else "The vector v can only be None if the input to the user-provided function is "
+                "a single Tensor "
                 "with a single element."
             )
         return tuple([t.new_ones(shape_of(t)) for t in like])  # type: ignore[attr-defined]
@@ -184,7 +191,9 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian, row by row: shape of the output, then of the input; nested tuples where there are several."""
+    """The Jacobian, row by row: shape of the output, then of the input; nested tuples where there
+    are several.
+    """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
             f'Expected strategy to be either "forward-mode" or "reverse-mode". Got: {strategy}'

@@ -49,9 +49,11 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether `func`'s gradients equal central differences; inputs that require grad should be double precision.
+    """Whether `func`'s gradients equal central differences; inputs that require grad should be
+    double precision.
 
-    For complex values both the gradient and its conjugate are compared. Forward-mode and batched checks do not exist.
+    For complex values both the gradient and its conjugate are compared. Forward-mode and batched
+    checks do not exist.
     """
     try:
         _check(
@@ -84,15 +86,18 @@ def _check(
     wanted = [t for t in inputs if isinstance(t, Tensor) and t._rg]
     if not wanted:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have "
+            "gradcheck expects at least one input tensor to require gradient, but none of the "
+            "them have "
             "requires_grad=True."
         )
     for i, t in enumerate(inputs):
         if isinstance(t, Tensor) and t._rg:
             if t._dtype.name not in ("float64", "complex128"):
                 warnings.warn(
-                    f"Input #{i} requires gradient and is not a double precision floating point or complex. This "
-                    "check will likely fail if all the inputs are not of double precision floating point or complex. ",
+                    f"Input #{i} requires gradient and is not a double precision floating point "
+                    f"or complex. This "
+                    "check will likely fail if all the inputs are not of double precision "
+                    "floating point or complex. ",
                     stacklevel=4,
                 )
             t.retain_grad()  # type: ignore[attr-defined]
@@ -127,7 +132,9 @@ def _check_constant(
 def _numerical(
     func: Any, inputs: tuple[Any, ...], t: Tensor, i: int, eps: float, every: bool = False
 ) -> Array:
-    """d output_i / d t by central differences: [elements of t (x2 if complex), elements of the output]."""
+    """d output_i / d t by central differences: [elements of t (x2 if complex), elements of the
+    output].
+    """
 
     def value() -> Array:
         outs = _tensors(func(*inputs))
@@ -149,7 +156,9 @@ def _numerical(
 
 
 def _analytical(out: Tensor, t: Tensor, dtypes: bool, nondet: float) -> Array:
-    """The same from backward: one row of the vector-Jacobian product for each output element (and its imaginary part)."""
+    """The same from backward: one row of the vector-Jacobian product for each output element (and
+    its imaginary part).
+    """
     columns = []
     n = _numpy(out).size
     factors = (1.0, 1j) if out._dtype.is_complex else (1.0,)
@@ -162,7 +171,8 @@ def _analytical(out: Tensor, t: Tensor, dtypes: bool, nondet: float) -> Array:
 def _column(parts: list[Array], complex_input: bool) -> Array:
     """Derivatives of one output element by the (real) parts of the input.
 
-    backward gives conj(dL/dz) style gradients: g.real is the derivative of Re(conj(v) out) by Re(t), g.imag by Im(t).
+    backward gives conj(dL/dz) style gradients: g.real is the derivative of Re(conj(v) out) by
+    Re(t), g.imag by Im(t).
     """
     reals = [
         np.stack([g.real, g.imag], -1).reshape(-1) if complex_input else g.real.reshape(-1)
@@ -184,7 +194,8 @@ def _vjp(out: Tensor, t: Tensor, k: int, factor: complex, dtypes: bool, nondet: 
     a, b = _numpy(first), _numpy(again)
     if not np.allclose(a, b, 0.0, nondet, equal_nan=True):
         raise GradcheckError(
-            "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+            "Backward is not reentrant, i.e., running backward with same input and grad_output "
+            "multiple times gives "
             "different values, although analytical gradient matches numerical gradient."
             f"The tolerance for nondeterminism was {nondet}."
         )
@@ -241,13 +252,22 @@ def gradgradcheck(
         return tuple([g for g in found if g is not None])
 
     return gradcheck(
-        gradients, (*ins, *vectors), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception,
-        nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes,
-    )  # fmt: skip
+        gradients,
+        (*ins, *vectors),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+    )
 
 
 def _random_like(t: Tensor, seed: int) -> Tensor:
-    """A vector to multiply with; its own generator, so that the program's random numbers stay as they are."""
+    """A vector to multiply with; its own generator, so that the program's random numbers stay as
+    they are.
+    """
     rng = np.random.default_rng(seed)
     v = t.new_zeros(shape_of(t))  # type: ignore[attr-defined]
     a = v.writable()

@@ -16,7 +16,18 @@ from skimp.autograd.record import record, record1, record2
 from skimp.autograd.rules import Rule
 
 __all__ = [
-    "AccumulateGrad", "GradientEdge", "Node", "Rule", "allow_mutation_on_saved_tensors",
-    "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version", "record", "record1", "record2",
-    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
-]  # fmt: skip
+    "AccumulateGrad",
+    "GradientEdge",
+    "Node",
+    "Rule",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "record",
+    "record1",
+    "record2",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+]

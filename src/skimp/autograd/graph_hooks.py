@@ -12,7 +12,8 @@ from skimp.autograd import lines, modes, saving
 from skimp.autograd.nodes import RemovableHandle
 
 OFF = (
-    "Saved tensor hooks are disabled here: inside disable_saved_tensors_hooks(), called without a message, nothing is "
+    "Saved tensor hooks are disabled here: inside disable_saved_tensors_hooks(), called without a "
+    "message, nothing is "
     "kept for backward, so there is nothing to pack."
 )
 
@@ -31,7 +32,9 @@ def _pop() -> None:
 
 
 class saved_tensors_hooks:  # noqa: N801
-    """What is saved inside goes through `pack_hook`, and through `unpack_hook` when backward needs it."""
+    """What is saved inside goes through `pack_hook`, and through `unpack_hook` when backward needs
+    it.
+    """
 
     def __init__(
         self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
@@ -47,11 +50,13 @@ class saved_tensors_hooks:  # noqa: N801
 
 
 class save_on_cpu(saved_tensors_hooks):  # noqa: N801
-    """What is saved inside moves to the host until backward; tensors that are there already stay as they are."""
+    """What is saved inside moves to the host until backward; tensors that are there already stay as
+    they are.
+    """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(t: Tensor) -> Any:
-            return t.device, t.cpu()  # type: ignore[attr-defined]
+            return t.device, t.to("cpu")  # type: ignore[attr-defined]
 
         def unpack(packed: Any) -> Tensor:
             device, t = packed
@@ -64,8 +69,8 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801
 def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[None]:
     """Entering `saved_tensors_hooks` inside raises `error_message`.
 
-    Without a message nothing is kept for backward inside either: memory falls, and a backward that needs what was
-    not kept raises, naming this region.
+    Without a message nothing is kept for backward inside either: memory falls, and a backward that
+    needs what was not kept raises, naming this region.
     """
     state = modes.state
     before = state.hooks_off, state.keep_nothing
@@ -87,7 +92,8 @@ def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[No
 class allow_mutation_on_saved_tensors:  # noqa: N801
     """Tensors saved inside may be written to later: backward sees the old values.
 
-    Each is saved as a copy, which for a large tensor costs nothing until somebody writes to the original.
+    Each is saved as a copy, which for a large tensor costs nothing until somebody writes to the
+    original.
     """
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:
@@ -121,7 +127,9 @@ class _Handles:
 def register_multi_grad_hook(
     tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
 ) -> _Handles:
-    """Call `fn` once per backward: with all the gradients when the last is known, or ("any") with the first."""
+    """Call `fn` once per backward: with all the gradients when the last is known, or ("any") with
+    the first.
+    """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     multi = _All(len(tensors), fn) if mode == "all" else _Any(fn)

@@ -23,7 +23,8 @@ def _checked(hook: Any, value: Tensor | None, new: Any) -> Tensor:
         raise RuntimeError(f"hook '{_name(hook)}' has changed the size of value")
     if new._dtype is not value._dtype:
         raise RuntimeError(
-            f"hook '{_name(hook)}' has changed the type of value (was {value._dtype} got {new._dtype})"
+            f"hook '{_name(hook)}' has changed the type of value (was {value._dtype} got "
+            f"{new._dtype})"
         )
     return new
 
@@ -38,7 +39,9 @@ def on_tensor(found: Any, g: Tensor | None) -> Tensor | None:
 
 
 def before(extra: Extra, grads: Grads) -> Grads:
-    """Tensor hooks of the outputs, then `.grad` of outputs that retain it, then the node's own prehooks."""
+    """Tensor hooks of the outputs, then `.grad` of outputs that retain it, then the node's own
+    prehooks.
+    """
     for index, found in extra.on.items():
         grads[index] = on_tensor(found, grads[index])
     for index, ref in extra.retains.items():
@@ -56,7 +59,8 @@ def before(extra: Extra, grads: Grads) -> Grads:
 def _replaced(hook: Any, values: Sequence[Tensor | None], new: tuple[Any, ...]) -> Grads:
     if len(new) != len(values):
         raise RuntimeError(
-            f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(new)}, but expected "
+            f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(new)}, "
+            f"but expected "
             f"{len(values)})"
         )
     return [v if n is None else _checked(hook, v, n) for v, n in zip(values, new, strict=True)]

@@ -14,8 +14,9 @@ from skimp.autograd.saving import Many, Packed, Withheld
 class Saved(NamedTuple):
     """One tensor that one node keeps.
 
-    `kind`: "kept" (alive because of the graph, as far as it knows), "leaf" (a leaf's own bytes), "shared" (bytes that
-    an entry above keeps already), "promise" (not computed: costs nothing yet), "packed" (whatever a hook made of it).
+    `kind`: "kept" (alive because of the graph, as far as it knows), "leaf" (a leaf's own bytes),
+    "shared" (bytes that an entry above keeps already), "promise" (not computed: costs nothing yet),
+    "packed" (whatever a hook made of it).
     """
 
     op: str
@@ -36,7 +37,8 @@ class SavedList(list[Saved]):
 
     def __str__(self) -> str:
         rows = [
-            f"{one.nbytes:>14,}  {one.kind:<8}{one.op}.{one.name} {list(one.shape)} {one.dtype}  {one.line}"
+            f"{one.nbytes:>14,}  {one.kind:<8}{one.op}.{one.name} {list(one.shape)} {one.dtype}  "
+            f"{one.line}"
             for one in self
         ]
         return "\n".join([*rows, f"{self.nbytes:>14,}  bytes in all"])

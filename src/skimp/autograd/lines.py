@@ -1,6 +1,8 @@
-"""Which line of the user's program made a node: kept as a code object and a place in it, read when somebody asks.
+"""Which line of the user's program made a node: kept as a code object and a place in it, read when
+somebody asks.
 
-Keeping the two costs a fifth of a microsecond; finding the line number costs ten times that, so it waits.
+Keeping the two costs a fifth of a microsecond; finding the line number costs ten times that, so it
+waits.
 """
 
 from __future__ import annotations

@@ -14,19 +14,26 @@ from skimp.autograd.refresh import node_of_view
 from skimp.autograd.saving import ghost
 
 NON_LEAF_GRAD = (
-    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
-    "populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, "
-    "use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access "
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+    "attribute won't be "
+    "populated during autograd.backward(). If you indeed want the .grad field to be populated for "
+    "a non-leaf Tensor, "
+    "use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, "
+    "make sure you access "
     "the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information."
 )
 NOT_A_LEAF = (
-    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
+    "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+    "variable in a subgraph "
     "that doesn't require differentiation use var_no_grad = var.detach()."
 )
 DETACH_VIEW = (
-    "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, "
-    "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be "
-    "called on these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in "
+    "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel "
+    "(DDP) for training, "
+    "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence "
+    "detach_() cannot be "
+    "called on these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
+    "function in "
     "torch/optim/optimizer.py as the solution."
 )
 
@@ -88,19 +95,23 @@ def set_grad(t: Tensor, value: Any) -> None:
         return
     if not isinstance(value, Tensor):
         raise TypeError(
-            f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+            f"assigned grad expected to be a Tensor or None but got grad of type "
+            f"{type(value).__name__}"
         )
     if value is t:
         raise RuntimeError("can't assign Variable as its own grad")
     if value._dtype is not t._dtype:
         raise RuntimeError(
-            f"attempting to assign a gradient with dtype '{value._dtype}' to a tensor with grad_dtype '{t._dtype}'. "
+            f"attempting to assign a gradient with dtype '{value._dtype}' to a tensor with "
+            f"grad_dtype '{t._dtype}'. "
             "The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype)."
         )
     if shape_of(value) != shape_of(t):
         raise RuntimeError(
-            f"attempting to assign a gradient of size '{list(shape_of(value))}' to a tensor of size "
-            f"'{list(shape_of(t))}'. Please ensure that the gradient and the tensor are the same size"
+            f"attempting to assign a gradient of size '{list(shape_of(value))}' to a tensor of "
+            f"size "
+            f"'{list(shape_of(t))}'. Please ensure that the gradient and the tensor are the same "
+            f"size"
         )
     t._grad = value
 
@@ -116,7 +127,9 @@ def backward(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """Add this tensor's gradients to the `.grad` of the leaves it was computed from (or of `inputs` only)."""
+    """Add this tensor's gradients to the `.grad` of the leaves it was computed from (or of `inputs`
+    only).
+    """
     calls.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
@@ -142,7 +155,9 @@ def retains_grad(t: Tensor) -> bool:
 
 
 def register_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
-    """Call `hook(grad)` when this tensor's gradient is known; what it returns replaces the gradient."""
+    """Call `hook(grad)` when this tensor's gradient is known; what it returns replaces the
+    gradient.
+    """
     if not t._rg:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     node = grad_fn(t)
@@ -190,7 +205,9 @@ def detach_(t: Tensor) -> Tensor:
 
 
 def get_data(t: Tensor) -> Tensor:
-    """The same bytes with a history and a version of their own: writes to it go unnoticed by autograd."""
+    """The same bytes with a history and a version of their own: writes to it go unnoticed by
+    autograd.
+    """
     new = ghost(t)
     new._counter = VersionCounter()
     return new

@@ -1,4 +1,6 @@
-"""Whether operations are recorded: no_grad, enable_grad, set_grad_enabled, inference_mode. Per thread."""
+"""Whether operations are recorded: no_grad, enable_grad, set_grad_enabled, inference_mode. Per
+thread.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,10 @@ class _Mode:
     def __call__(self, f: F) -> F:
         if inspect.isclass(f):
             warnings.warn(
-                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
-                "functions or methods. To preserve the current behavior of class decoration, you can directly "
+                "Decorating classes is deprecated and will be disabled in future versions. You "
+                "should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you "
+                "can directly "
                 "decorate the `__init__` method and nothing else.",
                 FutureWarning,
                 stacklevel=2,

@@ -1,8 +1,8 @@
 """Nodes: what the graph of a gradient is made of, and the edges between them.
 
-A node is made by the op that it differentiates. `_edges` holds, flat, (node, index) of every input: where the
-gradients go, None for inputs that need none. `_saved` holds, flat, (value, version) of everything that the formulas
-read; None once freed.
+A node is made by the op that it differentiates. `_edges` holds, flat, (node, index) of every input:
+where the gradients go, None for inputs that need none. `_saved` holds, flat, (value, version) of
+everything that the formulas read; None once freed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,19 @@ class Extra:
     """What few nodes have: hooks, metadata, several outputs, the trace of anomaly mode."""
 
     __slots__ = (
-        "after", "before", "first", "metadata", "metas", "on", "own", "retains", "spans", "trace", "within", "zeroed",
-    )  # fmt: skip
+        "after",
+        "before",
+        "first",
+        "metadata",
+        "metas",
+        "on",
+        "own",
+        "retains",
+        "spans",
+        "trace",
+        "within",
+        "zeroed",
+    )
 
     def __init__(self) -> None:
         self.metas: tuple[tuple[Any, Any], ...] | None = None  # (shape, dtype) of several outputs
@@ -62,8 +73,17 @@ class Node:
     """A step of backward: gradients of an op's outputs in, gradients of its inputs out."""
 
     __slots__ = (
-        "__weakref__", "_code", "_dtype", "_edges", "_extra", "_lasti", "_number", "_plan", "_saved", "_shape",
-    )  # fmt: skip
+        "__weakref__",
+        "_code",
+        "_dtype",
+        "_edges",
+        "_extra",
+        "_lasti",
+        "_number",
+        "_plan",
+        "_saved",
+        "_shape",
+    )
 
     label: ClassVar[str] = "Node"
     _plan: Plan
@@ -77,7 +97,9 @@ class Node:
     _extra: Extra | None
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
-        """Gradients for `edges`, in order, from the gradients of the outputs; `wanted`: the nodes that need theirs."""
+        """Gradients for `edges`, in order, from the gradients of the outputs; `wanted`: the nodes
+        that need theirs.
+        """
         raise NotImplementedError
 
     def release(self) -> None:
@@ -135,7 +157,9 @@ class Node:
         return ((self._shape, self._dtype),)
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces grad_inputs."""
+        """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces
+        grad_inputs.
+        """
         return RemovableHandle.put(self.more().after, hook)
 
     def register_prehook(self, hook: Hook) -> RemovableHandle:

@@ -1,7 +1,7 @@
 """Recording: from a rule, an op's arguments and its outputs, the node that will differentiate it.
 
-`record` takes any op; `record1` and `record2` are the short way of pointwise ops with one and two operands. In-place
-ops begin before the write and finish after it (`begin`, `finish`).
+`record` takes any op; `record1` and `record2` are the short way of pointwise ops with one and two
+operands. In-place ops begin before the write and finish after it (`begin`, `finish`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class OpNode(Node):
         return out
 
     def _apply_lists(self, values: list[Any], wanted: set[Node] | None) -> list[Any]:
-        """The same where an argument is a list of tensors, with an edge for each, or an in-place op left no trace."""
+        """The same where an argument is a list of tensors, with an edge for each, or an in-place op
+        left no trace.
+        """
         plan = self._plan
         extra = self.more()
         spans = extra.spans or dict.fromkeys(plan.rule.names, 1)
@@ -111,14 +113,17 @@ def edge(t: Tensor) -> tuple[Node | None, int]:
 def record(
     rule: Rule, bindings: dict[str, Any], outputs: Any, nondiff: tuple[int, ...] = ()
 ) -> None:
-    """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by `rule`."""
+    """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by
+    `rule`.
+    """
     node = begin(rule, bindings)
     if node is not None:
         finish(node, outputs, nondiff)
 
 
 def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) -> OpNode | None:
-    """A node with its edges and saved inputs; None where no input that the rule knows requires grad.
+    """A node with its edges and saved inputs; None where no input that the rule knows requires
+    grad.
 
     `target`: the first argument, if the op is about to write to it.
     """

@@ -1,13 +1,16 @@
-"""The history of views after a write to what they look at: a view's grad_fn is made anew, from its base's.
+"""The history of views after a write to what they look at: a view's grad_fn is made anew, from its
+base's.
 
-A base and its views share bytes and version. A view remembers the version that its node belongs to (`_stale`); when
-another is found, the node is replaced by an AsStridedBackward0 of the base's present one.
+A base and its views share bytes and version. A view remembers the version that its node belongs to
+(`_stale`); when another is found, the node is replaced by an AsStridedBackward0 of the base's
+present one.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from skimp import dtypes
 from skimp._tensor import Tensor, empty
@@ -60,6 +63,7 @@ def node_of_view(t: Tensor) -> Node | None:
         return t._node
     if t._creation is not None:
         raise errors.view_refused(t._creation, t._node, t._index, True)
+    before, index = t._node, t._index
     source = base._node
     edge = (source, base._index) if source is not None else (accumulate_of(base), 0)
     t._node = strided(edge, window_of(base), window_of(t), t)
@@ -67,7 +71,17 @@ def node_of_view(t: Tensor) -> Node | None:
     t._rg = True
     t._inherits = False
     t._stale = version
+    if t._retains and before is not None:
+        move_retain(t, before, index)
     return t._node
+
+
+def move_retain(t: Tensor, before: Node, index: int) -> None:
+    """The wish to keep `t`'s gradient goes over to its new node."""
+    extra = before._extra
+    assert t._node is not None
+    if extra is not None and extra.retains.pop(index, None) is not None:
+        t._node.more().retains[t._index] = weakref.ref(t)
 
 
 class AsStridedBackward0(Node):

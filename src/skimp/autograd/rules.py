@@ -1,4 +1,5 @@
-"""Rules: the derivative of an op as data beside the op, and the plan that is made of it for the inputs that need one.
+"""Rules: the derivative of an op as data beside the op, and the plan that is made of it for the
+inputs that need one.
 
     Rule("MulBackward0", {"input": lambda g, other: g * other, "other": lambda g, input: g * input})
 
@@ -11,7 +12,8 @@ The names of a formula's parameters say what is kept for it:
     needs               the names of the arguments whose gradient is wanted
     any other name      the argument's value (tensors are saved), or the parameter's default if the op has none
 
-A key may be a tuple of names: its formula then returns that many gradients. A formula of a list argument returns a list.
+A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
+argument returns a list.
 """
 
 from __future__ import annotations

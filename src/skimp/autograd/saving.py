@@ -1,8 +1,8 @@
 """The one door through which tensors are kept for backward and come out again.
 
-In: the version is noted, `saved_tensors_hooks` pack, a region that keeps nothing keeps nothing. Out: the version is
-checked, the hooks unpack, a saved result gets its history back. A result is kept as an alias without history: the
-node would keep itself alive otherwise.
+In: the version is noted, `saved_tensors_hooks` pack, a region that keeps nothing keeps nothing.
+Out: the version is checked, the hooks unpack, a saved result gets its history back. A result is
+kept as an alias without history: the node would keep itself alive otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from skimp.autograd.refresh import node_of_view, strided
 
 GUARDED: list[
     None
-] = []  # one for each open region with hooks, or that keeps nothing, in any thread: empty opens the short way
+    # one for each open region with hooks, or that keeps nothing, in any thread: empty opens the
+    # short
+    # way
+] = []
 _new = object.__new__
 
 TWICE = (
@@ -26,13 +29,17 @@ TWICE = (
     "Hint: only one pair of hooks is allowed at a time."
 )
 FREED = (
-    "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the graph are "
-    "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through "
+    "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values "
+    "of the graph are "
+    "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+    "backward through "
     "the graph a second time or if you need to access saved variables after calling backward."
 )
 PACK_WROTE = (
-    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot be "
-    "modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need "
+    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack "
+    "hook cannot be "
+    "modified by in-place operations as this can lead to unexpected side-effects. Please open an "
+    "issue if you need "
     "to perform in-place operations on the input to a pack hook."
 )
 
@@ -159,7 +166,9 @@ def edge_of(t: Tensor) -> tuple[Node | None, int]:
 
 
 def keep(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | None]:
-    """(what to store, version) for a value that a formula reads; `result`: which output of `node` it is."""
+    """(what to store, version) for a value that a formula reads; `result`: which output of `node`
+    it is.
+    """
     if isinstance(value, Tensor):
         return _keep_tensor(node, value, result)
     if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):
@@ -291,10 +300,13 @@ class SavedTensor:
     def register_hooks(
         self, pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any]
     ) -> None:
-        """Replace what is kept by `pack_hook` of it; `unpack_hook` gives it back when backward needs it."""
+        """Replace what is kept by `pack_hook` of it; `unpack_hook` gives it back when backward
+        needs it.
+        """
         if not (callable(pack_hook) and callable(unpack_hook)):
             raise TypeError(
-                "register_hooks(): incompatible function arguments. The following argument types are supported:\n"
+                "register_hooks(): incompatible function arguments. The following argument types "
+                "are supported:\n"
                 "    (pack_hook: Callable, unpack_hook: Callable) -> None\n\n"
                 f"Invoked with: {pack_hook!r}, {unpack_hook!r}"
             )

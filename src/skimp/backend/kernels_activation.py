@@ -189,6 +189,22 @@ def silu_backward(g: Array, x: Array, *, out: Array) -> None:
     np.multiply(g, out, out=out)
 
 
+def glu(x: Array, gate: Array, *, out: Array) -> None:
+    """x sigmoid(gate)."""
+    sigmoid(gate, out=out)
+    np.multiply(x, out, out=out)
+
+
+def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
+    """The gate's gradient: g x s (1 - s), s = sigmoid(gate)."""
+    s = _like(gate)
+    sigmoid(gate, out=s)
+    np.subtract(1, s, out=out)
+    np.multiply(out, s, out=out)
+    np.multiply(out, x, out=out)
+    np.multiply(g, out, out=out)
+
+
 def hardsigmoid(x: Array, *, out: Array) -> None:
     """(x + 3) / 6 clamped to [0, 1]."""
     np.add(x, 3, out=out)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import sys
 import threading
 import weakref
@@ -26,7 +27,7 @@ from skimp.memory.ledger import host
 Array = np.ndarray[Any, Any]
 POOLED = 1 << 20  # bytes from which a block comes from the pool; smaller ones are NumPy's own
 
-LOCK = threading.RLock()  # held while a promise is delivered or replaced
+LOCK = threading.RLock()  # held while a promise is delivered or replaced; a fork's child gets it free
 _PENDING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
 _BYTE = np.dtype(np.uint8)
 
@@ -67,6 +68,15 @@ class Storage:
             return self.size
         assert self.block is not None
         return self.block.nbytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (self.flat(),)  # pickled once, whoever shares it
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+        new = empty(len(self))
+        new.flat()[:] = self.flat()
+        memo[id(self)] = new
+        return new
 
     def flat(self) -> Array:
         """All bytes as one uint8 array; delivers."""
@@ -281,6 +291,13 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
     return s
 
 
+def restored(flat: Array) -> Storage:
+    """A storage with these bytes, which come from a pickle."""
+    s = empty(flat.nbytes)
+    s.flat()[:] = flat
+    return s
+
+
 def promised(expr: Expr) -> Storage:
     """A storage whose bytes are `expr`'s value in memory order."""
     s = Storage.__new__(Storage)
@@ -386,5 +403,7 @@ def _kept_alone(expr: Expr) -> list[int]:
     return list(kept.values())
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 ledger.before_reading.append(settle)
 host.relievers.insert(0, settle)

@@ -2,22 +2,251 @@
 
 from typing import Any
 
+from skimp import dtypes
 from skimp._tensor import Tensor
-from skimp.ops.forms import NAMESPACES as NAMESPACES
-
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k], for each output k."""
 
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """elu with a slope of 1 at zero for every alpha."""
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu with a slope of 1 at zero for every alpha, in place."""
+
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels dealt out: the first of each group, then the second of each group..."""
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def conv1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Convolution over 1 dimensions; patches are gathered a block at a time."""
+
+def conv2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Convolution over 2 dimensions; patches are gathered a block at a time."""
+
+def conv3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Any:
+    """Convolution over 3 dimensions; patches are gathered a block at a time."""
+
+def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
+    """Convolution of (time, batch, channels) by (kernel, ci, co)."""
+
+def conv_transpose1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """The adjoint of conv1d: its gradient with respect to the input."""
+
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """The adjoint of conv2d: its gradient with respect to the input."""
+
+def conv_transpose3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Any:
+    """The adjoint of conv3d: its gradient with respect to the input."""
+
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Minus the log-probability of each row's target: a class index, or a probability for every
+    class."""
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """The input above zero, else alpha (exp(input) - 1)."""
+
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """The input above zero, else alpha (exp(input) - 1), in place."""
+
+def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
+    """input * Phi(input), the normal distribution's cumulative function, or its approximation by
+    tanh."""
+
+def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
+    """The first half of a dimension, times the sigmoid of the second."""
+
+def gumbel_softmax(
+    logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Any:
+    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's
+    gradient."""
+
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """The input outside [-lambd, lambd], else 0."""
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """(input + 3) / 6, held within 0 and 1."""
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * hardsigmoid(input)."""
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """The input held within the limits."""
+
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """The input held within the limits, in place."""
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """The input above zero, else the slope times it."""
+
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """The input above zero, else the slope times it, in place."""
+
+def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension."""
+
+def log_softmax(
+    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtypes.dtype | None = None
+) -> Any:
+    """The logarithm of `softmax`."""
+
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """log(sigmoid(input))."""
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * tanh(softplus(input))."""
+
+def nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Minus each row's element at its target; the input holds log-probabilities."""
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """A new last dim with a 1 at the class that each element names, and 0 elsewhere."""
 
+def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
+    """`input` with `pad` (last dim first: before, after, ...) elements more on each side."""
+
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance between every two rows: the upper triangle of cdist(input, input),
     flattened."""
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """The input above zero, else the weight (one, or one for each channel) times it."""
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(input, 0)."""
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """The input held within 0 and 6."""
+
+def relu_(input: Tensor) -> Tensor:
+    """max(input, 0), in place."""
+
+def rrelu(
+    input: Tensor,
+    lower: float = 0.125,
+    upper: float = 0.3333333333333333,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """The input above zero, else a slope times it, drawn in training and the mean of the limits
+    otherwise."""
+
+def rrelu_(
+    input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False
+) -> Tensor:
+    """The input above zero, else a slope times it, in place."""
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """elu with the two constants of self-normalising networks."""
+
+def selu_(input: Tensor) -> Tensor:
+    """elu with the two constants of self-normalising networks, in place."""
+
+def sigmoid(input: Any, *, out: Tensor | None = None) -> Tensor:
+    """1 / (1 + exp(-input))."""
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * sigmoid(input)."""
+
+def softmax(
+    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtypes.dtype | None = None
+) -> Any:
+    """exp(input) over its sum along `dim`."""
+
+def softmin(
+    input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtypes.dtype | None = None
+) -> Any:
+    """`softmax` of -input."""
+
+def softplus(
+    input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None
+) -> Tensor:
+    """log(1 + exp(beta input)) / beta; the input itself where beta input is above the threshold."""
+
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """The input moved towards zero by lambd, 0 within it."""
+
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + |input|)."""
+
+def tanh(input: Any, *, out: Tensor | None = None) -> Tensor:
+    """The hyperbolic tangent."""
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """input - tanh(input)."""
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """The input where it is above the threshold, else `value`."""
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """The input where it is above the threshold, else `value`, in place."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -12,27 +12,38 @@ from skimp._tensor import Array, Tensor
 from skimp.memory import layout as layouts
 from skimp.ops import formats
 from skimp.ops.forms import export
+from skimp.size import Size
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 
-def method(f: Any) -> Any:
+def method(f: F) -> F:
     export(f.__name__, f, namespaces=())
     return f
 
 
-def both(f: Any) -> Any:
+def both(f: F) -> F:
     export(f.__name__, f)
     return f
 
 
+@overload
+def size(self: Tensor, dim: None = None) -> Size: ...
+@overload
+def size(self: Tensor, dim: int) -> int: ...
 @method
-def size(self: Tensor, dim: int | None = None) -> Any:
+def size(self: Tensor, dim: int | None = None) -> Size | int:
     """The shape, or one of its sizes."""
     return self.shape if dim is None else self.shape[layouts.normalize_dim(dim, self.ndim)]
 
 
+@overload
+def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
+@overload
+def stride(self: Tensor, dim: int) -> int: ...
 @method
-def stride(self: Tensor, dim: int | None = None) -> Any:
+def stride(self: Tensor, dim: int | None = None) -> tuple[int, ...] | int:
     """Elements from one position to the next, of all dimensions or one."""
     strides = self.layout_of().strides
     return strides if dim is None else strides[layouts.normalize_dim(dim, len(strides))]

@@ -23,6 +23,7 @@ from skimp.ops.positions import (
     in_windows,
     span,
     steps,
+    take_slices,
     windows,
 )
 from skimp.ops.targets import blank
@@ -200,14 +201,10 @@ def _read(target: Array, source: Array, where: Where) -> None:
     if target.size < _SMALL:
         front[...] = source.transpose(where.front())[tuple(where.arrays)]
         return
-    if (
-        len(where.dims) == 1
-        and where.dims[0] == 0
-        and source.flags.c_contiguous
-        and target.flags.c_contiguous
-    ):
-        _read_rows(front, source, where.arrays[0])
-        return
+    if len(where.dims) == 1 and where.arrays[0].ndim == 1:
+        index = counted_from_front(where.arrays[0], source.shape[where.dims[0]])
+        if take_slices(target, source, where.dims[0], index):
+            return
     places = _joint(source, where)
     memory = span(source)
 
@@ -215,24 +212,6 @@ def _read(target: Array, source: Array, where: Where) -> None:
         front[window] = memory[places(window)]
 
     in_windows(front.shape, work)
-
-
-def _read_rows(target: Array, source: Array, index: Array) -> None:
-    """Whole rows of a contiguous source: each a plain copy of memory."""
-    rows = target.reshape(index.size, -1)
-    index = counted_from_front(index.reshape(-1), len(source))
-    table = source.reshape(len(source), -1)
-
-    def work(window: Any) -> None:
-        cut = window[0]
-        np.take(table, index[cut], axis=0, out=rows[cut], mode="clip")
-
-    if rows.shape[1] > _SMALL:
-        for k, i in enumerate(index):
-            rows[k] = table[i]
-        return
-    limit = max(1, (1 << 16) // max(1, rows.shape[1]))
-    in_windows((len(rows),), work, limit)
 
 
 def _joint(array: Array, where: Where) -> Joint:

@@ -37,6 +37,8 @@ def sizes_of(values: Any) -> tuple[int, ...]:
 
 def finish(t: Tensor, requires_grad: bool, pin_memory: bool = False) -> Tensor:
     if requires_grad:
+        if t._dtype.category < dtypes.FLOAT:
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         t.requires_grad_(True)
     return t
 
@@ -167,7 +169,7 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
     found = dtypes.FROM_NUMPY.get(np_dtype)
     if found is None:
         raise TypeError(
-            f"can't convert np.ndarray of type {np_dtype}. The only supported types are: float64, float32, float16, "
+            f"can't convert np.ndarray of type numpy.{np_dtype.type.__name__}. The only supported types are: float64, float32, float16, "
             "complex64, complex128, int64, int32, int16, int8, uint8, and bool."
         )
     return found
@@ -240,6 +242,11 @@ def from_numpy(ndarray: Any) -> Tensor:
 
 def on_array(ndarray: Any) -> Tensor:
     """`from_numpy`, silent about arrays that are read-only: a write to the tensor raises."""
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+            "currently not supported."
+        )
     dtype = known(ndarray.dtype)
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
@@ -250,8 +257,6 @@ def on_array(ndarray: Any) -> Tensor:
         raise ValueError(
             "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory."
         )
-    if not ndarray.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order.")
     strides = tuple([s // ndarray.itemsize for s in ndarray.strides])
     if 0 in ndarray.shape:
         strides = contiguous_strides(ndarray.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.ops.forms import export, op
-from skimp.ops.rowwise import Scratch, _log_softmax, floating, over_rows, row_numbers, same_as, sides, wide
+from skimp.ops.rowwise import SMALL, Scratch, _log_softmax, floating, over_rows, row_numbers, same_as, sides, wide
 from skimp.ops.targets import blank
 
 
@@ -119,6 +120,9 @@ def _forward(x: Array, at: Array, loss: Array, lse: Array, spread: Array | None,
 
 def _rule(g: Any, input: Any, target: Any, result1: Any, weight: Any, reduction: str, ignore_index: int,
           label_smoothing: float) -> Any:  # fmt: skip
+    if _is_plain(input, target, weight, reduction, label_smoothing) and not modes.state.grad:
+        if not 0 <= ignore_index < input._np.shape[1]:
+            return _plain_gradient(g, input, target, result1)
     rows = Rows(tuple(input.shape), target, weight, ignore_index, _acc(input))
     if modes.state.grad:
         return _again(g, input, rows, reduction, label_smoothing)
@@ -192,12 +196,51 @@ def _acc(t: Tensor) -> Any:
     return wide(t._dtype).np
 
 
+# -- the short way of small matrices: as little as NumPy allows ------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _counted(n: int) -> Array:
+    return np.arange(n)
+
+
+def _is_plain(input: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> bool:
+    x, t = input._np, target._np
+    return (
+        x is not None and t is not None and weight is None and not smoothing and reduction == "mean"
+        and x.ndim == 2 and 0 < x.size < SMALL and x.itemsize > 2 and t.dtype == np.int64 and t.flags.c_contiguous
+        and bool(t.view(np.uint64).max() < x.shape[1])  # negative ones, ignore_index among them, are large ones here
+    )  # fmt: skip
+
+
+def _plain(x: Array, t: Array) -> tuple[Any, Array]:
+    top = np.maximum.reduce(x, axis=1, keepdims=True)
+    z = x - top
+    own = z[_counted(len(t)), t]
+    np.exp(z, out=z)
+    log = np.log(np.add.reduce(z, axis=1, keepdims=True))
+    loss = np.add.reduce(log[:, 0] - own) / x.dtype.type(len(t))
+    return loss, top + log
+
+
+def _plain_gradient(g: Any, input: Any, target: Any, lse: Any) -> Any:
+    d = input.array() - lse.array()
+    np.exp(d, out=d)
+    t = target.array()
+    d[_counted(len(t)), t] -= 1
+    d *= g.array() / len(t)
+    return fresh(d, input._dtype)
+
+
 @op("_cross_entropy", method=False, namespaces=(), nondiff=(1,),
     rule=Rule("NllLossBackward0", {"input": _rule}))  # fmt: skip
 def _cross_entropy(
     input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
     """(loss, each row's logsumexp): what backward needs besides the input."""
+    if _is_plain(input, target, weight, reduction, label_smoothing) and not 0 <= ignore_index < input._np.shape[1]:
+        loss, lse = _plain(input._np, target._np)
+        return fresh(loss, input._dtype), fresh(lse, input._dtype)
     shape = tuple(input.shape)
     acc = _acc(input)
     rows = Rows(shape, target, weight, ignore_index, acc)
@@ -317,15 +360,17 @@ export("cross_entropy", cross_entropy, ("nn.functional",), method=False)
 
 
 @op("_nll", method=False, namespaces=(), rule=Rule("NllLossBackward0", {
-    "input": lambda g, input_shape, target, shares: _nll_back(g, input_shape, target, shares)}))  # fmt: skip
+    "input": lambda g, input, target, shares: _nll_back(g, input, target, shares)}))  # fmt: skip
 def _nll(input: Any, target: Any, shares: Any) -> Any:
     """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner) input."""
     picked = np.take_along_axis(input.array(), target.array(), 1)
     return fresh(-picked * shares.array(), input._dtype)
 
 
-def _nll_back(g: Any, shape: Any, target: Any, shares: Any) -> Any:
-    return g.new_zeros(tuple(shape)).scatter(1, target, -(g * shares))
+def _nll_back(g: Any, input: Any, target: Any, shares: Any) -> Any:
+    """`input` is kept by the op that made it anyway; only second derivatives, which are zero, ask for it."""
+    d = g.new_zeros(tuple(input.shape)).scatter(1, target, -(g * shares))
+    return d + input.masked_fill(fresh(np.ones((), bool), dtypes.bool), 0) if modes.state.grad else d
 
 
 def nll_loss(

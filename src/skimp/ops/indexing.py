@@ -20,6 +20,7 @@ from skimp.ops.views import scattered
 from skimp.promotion import scalar_type_name
 
 _new = object.__new__
+_view_of = history.view_of
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -37,16 +38,19 @@ _RULES = {
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     x = self._np
-    if x is not None and not self._rg and self._base is None and type(self) is Tensor:
+    if x is None and self._storage.promise is None and not self._rg:
+        self.array()  # a small one stays at hand
+        x = self._np
+    if x is not None and not self._rg and type(self) is Tensor:
         found = _at_hand(x, index)
         if found is not None:
             t = _new(Tensor)
             t._np = found
             t._storage = self._storage
             t._dtype = self._dtype
-            t._base = self
             if self._counter is not None:
                 t._counter = self._counter
+            _view_of(self, t)
             return t
     return _general(self, index)
 

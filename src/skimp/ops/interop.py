@@ -1,7 +1,7 @@
 """Other libraries' arrays on the same bytes: DLPack, buffers, NumPy's protocols, `asarray`.
 
-Each way out goes through `exported`, so that the array keeps the block alive and nothing that reads it is deferred;
-each way in makes an external storage that keeps the owner alive.
+Each way out goes through `exported`, so that the array keeps the block alive and nothing that reads
+it is deferred; each way in makes an external storage that keeps the owner alive.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from skimp.ops.creation import on_array
 from skimp.ops.forms import export
 
 READ_ONLY = (
-    "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to "
-    "the underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its "
-    "data or make it writable before converting it to a tensor. (skimp: a write raises ValueError)"
+    "The given buffer is not writable, and PyTorch does not support non-writable tensors. This "
+    "means you can write to the underlying (supposedly non-writable) buffer using the tensor. You "
+    "may want to copy the buffer to protect its data or make it writable before converting it to "
+    "a tensor. (skimp: a write raises ValueError)"
 )
 FOLLOWS = (
-    "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
-    "requires_grad=True or requires_grad=False explicitly to choose."
+    "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. "
+    "Pass requires_grad=True or requires_grad=False explicitly to choose."
 )
 CAPSULES = ('"dltensor"', '"dltensor_versioned"')
 
@@ -87,11 +88,13 @@ def capsule(
     if t._conj:
         raise BufferError("Can't export tensors with the conjugate bit set")
     if t._neg:
-        raise BufferError("Can't export tensors with the negative bit set; use tensor.resolve_neg()")
+        raise BufferError(
+            "Can't export tensors with the negative bit set; use tensor.resolve_neg()"
+        )
     if t._dtype is dtypes.bfloat16:
         raise BufferError(
-            "Can't export bfloat16 through DLPack: NumPy, which makes the capsule, has no such type. "
-            "Export tensor.view(torch.uint16), or tensor.float()."
+            "Can't export bfloat16 through DLPack: NumPy, which makes the capsule, has no such "
+            "type. Export tensor.view(torch.int16), or tensor.float()."
         )
     if dl_device is not None and tuple(dl_device) != HERE:
         raise BufferError(f"Can't export a tensor on the CPU to the device {tuple(dl_device)}")
@@ -121,7 +124,9 @@ class _Producer:
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the bytes of another library's array (anything with `__dlpack__`), or of a capsule."""
+    """A tensor on the bytes of another library's array (anything with `__dlpack__`), or of a
+    capsule.
+    """
     if device is not None:
         devices.check(device)
     if not hasattr(ext_tensor, "__dlpack__"):
@@ -140,8 +145,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 def _of_capsule(given: Any) -> Tensor:
     if type(given).__name__ != "PyCapsule" or not any(name in repr(given) for name in CAPSULES):
         raise RuntimeError(
-            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you "
-            "might have already constructed a tensor from it once."
+            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed "
+            "only once, so you might have already constructed a tensor from it once."
         )
     return on_array(np.from_dlpack(_Producer(given)))
 
@@ -163,19 +168,20 @@ def _on_buffer(buffer: Any, dtype: dtypes.dtype, count: int = -1, offset: int = 
         raise ValueError(f"both buffer length ({n}) and count ({count}) must not be 0")
     if not 0 <= offset < n:
         raise ValueError(
-            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({n} bytes) minus 1"
+            f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({n} "
+            "bytes) minus 1"
         )
     if count < 0:
         if (n - offset) % size:
             raise ValueError(
-                f"buffer length ({n - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
-                f"({size})"
+                f"buffer length ({n - offset} bytes) after offset ({offset} bytes) must be a "
+                f"multiple of element size ({size})"
             )
         count = (n - offset) // size
     if offset + count * size > n:
         raise ValueError(
-            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than "
-            f"actual buffer length ({n} bytes)"
+            f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must "
+            f"not be greater than actual buffer length ({n} bytes)"
         )
     if not flat.flags.writeable:
         warnings.warn(READ_ONLY, UserWarning, stacklevel=4)
@@ -208,8 +214,11 @@ def buffer_of(self: Tensor, flags: int, /) -> memoryview:
     """The elements as Python's buffer, on the same bytes (asked for by Python 3.12 and newer)."""
     if self._rg or self._conj or self._neg:
         raise BufferError(
-            "only tensors that do not require grad, with no pending conj or neg, have a buffer; use detach() first"
+            "only tensors that do not require grad, with no pending conj or neg, have a buffer; "
+            "use detach() first"
         )
+    if self._dtype is dtypes.bfloat16:
+        raise BufferError("Python's buffers have no bfloat16; use tensor.view(torch.int16)")
     return memoryview(exported(self))
 
 
@@ -226,9 +235,10 @@ def asarray(
 ) -> Tensor:
     """`obj` as a tensor, on the same bytes where it has any and its dtype fits.
 
-    `copy=True` always copies, `copy=False` raises ValueError where it would have to. Tensors, arrays, DLPack producers
-    and buffers share; a buffer is read as the default dtype. `requires_grad=None` keeps that of a tensor; given, it is
-    set on `obj` itself where `obj` is a leaf that need not be copied.
+    `copy=True` always copies, `copy=False` raises ValueError where it would have to. Tensors,
+    arrays, DLPack producers and buffers share; a buffer is read as the default dtype.
+    `requires_grad=None` keeps that of a tensor; given, it is set on `obj` itself where `obj` is a
+    leaf that need not be copied.
     """
     devices.check(device)
     if isinstance(obj, np.generic) and copy is False:
@@ -240,10 +250,11 @@ def asarray(
         if copy is False:
             raise ValueError("can't alias arbitrary sequence into a tensor.")
         return creation.tensor(obj, dtype=dtype, requires_grad=bool(requires_grad))
-    wanted = shared._dtype if dtype is None else dtype
-    if requires_grad is None and copy is not True and wanted is shared._dtype and shared._rg:
-        warnings.warn(FOLLOWS, UserWarning, stacklevel=2)
-    return _requiring(_as(shared, wanted, copy), requires_grad)
+    if requires_grad is None:
+        requires_grad = shared._rg
+        if requires_grad:
+            warnings.warn(FOLLOWS, UserWarning, stacklevel=2)
+    return _requiring(_as(shared, shared._dtype if dtype is None else dtype, copy), requires_grad)
 
 
 def _sharing(obj: Any, dtype: Any, warns: bool) -> Tensor | None:
@@ -270,12 +281,12 @@ def _as(t: Tensor, dtype: dtypes.dtype, copy: bool | None) -> Tensor:
     return to(t, dtype)
 
 
-def _requiring(t: Tensor, requires_grad: bool | None) -> Tensor:
-    if requires_grad is None or t._rg == requires_grad:
+def _requiring(t: Tensor, requires_grad: bool) -> Tensor:
+    if t._rg == requires_grad:
         return t
     if not t.is_leaf:
         t = t.detach()
-    return t.requires_grad_(requires_grad)
+    return creation.finish(t, True) if requires_grad else t.requires_grad_(False)
 
 
 # -- NumPy's protocols ----------------------------------------------------------------------------
@@ -294,7 +305,9 @@ def array_of(self: Tensor, dtype: Any = None, copy: bool | None = None) -> Array
 def array_wrap(
     self: Tensor, array: Any, context: Any = None, return_scalar: bool = False
 ) -> Tensor:
-    """The result of a NumPy function on a tensor, as a tensor on the result's bytes (bools as uint8, as in PyTorch)."""
+    """The result of a NumPy function on a tensor, as a tensor on the result's bytes (bools as
+    uint8, as in PyTorch).
+    """
     array = np.asarray(array)
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)

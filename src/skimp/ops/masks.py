@@ -14,7 +14,6 @@ from skimp.backend.kernels import select
 from skimp.eval.expr import Expr, Kernel
 from skimp.eval.reduce import prepare_runs
 from skimp.eval.run import Reader, threads_for
-from skimp.threads import share
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views
 from skimp.ops.forms import export, op
@@ -25,6 +24,7 @@ from skimp.ops.reduction import source_of
 from skimp.ops.targets import blank
 from skimp.ops.writers import writer
 from skimp.promotion import scalar_type_name
+from skimp.threads import share
 
 _RUN = 1 << 16  # elements of a mask that are looked at together
 
@@ -277,13 +277,11 @@ def _run_of(source: Array, start: int, stop: int) -> Array:
     """The elements start..stop of C order: where they are, or gathered into a buffer."""
     if source.flags.c_contiguous:
         return source.reshape(-1)[start:stop]
-    made = np.empty(stop - start, source.dtype)
     reader = Reader(source, prepare_runs(source), _RUN, source.dtype)
     try:
-        reader.fill(start, stop, made)
+        return reader.run(start, stop).copy()
     finally:
         reader.close()
-    return made
 
 
 def selected(input: Tensor, mask: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from skimp.autograd.rules import Rule
 from skimp.config import config
 from skimp.eval import run
 from skimp.eval.expr import Expr, Kernel, Leaf, walk
+from skimp.eval.into import write
 from skimp.memory import layout as layouts
 from skimp.memory import storage as storages
 from skimp.memory.layout import Layout
@@ -357,7 +358,7 @@ def constant(value: Any, dtype: dtypes.dtype) -> Array:
         value &= (1 << bits) - 1
         return np.asarray(value, np.dtype(f"u{dtype.itemsize}")).astype(dtype.np)
     if dtype.category != dtypes.COMPLEX and isinstance(value, complex):
-        value = value.real
+        value = value != 0 if dtype is dtypes.bool else value.real
     if dtype.category == dtypes.INT and isinstance(value, float):
         return cast(np.asarray(value), dtype)
     return np.asarray(value).astype(dtype.np)
@@ -494,7 +495,7 @@ def assign(
     target = out.writable()
     root = converted(expression(row, kernel, args, compute, result, layout), result, out._dtype, ())
     order = layouts.memory_order(layout)
-    run.evaluate(root, target.transpose(order))
+    write(root, target.transpose(order))
 
 
 def _is_whole(t: Tensor, layout: Layout) -> bool:

@@ -8,7 +8,7 @@ Python numbers take it too, beside float tensors: NumPy gives them the tensor's 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,14 +21,15 @@ from skimp.eval.expr import Kernel
 from skimp.ops.forms import export
 from skimp.ops.pointwise import PLAIN, WHOLE, Pointwise, call, predicate
 
-Function = Callable[..., Any]
+Function = Callable[..., Tensor]
+F = TypeVar("F", bound=Callable[..., Any])
 ROWS: dict[str, Pointwise] = {}  # every pointwise row by the name of its function
 NONE: frozenset[dtypes.dtype] = frozenset()
 FLOATS = frozenset({dtypes.float32, dtypes.float64})
 _state = modes.state
 
 
-def named(f: Function, name: str, doc: str | None = None) -> Function:
+def named(f: F, name: str, doc: str | None = None) -> F:
     """Give a function made in a loop its own name, in tracebacks and in reports too."""
     f.__name__ = f.__qualname__ = name
     f.__code__ = f.__code__.replace(co_name=name, co_qualname=name)
@@ -156,7 +157,7 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
     numbers = FLOATS & ok
     rule = row.rule
 
-    def operator(self: Tensor, other: Any) -> Any:
+    def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
         if kind is Tensor:
             dtype = self._dtype
@@ -179,7 +180,7 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
             return NotImplemented
         return slow(self, other)
 
-    def roperator(self: Tensor, other: Any) -> Any:
+    def roperator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
         if kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
@@ -197,7 +198,7 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
 def _short_inplace(ufunc: Any, ok: frozenset[dtypes.dtype], slow: Function) -> Function:
     numbers = FLOATS & ok
 
-    def ioperator(self: Tensor, other: Any) -> Any:
+    def ioperator(self: Tensor, other: Any) -> Tensor:
         x = self._np
         if x is not None and not self._rg and x.flags.c_contiguous:
             kind = type(other)
@@ -243,10 +244,10 @@ def _set(word: str, f: Function) -> None:
 def plain_operators(word: str, f: Function, inplace: Function | None = None, *, reflected: bool = True) -> None:
     """Set the operators of a function that has no short way."""
 
-    def operator(self: Tensor, other: Any) -> Any:
+    def operator(self: Tensor, other: Any) -> Tensor:
         return f(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
-    def roperator(self: Tensor, other: Any) -> Any:
+    def roperator(self: Tensor, other: Any) -> Tensor:
         return f(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
     _set(word, operator)
@@ -254,7 +255,7 @@ def plain_operators(word: str, f: Function, inplace: Function | None = None, *, 
         _set(f"r{word}", roperator)
     if inplace is not None:
 
-        def ioperator(self: Tensor, other: Any) -> Any:
+        def ioperator(self: Tensor, other: Any) -> Tensor:
             return inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
         _set(f"i{word}", ioperator)
@@ -265,7 +266,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
     ufunc, ok = _strided(row)
     numbers = FLOATS & ok
 
-    def operator(self: Tensor, other: Any) -> Any:
+    def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
         if kind is Tensor:
             x = self._np

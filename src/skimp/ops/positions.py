@@ -145,3 +145,28 @@ def counted_from_front(index: Array, n: int) -> Array:
 def elements(t: Tensor) -> Array:
     """The tensor's elements for reading, as bits."""
     return bits(t.array())
+
+
+def take_slices(target: Array, source: Array, dim: int, index: Array) -> bool:
+    """`target = source.take(index, dim)` where both are dense in the same order of dims; else False.
+
+    The index is a vector of positions counted from the front.
+    """
+    order = sorted(range(source.ndim), key=lambda d: -source.strides[d])
+    source, target, dim = source.transpose(order), target.transpose(order), order.index(dim)
+    if not (source.flags.c_contiguous and target.flags.c_contiguous):
+        return False
+    width = math.prod(source.shape[dim + 1 :])
+    table = source.reshape(-1, source.shape[dim], width)
+    into = target.reshape(-1, index.size, width)
+    if width >= BLOCK:
+        for k, i in enumerate(index):
+            into[:, k] = table[:, i]
+        return True
+
+    def work(window: Window) -> None:
+        outer, inner = window
+        np.take(table[outer], index[inner], axis=1, out=into[outer, inner], mode="clip")
+
+    in_windows(into.shape[:2], work, max(1, (1 << 16) // width))
+    return True

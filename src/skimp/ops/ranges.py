@@ -69,12 +69,12 @@ def _of_out(dtype: Any, out: Tensor) -> dtypes.dtype:
 def _spaced(start: Any, end: Any, count: int, dtype: dtypes.dtype, work: np.dtype[Any]) -> Any:
     """Blocks of `count` numbers from start to end, each half reckoned from its own end, with (first, last) places.
 
-    As PyTorch's loops do it: each is one multiplication and addition without rounding between them.
+    As PyTorch's loops do it: a multiplication and an addition, in float and double without rounding between them.
     """
     if dtype.category == dtypes.INT:
         start, end = int(start), int(end)
     first, last = dtype.np.type(start).astype(work), dtype.np.type(end).astype(work)
-    step = ((last - first) / work.type(count - 1)).astype(dtype.np if dtype.category != dtypes.INT else work).astype(work)
+    step = (last - first) / work.type(count - 1)
     half = count // 2
     for low, high in ((0, half), (half, count)):
         for i in range(low, high, _BLOCK):
@@ -89,13 +89,12 @@ def _fma(step: Any, places: Array, add: Any) -> Array:
         return fma32(places.astype(np.float32), step, add)
     if step.dtype == np.float64:
         return fma64(places.astype(np.float64), step, add)
-    return add + step * places.astype(step.real.dtype)  # type: ignore[no-any-return]
+    return add + step * places.astype(step.dtype)  # type: ignore[no-any-return]
 
 
 def _working(dtype: dtypes.dtype) -> np.dtype[Any]:
-    if dtype.category == dtypes.INT:
-        return np.dtype(np.float64)
-    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype.np
+    """Integers are spaced in float64; halves as PyTorch's are, rounded at each step of the formula."""
+    return np.dtype(np.float64) if dtype.category == dtypes.INT else dtype.np
 
 
 def _write(name: str, out: Tensor | None, count: int, dtype: dtypes.dtype, device: Any, layout: Any) -> tuple[Tensor, Array]:

@@ -29,7 +29,7 @@ from skimp.threads import quietly, share
 
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
-_SMALL: Final = 1 << 14  # elements below which one call on all rows is the shortest way
+SMALL: Final = 1 << 14  # elements below which one call on all rows is the shortest way
 _UNIT: Final = 1 << 17  # elements of a block where rows are not runs of memory
 
 
@@ -67,7 +67,7 @@ def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array) -> None:
     flat = [p.reshape((outer, -1, inner) if inner > 1 else (outer, -1)) for p in parts]
     if inner > 1:
         _over_columns(_contiguous(source.array()).reshape(outer, n, inner), fn, flat)
-    elif size < _SMALL:
+    elif size < SMALL:
         quietly(fn, _contiguous(source.array()).reshape(outer, n), *flat)
     else:
         found, _ = source_of(source, in_order=True)

@@ -163,13 +163,15 @@ def bucketize(
 # -- histograms -----------------------------------------------------------------------------------
 
 
-def _extent(name: str, array: Array, low: float, high: float) -> tuple[Any, Any]:
+def _extent(
+    name: str, array: Array, low: float, high: float, margin: float
+) -> tuple[Any, Any]:
     """The range of a histogram: the one given, or the data's if that is empty."""
     kind = array.dtype.type
     if low == high and array.size:
         low, high = array.min(), array.max()
     if low == high:
-        low, high = low - 1, high + 1
+        low, high = low - margin, high + margin
     if not (np.isfinite(low) and np.isfinite(high)):
         raise RuntimeError(f"{name}: range of [{_number(low)}, {_number(high)}] is not finite")
     if not low < high:
@@ -195,7 +197,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     array = _only_floats("histogram_cpu", input)
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
-    low, high = _extent("torch.histc", array, min, max)
+    low, high = _extent("torch.histc", array, min, max, 1)
     counts = np.zeros(bins, np.int64)
     for window in windows(array.shape, 1 << 16):
         values = array[window]
@@ -245,7 +247,7 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
         raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {bins} for dimension 0")
     if extent is None:
         low, high = (
-            _extent("torch.histogramdd", array, 0, 0)
+            _extent("torch.histogramdd", array, 0, 0, 0.5)
             if array.size
             else (array.dtype.type(0), array.dtype.type(1))
         )
@@ -264,7 +266,7 @@ def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
             f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension 0"
         )
     kind = array.dtype.type
-    return (kind(low - 1), kind(high + 1)) if low == high else (kind(low), kind(high))
+    return (kind(low - 0.5), kind(high + 0.5)) if low == high else (kind(low), kind(high))
 
 
 @op()

@@ -13,7 +13,15 @@ from skimp.memory import layout as layouts
 from skimp.ops.forms import export, op
 from skimp.ops.masks import check_number
 from skimp.ops.pointwise import constant
-from skimp.ops.positions import bits, counted_from_front, elements, first_outside, in_windows, span
+from skimp.ops.positions import (
+    bits,
+    counted_from_front,
+    elements,
+    first_outside,
+    in_windows,
+    span,
+    take_slices,
+)
 from skimp.ops.scatter import (
     REDUCE_BACK,
     UFUNCS,
@@ -67,35 +75,15 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     _check_in_self(where, shape[dim])
     result, target = blank((*shape[:dim], where.size, *shape[dim + 1 :]), input._dtype)
     if target.size:
-        _select(bits(target), elements(input), dim, where)
+        source = elements(input)
+        if not take_slices(bits(target), source, dim, where):
+            read_along(bits(target), source, dim, _along(source, dim, where, target.shape))
     return result
 
 
 def _check_in_self(index: Array, n: int) -> None:
     if first_outside(index, 0, n) is not None:
         raise IndexError("index out of range in self")
-
-
-def _select(target: Array, source: Array, dim: int, index: Array) -> None:
-    width = int(np.prod(source.shape[dim + 1 :]))
-    if not source.flags.c_contiguous or width == 1:
-        read_along(target, source, dim, _along(source, dim, index, target.shape))
-        return
-    table, into = (
-        source.reshape(-1, source.shape[dim], width),
-        target.reshape(-1, index.size, width),
-    )
-    if width >= _WIDE:
-        for k, i in enumerate(index):
-            into[:, k] = table[:, i]
-        return
-
-    def work(window: Any) -> None:
-        outer, inner = window[:2]
-        for k in range(outer.start, min(outer.stop, len(into))):
-            np.take(table[k], index[inner], axis=0, out=into[k, inner], mode="clip")
-
-    in_windows((*into.shape[:2], 1), work, max(1, (1 << 16) // width))
 
 
 # -- index_add, index_copy, index_fill ------------------------------------------------------------

@@ -9,9 +9,9 @@ import numpy as np
 
 from skimp import dtypes
 from skimp._tensor import Array, Tensor, empty, fresh
-from skimp.eval import run
 from skimp.eval.copy import copy
 from skimp.eval.expr import Expr
+from skimp.eval.into import write
 from skimp.memory import layout as layouts
 from skimp.memory.storage import POOLED
 from skimp.ops import outs
@@ -83,6 +83,6 @@ def pour(source: Tensor, into: Array) -> None:
     node = node_of(source, layout, order, inner)
     if isinstance(node, Expr):
         want = dtypes.FROM_NUMPY[into.dtype]
-        run.evaluate(converted(node, source._dtype, want, inner), into.transpose(order))
+        write(converted(node, source._dtype, want, inner), into.transpose(order))
     else:
         copy(into, source.array())

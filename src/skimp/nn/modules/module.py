@@ -13,7 +13,7 @@ from skimp.autograd.modes import no_grad
 from skimp.nn import whole
 from skimp.nn.modules.hooks import Hooked
 from skimp.nn.modules.state import State
-from skimp.ops.copies import to_arguments
+from skimp.ops.copies import _to_arguments as to_arguments
 
 _FLOATS = {"float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "bfloat16": dtypes.bfloat16}
 
@@ -69,10 +69,9 @@ class Module(Hooked, State):
                 continue
             grad = param.grad
             with no_grad():
-                param.data = fn(param)
-            if grad is not None:
-                with no_grad():
-                    grad.data = fn(grad)
+                _settle(param, fn(param))
+                if grad is not None:
+                    _settle(grad, fn(grad))
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -218,6 +217,11 @@ class Module(Hooked, State):
         self.__dict__.update(state)
         for name, table in {**_hook_tables(), "_non_persistent_buffers_set": set()}.items():
             self.__dict__.setdefault(name, table)
+
+
+def _settle(t: Tensor, new: Tensor) -> None:
+    if new is not t:
+        t.data = new
 
 
 def _indented(text: str) -> str:

@@ -1,0 +1,313 @@
+"""Convolution of arrays as products of matrices: the patches of a block of outputs are gathered, multiplied, forgotten.
+
+The three functions are the three faces of one trilinear form <g, x * w>: `forward` gives the place of g, `adjoint` that
+of x, `weights` that of w. Each works block by block, so scratch is bounded whatever the images are.
+
+Shapes: x (n, groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Ints = tuple[int, ...]
+
+SCRATCH: Final = 1 << 20  # elements of patches gathered at once
+_HALVES: Final = 2  # bytes of the types that are multiplied as float32
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where a kernel goes: the sizes of input, kernel and output, and its steps."""
+
+    size: Ints
+    kernel: Ints
+    stride: Ints
+    padding: Ints
+    dilation: Ints
+    out: Ints
+
+    @cached_property
+    def reach(self) -> Ints:
+        """How many input elements a kernel spans."""
+        return tuple([(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)])
+
+    @cached_property
+    def taps(self) -> int:
+        return math.prod(self.kernel)
+
+    def rows(self, start: int, stop: int) -> tuple[int, int]:
+        """The rows (of the first spatial dim, padding included) that output rows start..stop read."""
+        return start * self.stride[0], (stop - 1) * self.stride[0] + self.reach[0]
+
+
+def out_size(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
+    """How many places a kernel has."""
+    return tuple(
+        [
+            (s + 2 * p - d * (k - 1) - 1) // t + 1
+            for s, k, t, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Block:
+    """Images first..last of the batch and output rows start..stop of each."""
+
+    first: int
+    last: int
+    start: int
+    stop: int
+
+    @property
+    def images(self) -> slice:
+        return slice(self.first, self.last)
+
+    @property
+    def lines(self) -> slice:
+        return slice(self.start, self.stop)
+
+
+def blocks(w: Window, n: int, depth: int) -> Iterator[Block]:
+    """Cut n images so that the patches of a block, `depth` elements for each output, are at most SCRATCH or one row's."""
+    each = depth * math.prod(w.out)
+    if each <= SCRATCH:
+        step = max(1, SCRATCH // max(each, 1))
+        for first in range(0, n, step):
+            yield Block(first, min(first + step, n), 0, w.out[0])
+        return
+    lines = max(1, SCRATCH // (depth * math.prod(w.out[1:])))
+    for image in range(n):
+        for start in range(0, w.out[0], lines):
+            yield Block(image, image + 1, start, min(start + lines, w.out[0]))
+
+
+def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which products of `dtype` are made."""
+    return np.dtype(np.float32) if dtype.itemsize == _HALVES and dtype.kind not in "iu" else dtype
+
+
+# -- patches --------------------------------------------------------------------------------------
+
+
+class Patches:
+    """Gathers the patches of one block as a matrix (taps x channels, images x outputs), in either order of its memory.
+
+    Channels last makes long runs where there are many channels, channels first where images are wide.
+    """
+
+    def __init__(self, w: Window, channels: int, dtype: np.dtype[Any]) -> None:
+        self.w = w
+        self.channels = channels
+        self.dtype = dtype
+        dense = w.dilation[-1] == 1
+        run = channels * (w.kernel[-1] if dense else 1)
+        along = w.out[-1] if w.stride[-1] == 1 else 1
+        self.channels_last = run > along
+        self._padded: Array | None = None
+        self._flat: Array | None = None
+
+    def weight(self, weight: Array) -> Array:
+        """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the patches' rows."""
+        if self.channels_last:
+            weight = np.moveaxis(weight, 1, -1)
+        return np.ascontiguousarray(weight, dtype=self.dtype).reshape(len(weight), -1)
+
+    def weight_back(self, matrix: Array) -> Array:
+        """The reverse of `weight`."""
+        if self.channels_last:
+            return np.moveaxis(matrix.reshape(-1, *self.w.kernel, self.channels), -1, 1)
+        return matrix.reshape(-1, self.channels, *self.w.kernel)
+
+    def gather(self, x: Array, block: Block) -> Array:
+        """The patches that `block` reads of x (n, channels, *size)."""
+        padded = self._fill(x, block)
+        w = self.w
+        lines = (block.stop - block.start, *w.out[1:])
+        count, places = block.last - block.first, math.prod(lines)
+        nd = len(w.size)
+        strides = padded.strides  # (images, channels, *size), whatever the order in memory
+        taps = [s * d for s, d in zip(strides[2:], w.dilation, strict=True)]
+        steps = [s * t for s, t in zip(strides[2:], w.stride, strict=True)]
+        depth = self.channels * w.taps
+        flat = self._take(depth * count * places)
+        if self.channels_last:
+            shape = (count, *lines, *w.kernel, self.channels)
+            along = (strides[0], *steps, *taps, strides[1])
+            matrix = flat.reshape(count * places, depth)
+        else:
+            shape = (self.channels, *w.kernel, count, *lines)
+            along = (strides[1], *taps, strides[0], *steps)
+            matrix = flat.reshape(depth, count * places)
+        source = np.lib.stride_tricks.as_strided(padded, shape, along, writeable=False)
+        if self.channels_last and w.dilation[-1] == 1:  # a row of the kernel and its channels are one run
+            source = np.lib.stride_tricks.as_strided(
+                padded, (*shape[: 2 * nd], shape[-2] * shape[-1]), (*along[: 2 * nd], along[-1]), writeable=False
+            )
+        np.copyto(matrix.reshape(source.shape), source)
+        return matrix.T if self.channels_last else matrix
+
+    def _take(self, length: int) -> Array:
+        if self._flat is None or self._flat.size < length:
+            self._flat = np.empty(length, self.dtype)
+        return self._flat[:length]
+
+    def _fill(self, x: Array, block: Block) -> Array:
+        """The part of x that the block reads, with its padding, as (images, channels, *size)."""
+        w = self.w
+        low, high = w.rows(block.start, block.stop)
+        ends = [(o - 1) * t + r for o, t, r in zip(w.out, w.stride, w.reach, strict=True)]
+        size = (high - low, *ends[1:])
+        shape = (block.last - block.first, self.channels, *size)
+        padded = self._blank(shape)
+        into, origin = [slice(None), slice(None)], [block.images, slice(None)]
+        for dim, (p, n, length) in enumerate(zip(w.padding, w.size, size, strict=True)):
+            shift = p - (low if dim == 0 else 0)  # where the input's first element is
+            begin, end = max(0, shift), min(length, n + shift)
+            into.append(slice(begin, max(begin, end)))
+            origin.append(slice(begin - shift, max(begin, end) - shift))
+        if any(s.stop - s.start < n for s, n in zip(into[2:], size, strict=True)):
+            _clear_around(padded, into)
+        padded[tuple(into)] = x[tuple(origin)]
+        return padded
+
+    def _blank(self, shape: Ints) -> Array:
+        if self.channels_last:
+            made = self._store((shape[0], *shape[2:], shape[1]))
+            return np.moveaxis(made, -1, 1)
+        return self._store(shape)
+
+    def _store(self, shape: Ints) -> Array:
+        length = math.prod(shape)
+        if self._padded is None or self._padded.size < length:
+            self._padded = np.empty(length, self.dtype)
+        return self._padded[:length].reshape(shape)
+
+
+def _clear_around(padded: Array, inner: list[Any]) -> None:
+    """Zeros on all of `padded` outside the box `inner`."""
+    for dim in range(2, padded.ndim):
+        window: list[Any] = [slice(None)] * padded.ndim
+        for side in (slice(None, inner[dim].start), slice(inner[dim].stop, None)):
+            window[dim] = side
+            padded[tuple(window)] = 0
+
+
+# -- the three products ---------------------------------------------------------------------------
+
+
+def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> None:
+    """out = x * weight + bias: for each place, the sum over channels and taps."""
+    if out.size == 0:
+        return
+    n, groups = x.shape[:2]
+    for group in range(groups):
+        patches = Patches(w, x.shape[2], working(out.dtype))
+        matrix = patches.weight(weight[group])
+        add = None if bias is None else bias[group].astype(patches.dtype)[:, None]
+        for block in blocks(w, n, max(1, matrix.shape[1])):
+            target = out[block.images, group, :, block.lines]
+            direct = block.last - block.first == 1 and target.dtype == patches.dtype
+            columns = patches.gather(x[:, group], block)
+            if direct and target[0].reshape(len(matrix), -1).base is not None and _rows_flat(target[0]):
+                into = _as_matrix(target[0])
+                np.matmul(matrix, columns, out=into)
+                if add is not None:
+                    into += add
+                continue
+            found = matrix @ columns
+            if add is not None:
+                found += add
+            shape = (len(matrix), block.last - block.first, *target.shape[2:])
+            target[...] = np.moveaxis(found.reshape(shape), 0, 1)
+
+
+def _rows_flat(a: Array) -> bool:
+    """Whether each a[i] is one run of memory."""
+    step = a.itemsize
+    for size, stride in zip(a.shape[:0:-1], a.strides[:0:-1], strict=True):
+        if size > 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _as_matrix(a: Array) -> Array:
+    return np.lib.stride_tricks.as_strided(
+        a, (a.shape[0], math.prod(a.shape[1:])), (a.strides[0], a.itemsize)
+    )
+
+
+def weights(g: Array, x: Array, out: Array, w: Window) -> None:
+    """out (groups, co, ci, *kernel) = for each tap, the sum over images and places of g times what the tap saw."""
+    n, groups = x.shape[:2]
+    for group in range(groups):
+        patches = Patches(w, x.shape[2], working(out.dtype))
+        depth = x.shape[2] * w.taps
+        total = np.zeros((g.shape[2], depth), patches.dtype)
+        for block in blocks(w, n, max(1, depth)) if g.size else ():
+            columns = patches.gather(x[:, group], block)
+            total += _gathered(g[:, group], block, patches.dtype) @ columns.T
+        out[group] = patches.weight_back(total)
+
+
+def _gathered(g: Array, block: Block, dtype: np.dtype[Any]) -> Array:
+    """The block's part of g (n, channels, *out) as a matrix (channels, images x places)."""
+    part = g[block.images, :, block.lines]
+    if len(part) == 1 and part.dtype == dtype and _rows_flat(part[0]):
+        return _as_matrix(part[0])
+    return np.ascontiguousarray(np.moveaxis(part, 0, 1), dtype=dtype).reshape(part.shape[1], -1)
+
+
+def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
+    """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel covers it."""
+    if all(s == 1 for s in w.stride) and all(p <= r - 1 for p, r in zip(w.padding, w.reach, strict=True)):
+        turned = np.flip(np.swapaxes(weight, 1, 2), tuple(range(3, weight.ndim)))
+        padding = tuple([r - 1 - p for p, r in zip(w.padding, w.reach, strict=True)])
+        back = Window(w.out, w.kernel, w.stride, padding, w.dilation, w.size)
+        forward(g, turned, None, out, back)
+        return
+    for group in range(g.shape[1]):
+        _scatter(g[:, group], weight[group], out[:, group], w)
+
+
+def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
+    """The same for any steps: products of blocks of g, added tap by tap to the (padded) input that they came from."""
+    dtype = working(out.dtype)
+    n, channels = out.shape[:2]
+    # (taps, ci) x co, so that each tap's part is one run
+    matrix = np.ascontiguousarray(np.moveaxis(weight, 1, -1), dtype=dtype).reshape(len(weight), -1).T
+    padded = [max((o - 1) * t + r, p + s) for o, t, r, p, s in
+              zip(w.out, w.stride, w.reach, w.padding, w.size, strict=True)]  # fmt: skip
+    inner = tuple([slice(p, p + s) for p, s in zip(w.padding, w.size, strict=True)])
+    total: Array | None = None
+    for block in blocks(w, n, max(1, len(matrix))) if g.size else ():
+        if block.start == 0:
+            total = np.zeros((channels, block.last - block.first, *padded), dtype)
+        assert total is not None
+        columns = matrix @ _gathered(g, block, dtype)
+        shape = (channels, block.last - block.first, block.stop - block.start, *w.out[1:])
+        for tap, part in zip(np.ndindex(*w.kernel), columns.reshape(w.taps, *shape), strict=True):
+            total[_places(tap, block, w)] += part
+        if block.stop == w.out[0]:
+            out[block.images] = np.moveaxis(total[(slice(None), slice(None), *inner)], 0, 1)
+    if total is None:
+        out[...] = 0
+
+
+def _places(tap: Any, block: Block, w: Window) -> tuple[slice, ...]:
+    """Which elements of the padded input this tap of the kernel covers, for the block's outputs."""
+    found = [slice(None), slice(None)]
+    for dim, (i, d, t, o) in enumerate(zip(tap, w.dilation, w.stride, w.out, strict=True)):
+        start, count = (block.start, block.stop - block.start) if dim == 0 else (0, o)
+        begin = i * d + start * t
+        found.append(slice(begin, begin + (count - 1) * t + 1, t))
+    return tuple(found)

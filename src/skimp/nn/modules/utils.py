@@ -1,0 +1,39 @@
+"""Numbers that stand for one per dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Any
+
+
+def ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
+    """A function that repeats a single value n times, and leaves sequences as tuples."""
+
+    def parse(x: Any) -> tuple[Any, ...]:
+        return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
+
+    return parse
+
+
+single, pair, triple, quadruple = ntuple(1), ntuple(2), ntuple(3), ntuple(4)
+_single, _pair, _triple, _quadruple = single, pair, triple, quadruple  # the names that programs import
+
+
+def reversed_twice(values: Iterable[int]) -> tuple[int, ...]:
+    """Each value twice, the last dimension first: the order in which padding is written."""
+    return tuple(x for x in reversed(tuple(values)) for _ in range(2))
+
+
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The `reduction` that a loss was asked for, in its old form or its new one."""
+    if size_average is None and reduce is None:
+        return reduction
+    import warnings
+
+    average, reduces = size_average in (None, True), reduce in (None, True)
+    found = "none" if not reduces else "mean" if average else "sum"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.", stacklevel=4
+    )
+    return found

@@ -1,0 +1,58 @@
+"""copy, deepcopy and pickle keep values, layouts and sharing, as in PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+import skimp
+from skimp.memory.ledger import host
+
+WAYS = [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), lambda x: pickle.loads(pickle.dumps(x, 5))]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [skimp.float32, skimp.bfloat16, skimp.bool, skimp.complex64])
+def test_views_of_one_storage_stay_so(way: Any, dtype: skimp.dtype) -> None:
+    x = skimp.arange(12).to(dtype).reshape(3, 4)
+    y = x.t()[1:]
+    a, b = way([x, y])
+    assert skimp.equal(a, x)
+    assert skimp.equal(b, y)
+    assert b.stride() == y.stride()
+    assert b.storage_offset() == y.storage_offset()
+    assert skimp.shares_memory(a, b)
+    assert not skimp.shares_memory(a, x)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_leaves_keep_their_flag(way: Any) -> None:
+    x = skimp.tensor([1.0, 2.0], requires_grad=True)
+    x.name = "weights"
+    y = way(x)
+    assert y.requires_grad
+    assert y.is_leaf
+    assert y.name == "weights"
+
+
+def test_results_cannot_be_copied_deeply() -> None:
+    x = skimp.ones(2, requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match="deepcopy protocol"):
+        copy.deepcopy(x)
+
+
+def test_a_copy_costs_its_bytes() -> None:
+    x = skimp.ones(1 << 20)
+    before = host.allocated
+    y = copy.deepcopy(x)
+    assert host.allocated - before == 4 << 20
+    del y
+    assert host.allocated == before
+
+
+def test_a_shallow_copy_shares() -> None:
+    x = skimp.ones(3)
+    assert skimp.shares_memory(copy.copy(x), x)
