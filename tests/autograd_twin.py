@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -172,12 +173,9 @@ class Machine:
     # -- what can be seen
 
     def seen(self) -> list[tuple[Any, ...]]:
-        out = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for t in self.tensors:
-                out.append(self.one(t))
-        return out
+            return [self.one(t) for t in self.tensors]
 
     def one(self, t: Any) -> tuple[Any, ...]:
         kind, leaf = outcome(lambda: t.is_leaf)
@@ -295,7 +293,9 @@ def compare(ours: Any, theirs: Any, steps: list[Step], messages: bool = False) -
     """Run a program on both; what they first disagree about, if anything."""
     a, b = Machine(ours), Machine(theirs)
     for at, step in enumerate(steps):
-        x, y = outcome(lambda: a.run(step)), outcome(lambda: b.run(step))
+        x, y = outcome(partial(a.run, step)), outcome(partial(b.run, step))
+        if y[0] == "error" and "Could this error message be improved" in str(y[1]):
+            return None  # an internal check of the oracle, not a rule
         if x[0] != y[0]:
             return f"step {at} {step}: skimp {x}, torch {y}"
         if messages and x[0] == "error" and first_line(x[1]) != first_line(y[1]):

@@ -74,25 +74,19 @@ def test_lines_of_code_objects() -> None:
     assert lines.number(code, lasti) - code.co_firstlineno == 1
 
 
-def test_anomaly_mode() -> None:
+def nan_in_backward() -> None:
     x = skimp.zeros(2, requires_grad=True)
-    with (
-        pytest.warns(UserWarning) as warned,
-        pytest.raises(
-            RuntimeError, match="Function 'DivBackward0' returned nan values in its 1th output"
-        ),
-        skimp.autograd.detect_anomaly(),
-    ):
+    with skimp.autograd.detect_anomaly():
         y = x * 0 / x
         y.sum().backward()
-    texts = [str(w.message) for w in warned]
-    assert any(["Anomaly Detection has been enabled" in t for t in texts])
-    assert any(
-        [
-            "Traceback of forward call that caused the error" in t and "y = x * 0 / x" in t
-            for t in texts
-        ]
-    )
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled")
+def test_anomaly_mode() -> None:
+    returned = r"Function 'DivBackward0' returned nan values in its 1th output\."
+    trace = r"(?s)Traceback of forward call that caused the error.*y = x \* 0 / x"
+    with pytest.warns(UserWarning, match=trace), pytest.raises(RuntimeError, match=returned):
+        nan_in_backward()
     assert not skimp.autograd.is_anomaly_enabled()
 
 

@@ -12,7 +12,7 @@ import torch as oracle
 import skimp
 from autograd_twin import compare, program
 
-COUNT = int(os.environ.get("SKIMP_FUZZ", "600"))  # programs; 10,000 take three minutes
+COUNT = int(os.environ.get("SKIMP_FUZZ", "300"))  # programs; 10,000 take three minutes
 PARTS = 6
 DTYPES = [("float64", "float32"), ("float64", "complex128")]
 

@@ -64,7 +64,7 @@ def test_nothing_imports_torch() -> None:
 
 
 def test_imports_have_no_cycles() -> None:
-    graph = {module: imports(module) & FILES.keys() for module in FILES}
+    graph = {module: (imports(module) & FILES.keys()) - {module} for module in FILES}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

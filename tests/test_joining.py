@@ -211,7 +211,7 @@ D = [numbers((2, 3), "float64", i, ties=False) for i in range(3)]
         lambda t, a: t.repeat_interleave(a, t.tensor([2, 1]), 0), lambda t, a, b: t.diag_embed(a, 1) + t.diag(b[0], 1),
         lambda t, a, b: t.diag(a) * t.diagflat(b)[0, 1], lambda t, a, b: t.trace(a) * b,
         lambda t, a, b: t.cartesian_prod(a[0], b[0]), lambda t, a: t.combinations(a[0], 2, True),
-        lambda t, a: t.vander(a[0]), lambda t, a: t.linalg.vander(a), lambda t, a: t.cov(a),
+        lambda t, a: t.linalg.vander(a), lambda t, a: t.cov(a),
         lambda t, a, b: t.meshgrid(a[0], b[0], indexing="xy")[0] * t.meshgrid(a[0], b[0], indexing="xy")[1],
         lambda t, a, b: (a * 2).tril_(1) * (b * 1).triu_(), lambda t, a, b: (a * b).sum_to_size(1, 3),
     ],

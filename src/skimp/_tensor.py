@@ -1,7 +1,7 @@
 """Tensor: a Storage seen through a Layout as elements of a dtype, with autograd's metadata.
 
-Everything that a tensor can do is attached from the op rows (`ops/forms.py`), so the class itself is small: what a
-tensor is, how it is made, and how its elements are reached.
+Everything that a tensor can do is attached from the op rows (`ops/forms.py`), so the class itself
+is small: what a tensor is, how it is made, and how its elements are reached.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ class VersionCounter:
 class Tensor:
     """A multi-dimensional array of one dtype: a view of a Storage that other tensors may share."""
 
-    # Elements at hand: an ndarray while the tensor is small, resident and plain; None sends an op the general way.
+    # Elements at hand: an ndarray while the tensor is small, resident and plain; None sends an op
+    # the general way.
     _np: Array | None = None
     _layout: Layout | None = None  # None: the layout of `_np`
     _storage: Storage
     _dtype: dtypes.dtype
 
-    _rg: bool = False  # takes part in differentiation: a leaf that requires grad, or a result of one
+    _rg: bool = (
+        False  # takes part in differentiation: a leaf that requires grad, or a result of one
+    )
     _node: Node | None = None  # grad_fn; None for a leaf
     _index: int = 0  # which of the node's outputs this is
     _grad: Tensor | None = None
@@ -86,16 +89,24 @@ class Tensor:
             assert a is not None
             size = a.itemsize
             block = self._storage.block
-            if a is block and a.flags.c_contiguous:  # NumPy leaves strides of size-1 dims as they come
+            if (
+                a is block and a.flags.c_contiguous
+            ):  # NumPy leaves strides of size-1 dims as they come
                 layout = Layout(a.shape, contiguous_strides(a.shape), 0)
             else:
-                offset = (a.__array_interface__["data"][0] - self._storage.address()) // size if a.size else 0
+                offset = (
+                    (a.__array_interface__["data"][0] - self._storage.address()) // size
+                    if a.size
+                    else 0
+                )
                 layout = Layout(a.shape, tuple([s // size for s in a.strides]), offset)
             self._layout = layout
         return layout
 
     def array(self) -> Array:
-        """The elements as an ndarray over the storage's bytes; delivers. For reading (see `writable`)."""
+        """The elements as an ndarray over the storage's bytes; delivers. For reading (see
+        `writable`).
+        """
         a = self._np
         if a is not None:
             return a
@@ -111,7 +122,9 @@ class Tensor:
         return a
 
     def writable(self) -> Array:
-        """The elements as an ndarray to write to: whoever promised to read the old ones has delivered."""
+        """The elements as an ndarray to write to: whoever promised to read the old ones has
+        delivered.
+        """
         s = self._storage
         s.will_write()
         self.bump()
@@ -120,7 +133,9 @@ class Tensor:
             return a
         assert self._layout is not None
         if self._conj or self._neg:
-            raise RuntimeError("skimp: in-place writes to a lazily conjugated tensor; call resolve_conj() first")
+            raise RuntimeError(
+                "skimp: in-place writes to a lazily conjugated tensor; call resolve_conj() first"
+            )
         return s.view(self._layout, self._dtype.np)
 
     def bump(self) -> None:
@@ -179,7 +194,9 @@ def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
     return t
 
 
-def empty(shape: tuple[int, ...], dtype: dtypes.dtype, strides: tuple[int, ...] | None = None) -> Tensor:
+def empty(
+    shape: tuple[int, ...], dtype: dtypes.dtype, strides: tuple[int, ...] | None = None
+) -> Tensor:
     """A tensor of uninitialised elements, dense; `strides` default to row-major."""
     if strides is None:
         strides = contiguous_strides(shape)

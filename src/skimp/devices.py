@@ -5,36 +5,60 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-_TYPES = ("cpu", "cuda", "meta", "mps", "xpu", "ipu", "hpu", "mtia", "xla", "vulkan", "privateuseone")
+_TYPES = (
+    "cpu",
+    "cuda",
+    "meta",
+    "mps",
+    "xpu",
+    "ipu",
+    "hpu",
+    "mtia",
+    "xla",
+    "vulkan",
+    "privateuseone",
+)
 
 
 class device:  # noqa: N801  (PyTorch's name)
-    """A place for tensors: `device("cpu")`, `device("cuda", 0)`. Also a context that makes it the default."""
+    """A place for tensors: `device("cpu")`, `device("cuda", 0)`. Also a context that makes it the
+    default.
+    """
 
     __slots__ = ("_previous", "index", "type")
+    type: str
+    index: int | None
 
     def __init__(self, type: str | int | device = "cpu", index: int | None = None) -> None:  # noqa: A002
         if isinstance(type, device):
-            type, index = type.type, type.index if index is None else index  # noqa: A001
+            given, index = type.type, type.index if index is None else index
         elif isinstance(type, int):
-            type, index = "cuda", type  # noqa: A001
-        name, _, number = str(type).partition(":")
+            given, index = "cuda", type
+        else:
+            given = str(type)
+        name, _, number = given.partition(":")
         if name not in _TYPES:
             raise RuntimeError(
-                f"Expected one of {', '.join(_TYPES)} device type at start of device string: {type}"
+                f"Expected one of {', '.join(_TYPES)} device type at start of device string: "
+                f"{given}"
             )
         if number:
             if index is not None:
-                raise RuntimeError(f"type (string) must not include an index because index was passed explicitly: {type}")
+                raise RuntimeError(
+                    f"type (string) must not include an index because index was passed "
+                    f"explicitly: {given}"
+                )
             if not number.isdigit():
-                raise RuntimeError(f"Invalid device string: '{type}'")
+                raise RuntimeError(f"Invalid device string: '{given}'")
             index = int(number)
         self.type = name
         self.index = index
         self._previous: list[device | None] = []
 
     def __repr__(self) -> str:
-        return f"device(type='{self.type}'" + (f", index={self.index})" if self.index is not None else ")")
+        return f"device(type='{self.type}'" + (
+            f", index={self.index})" if self.index is not None else ")"
+        )
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -66,7 +90,9 @@ CPU = device("cpu")
 
 
 def check(where: Any) -> device:
-    """The device that `where` names (None: the default one), if tensors can be made there; one clear error if not."""
+    """The device that `where` names (None: the default one), if tensors can be made there; one
+    clear error if not.
+    """
     if where is None:
         found = _default.device
         if found is None:

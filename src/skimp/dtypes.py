@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any, Final
 
 import ml_dtypes
@@ -13,13 +14,23 @@ BOOL, INT, FLOAT, COMPLEX = range(4)  # categories, in the order of promotion
 class dtype:  # noqa: N801  (PyTorch's name)
     """An element type. `np` is the NumPy type of the same bytes, `itemsize` its size in bytes."""
 
-    __slots__ = ("category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np")
+    __slots__ = (
+        "category",
+        "is_complex",
+        "is_floating_point",
+        "is_signed",
+        "itemsize",
+        "name",
+        "np",
+    )
 
-    def __init__(self, name: str, np_dtype: Any, category: int, is_signed: bool = True) -> None:
+    def __init__(
+        self, name: str, np_dtype: Any, category: int, is_signed: builtins.bool = True
+    ) -> None:
         self.name: Final = name
         self.np: Final[np.dtype[Any]] = np.dtype(np_dtype)
         self.category: Final = category
-        self.itemsize: Final = self.np.itemsize
+        self.itemsize: Final[int] = self.np.itemsize
         self.is_floating_point: Final = category == FLOAT
         self.is_complex: Final = category == COMPLEX
         self.is_signed: Final = is_signed
@@ -61,4 +72,9 @@ ALIASES: Final = {
     "short": int16, "int": int32, "long": int64, "half": float16, "float": float32,
     "double": float64, "cfloat": complex64, "cdouble": complex128,
 }  # fmt: skip
-_TO_COMPLEX = {float32: complex64, float64: complex128, complex64: complex64, complex128: complex128}
+_TO_COMPLEX = {
+    float32: complex64,
+    float64: complex128,
+    complex64: complex64,
+    complex128: complex128,
+}

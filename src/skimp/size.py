@@ -19,7 +19,7 @@ class Size(tuple[int, ...]):
         """Number of elements of a tensor of this shape."""
         return math.prod(self)
 
-    @overload  # type: ignore[override]
+    @overload
     def __getitem__(self, i: SupportsIndex) -> int: ...
     @overload
     def __getitem__(self, i: slice) -> Size: ...

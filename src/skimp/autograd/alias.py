@@ -246,7 +246,7 @@ class CopySlices(Node):
         grads.clear()
         shape, strides, _ = self.base.layout
         whole = empty(shape, self.base.dtype, strides)
-        whole.copy_(g)  # type: ignore[attr-defined]
+        whole.copy_(g)
         del g
         part = self.view.of(whole, self.base)
         arrived: Any = part.clone()
@@ -255,11 +255,11 @@ class CopySlices(Node):
         out = list(fn.apply([-arrived if self.view.neg else arrived], None))
         own = out.pop(self.own)
         if own is None:
-            part.zero_()  # type: ignore[attr-defined]
+            part.zero_()
         else:
             if self.view.conj:
-                own = own.conj()  # type: ignore[attr-defined]
-            part.copy_(-own if self.view.neg else own)  # type: ignore[attr-defined, operator]
+                own = own.conj()
+            part.copy_(-own if self.view.neg else own)
         return [whole, *out]
 
     def release(self) -> None:

@@ -77,7 +77,7 @@ def apply(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
 
 def _refuse_nan(node: Node, results: Any) -> None:
     for i, r in enumerate(results):
-        if isinstance(r, Tensor) and r._dtype.category > 1 and bool((r != r).any()):  # type: ignore[attr-defined]
+        if isinstance(r, Tensor) and r._dtype.category > 1 and bool((r != r).any()):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 
@@ -90,5 +90,8 @@ def _tell(node: Node) -> None:
             f"forward pass for more information. The forward call was at {lines.of(node)}."
         )
     else:
-        text = f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace}"
+        text = (
+            f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
+            f"{trace}"
+        )
     warnings.warn(text, stacklevel=5)

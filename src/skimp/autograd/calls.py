@@ -186,13 +186,13 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
     if g is None:
         if not t._rg:
             return None
-        if t.numel() != 1:  # type: ignore[attr-defined]
+        if t.numel() != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not t._dtype.is_floating_point:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {t._dtype}"
             )
-        return t.new_ones(shape_of(t))  # type: ignore[attr-defined]
+        return t.new_ones(shape_of(t))
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if shape_of(g) != shape_of(t):
@@ -211,7 +211,7 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
     return g
 
 
-_told = []
+_told: list[bool] = []
 
 
 def _warn_cycle() -> None:
@@ -239,7 +239,7 @@ class GradientEdge(tuple[Node, int]):
     __slots__ = ()
 
     def __new__(cls, node: Node, output_nr: int, ownership_token: Any = None) -> GradientEdge:
-        return super().__new__(cls, (node, output_nr))  # type: ignore[arg-type]
+        return super().__new__(cls, (node, output_nr))
 
     @property
     def node(self) -> Node:

@@ -194,7 +194,7 @@ class _How:
 
 
 class _Inputs(Function):
-    """Keeps the arguments: through the door for saved tensors, so that writes to them are noticed."""
+    """Keeps the arguments, as saved tensors, so that writes to them are noticed."""
 
     @staticmethod
     def forward(ctx: Any, dummy: Tensor, *tensors: Tensor) -> Tensor:
@@ -275,10 +275,10 @@ class _Frame:
             else:
                 holder = self.holders[place]()
                 if holder is not None and task not in holder.taken:
-                    values[place] = t.detach()  # type: ignore[attr-defined]
+                    values[place] = t.detach()
                 if self.how.early_stop and place == expected - 1:
                     raise _StopRecomputation
-            return t.detach()  # type: ignore[attr-defined, no-any-return]
+            return t.detach()
 
         with (
             contextlib.suppress(_StopRecomputation),
@@ -332,7 +332,7 @@ def _description(t: Tensor, level: str) -> Any:
         return None
     digest = None
     if level == "values":
-        digest = hashlib.blake2b(t.resolve_conj().array().tobytes(), digest_size=16).hexdigest()  # type: ignore[attr-defined]
+        digest = hashlib.blake2b(t.resolve_conj().array().tobytes(), digest_size=16).hexdigest()
     return shape_of(t), t._dtype, digest
 
 
@@ -341,7 +341,8 @@ def _shown(told: Any) -> str:
         return "not recorded"
     shape, dtype, digest = told
     extra = f", 'bytes': {digest}" if digest else ""
-    return f"{{'shape': torch.Size({list(shape)}), 'dtype': {dtype}, 'device': device(type='cpu'){extra}}}"
+    size = f"torch.Size({list(shape)})"
+    return f"{{'shape': {size}, 'dtype': {dtype}, 'device': device(type='cpu'){extra}}}"
 
 
 def _checkpointed(
@@ -369,7 +370,7 @@ def _again(
     state: Any,
     context: contextlib.AbstractContextManager[Any],
 ) -> Callable[[], None]:
-    """Runs the function once more on its arguments; tensors among them are kept as saved tensors."""
+    """Runs the function once more; tensors among its arguments are kept as saved tensors."""
     values = [*args, *kwargs.values()]
     names = list(kwargs)
     count = len(args)

@@ -190,9 +190,9 @@ def _deliver(
     elif g is not None:
         buffer[index] = None
         if not create and sys.getrefcount(have) == 2 and _is_own(have) and _same_kind(have, g):
-            buffer[index] = have.add_(g)  # type: ignore[attr-defined]
+            buffer[index] = have.add_(g)
         else:
-            buffer[index] = have + g  # type: ignore[operator]
+            buffer[index] = have + g
 
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:
@@ -237,9 +237,9 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
         g = summed_to(g, shape)
     if g._dtype is not dtype:
         if g._dtype.is_complex and not dtype.is_complex:
-            g = g.real  # type: ignore[attr-defined]
+            g = g.real
         if g._dtype is not dtype:
-            g = g.to(dtype)  # type: ignore[attr-defined]
+            g = g.to(dtype)
     return g  # type: ignore[no-any-return]
 
 
@@ -257,8 +257,8 @@ def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
         [lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1]
     )
     if dims:
-        g = g.sum(dims, keepdim=True)  # type: ignore[attr-defined]
-    return g.view(shape) if lead else g  # type: ignore[attr-defined, no-any-return]
+        g = g.sum(dims, keepdim=True)
+    return g.view(shape) if lead else g
 
 
 # -- leaves ----------------------------------------------------------------------------------------
@@ -282,9 +282,9 @@ def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) ->
                     g, stolen = stolen, None
             t._grad = _copied(g, t) if stolen is None else stolen  # type: ignore[arg-type]
         elif modes.state.grad:
-            t._grad = have + g  # type: ignore[operator]
+            t._grad = have + g
         else:
-            have.add_(g)  # type: ignore[attr-defined]
+            have.add_(g)
     del g
     if t._post_hooks:
         hooks.post_accumulate(t)
@@ -295,7 +295,7 @@ AccumulateGrad.apply = _accumulate  # type: ignore[method-assign, assignment]
 
 
 def _strides_for(t: Tensor) -> tuple[int, ...]:
-    """The strides that a leaf's gradient gets: the leaf's own where they are dense, else row-major."""
+    """The strides that a leaf's gradient gets: its own where they are dense, else row-major."""
     layout = t.layout_of()
     return (
         layout.strides if is_non_overlapping_and_dense(layout) else contiguous_strides(layout.shape)
@@ -312,4 +312,4 @@ def _obeys(g: Tensor, leaf: Tensor) -> bool:
 
 def _copied(g: Tensor, leaf: Tensor) -> Tensor:
     made = empty(shape_of(g), g._dtype, _strides_for(leaf))
-    return made.copy_(g)  # type: ignore[attr-defined, no-any-return]
+    return made.copy_(g)

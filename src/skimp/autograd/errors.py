@@ -53,7 +53,10 @@ def freed(node: Any) -> RuntimeError:
     text = FREED
     first = node._extra.first if node._extra is not None else None
     if node._code is not None:
-        text += f"\nThe graph has a {node.name()} in common with an earlier backward: made at {lines.of(node)}."
+        text += (
+            f"\nThe graph has a {node.name()} in common with an earlier backward: "
+            f"made at {lines.of(node)}."
+        )
     if first is not None:
         text += f"\nThat backward was called at {lines.describe(*first)}."
     return RuntimeError(text)

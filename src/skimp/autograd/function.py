@@ -76,9 +76,9 @@ class BackwardCFunction(Node, FunctionCtx):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What `save_for_backward` kept."""
-        if self._freed:
-            raise errors.freed(self)
         kept = self._saved
+        if self._freed or kept is None:
+            raise errors.freed(self)
         return tuple(
             [saving.one(self, kept[i][0], kept[i][1], kept[i][2]) for i in range(len(kept))]
         )
@@ -129,7 +129,7 @@ class BackwardCFunction(Node, FunctionCtx):
             if g is None and is_tensor:
                 from skimp._tensor import empty
 
-                g = empty(shape, dtype).zero_()  # type: ignore[attr-defined]
+                g = empty(shape, dtype).zero_()
             out.append(g)
         return out
 
@@ -195,7 +195,7 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs: `forward(ctx, *args)`, or `forward(*args)` with a `setup_context`."""
+        """Compute the outputs: `forward(ctx, *args)`; without ctx if there is a `setup_context`."""
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function."
         )
@@ -207,7 +207,7 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """The gradients of the inputs, one for each argument of forward (None where there is none)."""
+        """The gradients of forward's arguments, one for each (None where there is none)."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
             "autograd.Function to use it with "
@@ -320,12 +320,12 @@ def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -
         t.bump()
         return t
     if is_input:
-        t = t.view_as(t)  # type: ignore[attr-defined]
+        t = t.view_as(t)
     if not recorded:
         return t
     if not differentiable:
         if t._rg:
-            t = t.detach()  # type: ignore[attr-defined]
+            t = t.detach()
         return t
     t._rg, t._node, t._index, t._inherits = True, ctx, i, False
     if t._base is not None:
@@ -384,7 +384,7 @@ def _undifferentiable(t: Any) -> Any:
     if not isinstance(t, Tensor):
         return t
     node = Error.__new__(Error)
-    leaf = t.detach()  # type: ignore[attr-defined]
+    leaf = t.detach()
     leaf._rg = True
     init(node, edge(leaf), shape_of(t), t._dtype)
     node.text = "trying to differentiate twice a function that was marked with @once_differentiable"

@@ -34,8 +34,8 @@ def _inputs(values: Tuple, create_graph: bool) -> Tuple:
     differentiated.
     """
     if create_graph:
-        return tuple([t.view_as(t) if t._rg else t.detach().requires_grad_() for t in values])  # type: ignore[attr-defined]
-    return tuple([t.detach().requires_grad_() for t in values])  # type: ignore[attr-defined]
+        return tuple([t.view_as(t) if t._rg else t.detach().requires_grad_() for t in values])
+    return tuple([t.detach().requires_grad_() for t in values])
 
 
 def _outputs(func: Function, inputs: Tuple, fn: str, strict: bool) -> tuple[bool, Tuple]:
@@ -76,7 +76,7 @@ def _grads(
                 )
     return tuple(
         [t.new_zeros(shape_of(t)) if g is None else g for g, t in zip(found, inputs, strict=True)]
-    )  # type: ignore[attr-defined]
+    )
 
 
 def _vector(v: Any, like: Tuple, fn: str, who: str) -> Tuple:
@@ -92,7 +92,7 @@ def _vector(v: Any, like: Tuple, fn: str, who: str) -> Tuple:
                 "a single Tensor "
                 "with a single element."
             )
-        return tuple([t.new_ones(shape_of(t)) for t in like])  # type: ignore[attr-defined]
+        return tuple([t.new_ones(shape_of(t)) for t in like])
     _, found = _as_tuple(v, "v", fn)
     if len(found) != len(like):
         if len(like) == 1:
@@ -108,7 +108,7 @@ def _vector(v: Any, like: Tuple, fn: str, who: str) -> Tuple:
 
 
 def _finish(values: Tuple, several: bool, create: bool) -> Any:
-    out = values if create else tuple([t.detach() for t in values])  # type: ignore[attr-defined]
+    out = values if create else tuple([t.detach() for t in values])
     return out if several else out[0]
 
 
@@ -133,7 +133,7 @@ def jvp(
         ins = _inputs(given, create_graph)
         vector = _vector(v, ins, "jvp", "inputs")
         several_out, outs = _outputs(func, ins, "jvp", strict)
-        dummy = tuple([t.new_zeros(shape_of(t)).requires_grad_() for t in outs])  # type: ignore[attr-defined]
+        dummy = tuple([t.new_zeros(shape_of(t)).requires_grad_() for t in outs])
         grads = _grads(outs, ins, dummy, True, strict)
         found = _grads(grads, dummy, vector, create_graph, strict)
     return _finish(outs, several_out, create_graph), _finish(found, several_out, create_graph)
@@ -148,7 +148,7 @@ def _scalar(func: Function, fn: str) -> Function:
             raise RuntimeError(
                 f"The Tensor returned by the function given to {fn} should contain a single element"
             )
-        return outs[0].reshape(())  # type: ignore[attr-defined, no-any-return]
+        return outs[0].reshape(())
 
     return checked
 
@@ -177,7 +177,7 @@ def hvp(
         vector = _vector(v, ins, "hvp", "inputs")
         out = _scalar(func, "hvp")(*ins)
         first = _grads((out,), ins, None, True, strict)
-        dummy = tuple([t.new_zeros(shape_of(t)).requires_grad_() for t in ins])  # type: ignore[attr-defined]
+        dummy = tuple([t.new_zeros(shape_of(t)).requires_grad_() for t in ins])
         double = _grads(first, ins, dummy, True, strict)
         found = _grads(double, dummy, vector, create_graph, strict)
     return _finish((out,), False, create_graph), _finish(found, several, create_graph)
@@ -212,14 +212,14 @@ def jacobian(
 
 
 def _jacobian_of(out: Tensor, ins: Tuple, create: bool, strict: bool) -> Tuple:
-    flat = out.reshape(-1)  # type: ignore[attr-defined]
+    flat = out.reshape(-1)
     shape = shape_of(out)
     pieces = [_grads((flat[i],), ins, None, create, strict) for i in range(numel(shape))]
     made = []
     for k, t in enumerate(ins):
         whole = (*shape, *shape_of(t))
         if not pieces:
-            made.append(out.new_zeros(whole))  # type: ignore[attr-defined]
+            made.append(out.new_zeros(whole))
             continue
         stack = _stack()
         made.append(stack([row[k] for row in pieces]).view(whole))

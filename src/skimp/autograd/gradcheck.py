@@ -28,7 +28,7 @@ def _differentiable(values: Any) -> tuple[Tensor, ...]:
 
 
 def _numpy(t: Tensor) -> Array:
-    return np.array(t.detach().resolve_conj().resolve_neg().array())  # type: ignore[attr-defined]
+    return np.array(t.detach().resolve_conj().resolve_neg().array())
 
 
 def gradcheck(
@@ -100,7 +100,7 @@ def _check(
                     "floating point or complex. ",
                     stacklevel=4,
                 )
-            t.retain_grad()  # type: ignore[attr-defined]
+            t.retain_grad()
     outputs = _differentiable(func(*inputs))
     if not outputs:
         _check_constant(func, inputs, wanted, eps, atol)
@@ -141,7 +141,7 @@ def _numerical(
         outs = tuple(o for o in outs if isinstance(o, Tensor)) if every else _differentiable(outs)
         return _numpy(outs[i]).reshape(-1)
 
-    unseen = t.data  # type: ignore[attr-defined]  # with a version of its own: the graph need not know
+    unseen = t.data  # with a version of its own: the graph need not know
     rows = []
     for place in np.ndindex(shape_of(t)):
         old = unseen.array()[place]
@@ -182,7 +182,7 @@ def _column(parts: list[Array], complex_input: bool) -> Array:
 
 
 def _vjp(out: Tensor, t: Tensor, k: int, factor: complex, dtypes: bool, nondet: float) -> Array:
-    v = out.new_zeros(shape_of(out))  # type: ignore[attr-defined]
+    v = out.new_zeros(shape_of(out))
     v.view(-1).writable()[k] = factor
     first, again = [
         calls.grad(out, t, v, retain_graph=True, allow_unused=True)[0] for _ in range(2)
@@ -205,12 +205,12 @@ def _vjp(out: Tensor, t: Tensor, k: int, factor: complex, dtypes: bool, nondet: 
 def _check_undefined(func: Any, inputs: tuple[Any, ...], wanted: list[Tensor]) -> None:
     """Zeros in, zeros out; and an output that nobody asks about is no error."""
     outputs = _differentiable(func(*inputs))
-    zeros = [o.new_zeros(shape_of(o)) for o in outputs]  # type: ignore[attr-defined]
+    zeros = [o.new_zeros(shape_of(o)) for o in outputs]
     found = list(calls.grad(outputs, wanted, zeros, retain_graph=True, allow_unused=True))
     for o in outputs if len(outputs) > 1 else ():
         found += calls.grad(
             o, wanted, o.new_zeros(shape_of(o)), retain_graph=True, allow_unused=True
-        )  # type: ignore[attr-defined]
+        )
     for g in found:
         if g is not None and _numpy(g).any():
             raise GradcheckError("backward not multiplied by grad_output")
@@ -269,9 +269,9 @@ def _random_like(t: Tensor, seed: int) -> Tensor:
     they are.
     """
     rng = np.random.default_rng(seed)
-    v = t.new_zeros(shape_of(t))  # type: ignore[attr-defined]
+    v = t.new_zeros(shape_of(t))
     a = v.writable()
     a[...] = rng.uniform(-1, 1, a.shape)
     if t._dtype.is_complex:
         a.imag = rng.uniform(-1, 1, a.shape)
-    return v.requires_grad_()  # type: ignore[no-any-return]
+    return v.requires_grad_()

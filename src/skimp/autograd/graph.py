@@ -1,4 +1,4 @@
-"""The graph, as PyTorch's `torch.autograd.graph` shows it, and what ops use of it: Rule and record."""
+"""The graph as PyTorch's `torch.autograd.graph` shows it, and what ops use: Rule and record."""
 
 from __future__ import annotations
 

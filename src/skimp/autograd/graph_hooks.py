@@ -1,4 +1,4 @@
-"""Regions that decide how tensors are saved: hooks, copies to the host, no hooks, nothing at all."""
+"""Regions that decide how tensors are saved: hooks, copies to the host, not at all."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(t: Tensor) -> Any:
-            return t.device, t.to("cpu")  # type: ignore[attr-defined]
+            return t.device, t.to("cpu")
 
         def unpack(packed: Any) -> Tensor:
             device, t = packed
@@ -97,7 +97,7 @@ class allow_mutation_on_saved_tensors:  # noqa: N801
     """
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:
-        _push(lambda t: t.clone(), lambda t: t)  # type: ignore[attr-defined]
+        _push(lambda t: t.clone(), lambda t: t)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -70,7 +70,7 @@ def _retain(t: Tensor | None, g: Tensor | None) -> None:
     if t is None or g is None:
         return
     have = t._grad
-    t._grad = g.clone() if have is None else have + g  # type: ignore[attr-defined, operator]
+    t._grad = g.clone() if have is None else have + g
 
 
 def after(extra: Extra, results: Any, arrived: tuple[Any, ...]) -> Any:

@@ -56,7 +56,7 @@ def saved(*outputs: Any) -> SavedList:
 
 def nodes(outputs: Iterable[Any]) -> list[Node]:
     """All nodes behind tensors, newest first."""
-    todo = [t.grad_fn if isinstance(t, Tensor) else t for t in outputs]  # type: ignore[attr-defined]
+    todo = [t.grad_fn if isinstance(t, Tensor) else t for t in outputs]
     found: set[Node] = set()
     while todo:
         node = todo.pop()

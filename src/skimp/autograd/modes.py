@@ -48,7 +48,7 @@ class _Mode:
                 stacklevel=2,
             )
         if inspect.isgeneratorfunction(f):
-            return _generator(self, f)
+            return _generator(self, f)  # type: ignore[no-any-return]
 
         @functools.wraps(f)
         def run(*args: Any, **kwargs: Any) -> Any:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 Grads = list["Tensor | None"]
 Hook = Callable[..., Any]
 
-sequence = itertools.count(1)  # a node's number is higher than those of all nodes that it leads to
+sequence: itertools.count[int] = itertools.count(
+    1
+)  # a node's number is higher than those of all nodes that it leads to
 _new = object.__new__
 
 

@@ -150,7 +150,7 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
     plan = rule.masks.get(key)
     if plan is None:
         plan = rule.plan(key, bindings)
-    node: OpNode = _new(plan.cls)
+    node: OpNode = _new(plan.cls)  # type: ignore[assignment]
     init(node, tuple(edges), (), None)  # type: ignore[arg-type]
     node._plan = plan
     node._code, node._lasti = lines.here(2)
@@ -176,7 +176,7 @@ def _for_write(node: OpNode, bindings: dict[str, Any], target: Tensor) -> dict[s
         extra.zeroed = True
         node._edges += edge(target)
     if any([s.kind == ARG and s.of == own for s in plan.slots]):
-        return {**bindings, own: target.clone()}  # type: ignore[attr-defined]
+        return {**bindings, own: target.clone()}
     return bindings
 
 
@@ -255,7 +255,7 @@ def record1(rule: Rule, a: Tensor, out: Tensor) -> None:
 
 
 def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
-    """`record` for an op on two operands, one of which may be a number; at least one requires grad."""
+    """`record` for two operands, one of which may be a number; at least one requires grad."""
     ra = a._rg if isinstance(a, Tensor) else False
     rb = b._rg if isinstance(b, Tensor) else False
     which = ra + 2 * rb

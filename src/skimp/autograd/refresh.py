@@ -32,16 +32,16 @@ class Window(NamedTuple):
     def of(self, base: Tensor, like: Window) -> Tensor:
         """This window on `base`, a tensor that stands for one that `like` describes."""
         if like.dtype.is_complex and not self.dtype.is_complex:
-            base = base.view_as_real()  # type: ignore[attr-defined]
+            base = base.view_as_real()
             like = Window(real_layout(like), self.dtype)
         layout = self.layout
         if self.dtype.is_complex and not like.dtype.is_complex:
             layout = real_layout(self)
         start = base.layout_of().offset + layout.offset - like.layout.offset
-        seen = base.as_strided(layout.shape, layout.strides, start)  # type: ignore[attr-defined]
+        seen = base.as_strided(layout.shape, layout.strides, start)
         if self.dtype.is_complex and not like.dtype.is_complex:
             seen = seen.view_as_complex()
-        return seen  # type: ignore[no-any-return]
+        return seen
 
 
 def real_layout(w: Window) -> Layout:
@@ -112,22 +112,22 @@ def strided(edge: tuple[Node, int], base: Window, view: Window, t: Tensor) -> No
 def zeros_like_base(base: Window) -> Tensor:
     """Zeros with the base's shape, strides and dtype."""
     shape, strides, _ = base.layout
-    return empty(shape, base.dtype, strides).zero_()  # type: ignore[attr-defined, no-any-return]
+    return empty(shape, base.dtype, strides).zero_()
 
 
 def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
     """The gradient of the base, from that of a view of it."""
     if view.conj:
-        g = g.conj()  # type: ignore[attr-defined]
+        g = g.conj()
     if view.neg:
-        g = -g  # type: ignore[operator]
+        g = -g
     if not (may_overlap(view.layout) or may_overlap(base.layout)):
         zeros = zeros_like_base(base)
-        view.of(zeros, base).copy_(g)  # type: ignore[attr-defined]
+        view.of(zeros, base).copy_(g)
         return zeros
     from skimp.ops.strided import gather_strided_gradient
 
-    return gather_strided_gradient(g, base.layout, view.layout)  # type: ignore[no-any-return]
+    return gather_strided_gradient(g, base.layout, view.layout)
 
 
 def may_overlap(layout: Layout) -> bool:

@@ -10,7 +10,7 @@ The names of a formula's parameters say what is kept for it:
     result, result0 ... outputs
     NAME_shape, NAME_dtype, NAME_layout   of a tensor argument or of the result, which is not kept
     needs               the names of the arguments whose gradient is wanted
-    any other name      the argument's value (tensors are saved), or the parameter's default if the op has none
+    any other name      the argument's value (tensors are saved), else the parameter's default
 
 A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
 argument returns a list.
@@ -40,7 +40,7 @@ class Slot(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One formula to run: the names whose gradients it gives, and where its arguments stand among the values."""
+    """One formula to run: whose gradients it gives, and which values it takes."""
 
     names: tuple[str, ...]
     positions: tuple[int, ...]  # of the names among the rule's names
@@ -128,7 +128,8 @@ class Plan:
         if p in optional:
             return Slot(CONSTANT, p, optional[p])
         raise TypeError(
-            f"{self.rule.name}: a formula reads {p!r}, which is no argument of the op ({sorted(bound)})"
+            f"{self.rule.name}: a formula reads {p!r}, which is no argument of the op "
+            f"({sorted(bound)})"
         )
 
 
@@ -159,7 +160,7 @@ class Rule:
 
             space = {
                 "__slots__": (),
-                "label": self.name,
+                "label": _label(self.name),
                 "rule": self,
                 "__module__": "skimp.autograd.graph",
             }
@@ -172,6 +173,11 @@ class Rule:
         if found is None:
             found = self.masks[mask] = Plan(self, mask, bound)
         return found
+
+
+def _label(name: str) -> str:
+    """What `node.name()` says: PyTorch qualifies the few nodes that it writes by hand."""
+    return f"torch::autograd::{name}" if name == "CopyBackwards" else name
 
 
 def parameters(f: Formula) -> tuple[str, ...]:
@@ -194,7 +200,7 @@ def _guess(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _codes(slots: tuple[Slot, ...], args: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Slots as places in (first operand, second operand, result); None where something else is kept."""
+    """Slots as places in (first operand, second operand, result); None where there are others."""
     codes = []
     for s in slots:
         if s.kind == RESULT and s.of == 0:

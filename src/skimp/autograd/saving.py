@@ -85,7 +85,7 @@ class Packed:
         if self.leaf:
             alias = ghost(t)
             alias._rg = True
-            alias._accumulate = weakref.ref(self.edge[0])  # type: ignore[arg-type, assignment]
+            alias._accumulate = weakref.ref(self.edge[0])  # type: ignore[assignment]
             return alias
         return revived(t, self.edge[0], self.edge[1])
 
@@ -99,10 +99,8 @@ class Many:
         self.pairs = pairs
 
     def unpack(self, node: Node) -> list[Any]:
-        out: list[Any] = []
-        for i in range(0, len(self.pairs), 2):
-            out.append(one(node, self.pairs[i], self.pairs[i + 1], None))
-        return out
+        pairs = self.pairs
+        return [one(node, pairs[i], pairs[i + 1], None) for i in range(0, len(pairs), 2)]
 
 
 class Withheld:
@@ -196,7 +194,7 @@ def _keep_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | 
 
 def keep_fast(codes: tuple[int, ...], a: Any, b: Any, out: Tensor) -> list[Any]:
     """`keep` for operands (0, 1) and the result (2), with no hooks about."""
-    kept = []
+    kept: list[Any] = []
     for c in codes:
         if c == 2:
             t = ghost(out)
@@ -263,7 +261,7 @@ def with_zeros(node: Node, grads: Grads) -> list[Tensor]:
     like = next(g for g in grads if g is not None)
     out = []
     for g, (shape, dtype) in zip(grads, node.metas(), strict=True):
-        out.append(like.new_zeros((), dtype=dtype).expand(shape) if g is None else g)  # type: ignore[attr-defined]
+        out.append(like.new_zeros((), dtype=dtype).expand(shape) if g is None else g)
     return out
 
 
@@ -297,9 +295,7 @@ class SavedTensor:
             raise errors.freed(self.node)
         return one(self.node, self.box[self.at], self.box[self.at + 1], self.result)
 
-    def register_hooks(
-        self, pack_hook: Callable[..., Any], unpack_hook: Callable[..., Any]
-    ) -> None:
+    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
         """Replace what is kept by `pack_hook` of it; `unpack_hook` gives it back when backward
         needs it.
         """

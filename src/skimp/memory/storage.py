@@ -1,7 +1,8 @@
 """Storage: one allocation, or the promise of one. Everything that aliases shares it.
 
-State lives here and nowhere else: code outside this package calls `view`, `will_write`, `promised`, `settle`, and
-never asks whether a storage is resident or deferred, except the evaluator's door, which asks for `promise`.
+State lives here and nowhere else: code outside this package calls `view`, `will_write`, `promised`,
+`settle`, and never asks whether a storage is resident or deferred, except the evaluator's door,
+which asks for `promise`.
 """
 
 from __future__ import annotations
@@ -27,16 +28,20 @@ from skimp.memory.ledger import host
 Array = np.ndarray[Any, Any]
 POOLED = 1 << 20  # bytes from which a block comes from the pool; smaller ones are NumPy's own
 
-LOCK = threading.RLock()  # held while a promise is delivered or replaced; a fork's child gets it free
+LOCK = (
+    threading.RLock()
+)  # held while a promise is delivered or replaced; a fork's child gets it free
 _PENDING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
 _BYTE = np.dtype(np.uint8)
 
 
 class Storage:
-    """The only owner of bytes. Instances are built by the functions below, never by calling the class.
+    """The only owner of bytes. Instances are built by the functions below, never by calling the
+    class.
 
-    `block` is the ndarray that owns the bytes (an op's own small result, a lease of the pool, somebody's array), None
-    while `promise` stands for them. `nbytes` is what the ledger counts for it: -1 for what it does not count.
+    `block` is the ndarray that owns the bytes (an op's own small result, a lease of the pool,
+    somebody's array), None while `promise` stands for them. `nbytes` is what the ledger counts for
+    it: -1 for what it does not count.
     """
 
     block: Array | None = None
@@ -44,8 +49,12 @@ class Storage:
     nbytes: int = -1
     size: int | None = None  # bytes that tensors may use; None: all of the block
     version: int = 0  # shared by base and views: an in-place write costs this increment
-    readers: list[weakref.ref[Storage]] | None = None  # deferred storages whose promises may read these bytes
-    exported: bool = False  # somebody outside can write to the bytes unseen: nothing that reads them is deferred
+    readers: list[weakref.ref[Storage]] | None = (
+        None  # deferred storages whose promises may read these bytes
+    )
+    exported: bool = (
+        False  # somebody outside can write to the bytes unseen: nothing that reads them is deferred
+    )
     external: bool = False  # the bytes belong to somebody else
     site: sites.Site | None = None  # where the promise was made, if somebody listened
     runs: int = 0  # how often the promise was computed inside a larger one
@@ -99,7 +108,9 @@ class Storage:
         return address
 
     def view(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
-        """An ndarray over these bytes; delivers. It does not keep the storage alive, only the block."""
+        """An ndarray over these bytes; delivers. It does not keep the storage alive, only the
+        block.
+        """
         size = dtype.itemsize
         flat = self.flat()
         if 0 in layout.shape:
@@ -108,13 +119,17 @@ class Storage:
         return np.ndarray(layout.shape, dtype, flat, layout.offset * size, strides)
 
     def export(self) -> Array:
-        """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write to it."""
+        """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write
+        to it.
+        """
         self.deliver_readers()
         self.exported = True
         return np.asarray(_Export(self))
 
     def resize(self, nbytes: int) -> None:
-        """Another number of bytes, the old ones kept as far as they reach. Views made before see the new block."""
+        """Another number of bytes, the old ones kept as far as they reach. Views made before see
+        the new block.
+        """
         if self.external or (self.exported and len(self) < nbytes):
             raise RuntimeError("Trying to resize storage that is not resizable")
         self.will_write()
@@ -138,7 +153,9 @@ class Storage:
     # -- writing ----------------------------------------------------------------------------------
 
     def will_write(self) -> None:
-        """Before the bytes change: every promise that reads them delivers, and so does this storage's own."""
+        """Before the bytes change: every promise that reads them delivers, and so does this
+        storage's own.
+        """
         if self.readers is not None:
             self.deliver_readers()
         if self.promise is not None:
@@ -149,7 +166,11 @@ class Storage:
             readers, self.readers = self.readers, None
             for ref in readers or ():
                 reader = ref()
-                if reader is not None and reader.promise is not None and self.is_read_by(reader.promise):
+                if (
+                    reader is not None
+                    and reader.promise is not None
+                    and self.is_read_by(reader.promise)
+                ):
                     reader.deliver()
 
     def is_read_by(self, expr: Expr) -> bool:
@@ -158,7 +179,9 @@ class Storage:
     # -- promises ---------------------------------------------------------------------------------
 
     def deliver(self) -> None:
-        """Compute the promise: into a block of its own, or into one that only this computation still reads."""
+        """Compute the promise: into a block of its own, or into one that only this computation
+        still reads.
+        """
         with LOCK:
             expr = self.promise
             if expr is None:
@@ -194,7 +217,9 @@ class Storage:
         return np.ndarray(expr.shape, expr.dtype, block)
 
     def replace(self, expr: Expr) -> None:
-        """A pointwise in-place op on all of a deferred storage: the promise changes, nobody who reads it does."""
+        """A pointwise in-place op on all of a deferred storage: the promise changes, nobody who
+        reads it does.
+        """
         with LOCK:
             self.promise = expr
             _register(self, expr)
@@ -203,12 +228,13 @@ class Storage:
         """The leaf's storage whose block the result may take: same bytes, read by nothing but this."""
         for leaf in expr.leaves:
             if leaf.array.nbytes == len(self) and self._may_take(expr, leaf):
-                donor: Storage = leaf.storage
-                return donor
+                donor: Any = leaf.storage
+                return donor  # type: ignore[no-any-return]
         return None
 
     def _may_take(self, expr: Expr, leaf: Leaf) -> bool:
-        s, a = leaf.storage, leaf.array
+        s: Any = leaf.storage
+        a = leaf.array
         mine = [one for one in expr.leaves if one.storage is s]
         return (
             s.nbytes >= POOLED
@@ -219,23 +245,30 @@ class Storage:
             and a.flags.c_contiguous
             and all(one is leaf or one.array.strides == a.strides for one in mine)
             and sys.getrefcount(s) == len(mine) + 2  # the leaves, `s` here, the call's argument
-            and all(r is self or r.promise is None or not s.is_read_by(r.promise) for r in _alive(s.readers))
+            and all(
+                r is self or r.promise is None or not s.is_read_by(r.promise)
+                for r in _alive(s.readers)
+            )
         )
 
 
 def users(s: Storage) -> list[Any]:
     """The live tensors on this storage, found by asking the garbage collector who refers to it."""
-    found = []
+    found: list[Any] = []
     for holder in gc.get_referrers(s):
         if isinstance(holder, dict) and holder.get("_storage") is s:
-            found.extend(o for o in gc.get_referrers(holder) if getattr(o, "__dict__", None) is holder)
+            found.extend(
+                o for o in gc.get_referrers(holder) if getattr(o, "__dict__", None) is holder
+            )
         elif getattr(holder, "_storage", None) is s:
             found.append(holder)
     return found
 
 
 class _Export:
-    """What an outsider's array has as its base, and so keeps the storage. No array: NumPy would look past one."""
+    """What an outsider's array has as its base, and so keeps the storage. No array: NumPy would
+    look past one.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -249,17 +282,26 @@ def _as_bytes(block: Array) -> Array:
     dense = block.transpose(order)
     if dense.flags.c_contiguous:
         return dense.reshape(-1).view(np.uint8)
-    span = sum((n - 1) * s for n, s in zip(block.shape, block.strides, strict=True)) + block.itemsize
+    span = (
+        sum((n - 1) * s for n, s in zip(block.shape, block.strides, strict=True)) + block.itemsize
+    )
     return np.asarray(_Span(block, 0 if block.size == 0 else span))
 
 
 class _Span:
-    """The bytes between an array's first and last element, gaps included, through NumPy's array interface."""
+    """The bytes between an array's first and last element, gaps included, through NumPy's array
+    interface.
+    """
 
     def __init__(self, array: Array, nbytes: int) -> None:
         self.array = array
         address, readonly = array.__array_interface__["data"]
-        self.__array_interface__ = {"data": (address, readonly), "shape": (nbytes,), "typestr": "|u1", "version": 3}
+        self.__array_interface__ = {
+            "data": (address, readonly),
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
 
 
 # -- making storages ------------------------------------------------------------------------------
@@ -329,13 +371,16 @@ def _register(s: Storage, expr: Expr) -> None:
     with LOCK:
         _PENDING.setdefault(id(s), ref)
         for leaf in expr.leaves:
-            readers = leaf.storage.readers
+            source: Any = leaf.storage
+            readers = source.readers
             if readers is None:
-                leaf.storage.readers = [ref]
+                source.readers = [ref]
             elif readers[-1]() is not s:
                 readers.append(ref)
                 if len(readers) > 64:
-                    readers[:] = [r for r in readers if (one := r()) is not None and one.promise is not None]
+                    readers[:] = [
+                        r for r in readers if (one := r()) is not None and one.promise is not None
+                    ]
 
 
 def _alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
@@ -358,7 +403,8 @@ def pending() -> list[Storage]:
 
 
 def settle_inner(expr: Expr) -> None:
-    """Before `expr` is computed: promises inside it that were computed inside something else before deliver now.
+    """Before `expr` is computed: promises inside it that were computed inside something else before
+    deliver now.
 
     So nothing is computed more than twice because nobody kept it.
     """
@@ -374,9 +420,11 @@ def settle_inner(expr: Expr) -> None:
 
 
 def _relieve() -> None:
-    """Before the pool is asked: promises that keep alive what eager execution would have freed deliver.
+    """Before the pool is asked: promises that keep alive what eager execution would have freed
+    deliver.
 
-    A promise may stay if it keeps alive nothing of its own, or just the one block that its result will take over.
+    A promise may stay if it keeps alive nothing of its own, or just the one block that its result
+    will take over.
     """
     with LOCK:
         for s in pending():
@@ -397,13 +445,15 @@ def _kept_alone(expr: Expr) -> list[int]:
                 holders.setdefault(id(leaf.storage), set()).add(id(leaf))
     kept = {}
     for leaf in expr.leaves:
-        s = leaf.storage
+        s: Any = leaf.storage
         if s.nbytes >= POOLED and sys.getrefcount(s) == len(holders[id(s)]) + 2:
             kept[id(s)] = s.nbytes
     return list(kept.values())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
+    )
 ledger.before_reading.append(settle)
 host.relievers.insert(0, settle)

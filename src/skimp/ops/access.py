@@ -1,4 +1,5 @@
-"""Reaching a tensor's elements from Python: sizes, item, tolist, numpy, printing, truth, iteration."""
+"""Reaching a tensor's elements from Python: sizes, item, tolist, numpy, printing, truth, iteration.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,6 @@ from skimp.ops.forms import export
 from skimp.size import Size
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 
 
 def method(f: F) -> F:
@@ -137,9 +137,11 @@ def tolist(self: Tensor) -> Any:
 
 @method
 def numpy(self: Tensor, *, force: bool = False) -> Array:
-    """The elements as a NumPy array on the same bytes: writes show on both sides, and each keeps the block alive."""
+    """The elements as a NumPy array on the same bytes: writes show on both sides, and each keeps
+    the block alive.
+    """
     if force:
-        self = self.detach().resolve_conj()  # type: ignore[attr-defined]
+        self = self.detach().resolve_conj()
     if self._rg:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
@@ -148,11 +150,13 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
         raise TypeError("Got unsupported ScalarType BFloat16")
     if self._conj:
         raise RuntimeError(
-            "Can't call numpy() on Tensor that has conjugate bit set. Use tensor.resolve_conj().numpy() instead."
+            "Can't call numpy() on Tensor that has conjugate bit set. Use "
+            "tensor.resolve_conj().numpy() instead."
         )
     if self._neg:
         raise RuntimeError(
-            "Can't call numpy() on Tensor that has negative bit set. Use tensor.resolve_neg().numpy() instead."
+            "Can't call numpy() on Tensor that has negative bit set. Use "
+            "tensor.resolve_neg().numpy() instead."
         )
     return exported(self)
 
@@ -191,12 +195,12 @@ def _len(self: Tensor) -> int:
 def _iter(self: Tensor) -> Iterator[Tensor]:
     if not self.shape:
         raise TypeError("iteration over a 0-d tensor")
-    return iter(self.unbind(0))  # type: ignore[attr-defined]
+    return iter(self.unbind(0))
 
 
 def _contains(self: Tensor, element: Any) -> bool:
     if isinstance(element, (Tensor, int, float, complex, np.generic)):
-        return bool((self == element).any().item())  # type: ignore[attr-defined]
+        return bool((self == element).any().item())
     raise RuntimeError(
         f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
     )
@@ -204,7 +208,7 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
     array = self.array()
-    node = self.grad_fn  # type: ignore[attr-defined]
+    node = self.grad_fn
     return printing.tensor_str(
         array,
         self._dtype,
@@ -217,7 +221,7 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
 
 def _format(self: Tensor, spec: str) -> str:
     if self.ndim == 0 and type(self) is Tensor:
-        return format(self.item(), spec)  # type: ignore[attr-defined]
+        return format(self.item(), spec)
     if spec:
         return object.__format__(self, spec)
     return repr(self)
@@ -254,4 +258,3 @@ for _name, _get, _doc in (
 
 for _name, _get in (("nelement", numel), ("ndimension", dim)):
     export(_name, _get, namespaces=())
-

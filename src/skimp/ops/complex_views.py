@@ -1,8 +1,11 @@
-"""Complex tensors and their parts: views of the same bytes; `conj` is one too, and is resolved when it is read."""
+"""Complex tensors and their parts: views of the same bytes; `conj` is one too, and is resolved when
+it is read.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from skimp import dtypes
 from skimp._tensor import Tensor, alias
@@ -14,8 +17,12 @@ from skimp.memory.layout import Layout
 from skimp.ops.copies import clone
 from skimp.ops.forms import export
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def _as(input: Tensor, layout: Layout, dtype: dtypes.dtype, rule: Rule, given: dict[str, Any]) -> Tensor:
+
+def _as(
+    input: Tensor, layout: Layout, dtype: dtypes.dtype, rule: Rule, given: dict[str, Any]
+) -> Tensor:
     new = alias(input, layout)
     new._dtype = dtype
     new._conj = new._neg = False
@@ -23,7 +30,7 @@ def _as(input: Tensor, layout: Layout, dtype: dtypes.dtype, rule: Rule, given: d
     return new
 
 
-def _both(f: Any) -> Any:
+def _both(f: F) -> F:
     export(f.__name__, f)
     return f
 
@@ -41,8 +48,10 @@ def view_as_real(input: Tensor) -> Tensor:
     layout = B.view_as_real(input.layout_of(), input._dtype)
     if input._conj:
         raise RuntimeError(
-            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can "
-            "view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the "
+            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the "
+            "conjugate tensor so you can "
+            "view it as real, use self.resolve_conj(); however, be warned that the resulting "
+            "tensor will NOT alias the "
             "original."
         )
     return _as(input, layout, input._dtype.to_real(), REAL, {"input": input})
@@ -60,7 +69,9 @@ def real(input: Tensor) -> Tensor:
     """The real parts, as a view; a real tensor itself."""
     if not input._dtype.is_complex:
         return input
-    return _as(input, B.real(input.layout_of(), input._dtype), input._dtype.to_real(), RE, {"input": input})
+    return _as(
+        input, B.real(input.layout_of(), input._dtype), input._dtype.to_real(), RE, {"input": input}
+    )
 
 
 @_both
@@ -111,12 +122,12 @@ def is_neg(input: Tensor) -> bool:
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of the last two dimensions."""
     V.matrix_transpose(input.layout_of(), "adjoint()")
-    return conj(input.transpose(-2, -1))  # type: ignore[attr-defined]
+    return conj(input.transpose(-2, -1))
 
 
 def _hermitian(input: Tensor) -> Tensor:
     V.hermitian(input.layout_of())
-    return conj(input.transpose(0, 1)) if input.ndim == 2 else conj(input)  # type: ignore[attr-defined]
+    return conj(input.transpose(0, 1)) if input.ndim == 2 else conj(input)
 
 
 def _set(part: Any) -> Any:

@@ -61,11 +61,11 @@ def _summed(g: Any) -> Any:
         g, conj(input), tuple(weight_shape), stride, padding, dilation, groups),
     "bias": lambda g: _summed(g)}))  # fmt: skip
 def _conv(
-    input: Any, weight: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int
+    input: Any, weight: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, places: Any = None
 ) -> Any:
-    """(n, ci, *size) by (co, ci / groups, *kernel)."""
+    """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has fewer than would fit."""
     size, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
-    out = patches.out_size(size, kernel, stride, padding, dilation)
+    out = patches.out_size(size, kernel, stride, padding, dilation) if places is None else places
     result, target = _result((input.shape[0], weight.shape[0], *out), input)
     add = None if bias is None else bias.array().reshape(groups, -1)
     window = Window(size, kernel, stride, padding, dilation, out)
@@ -74,8 +74,8 @@ def _conv(
 
 
 @op("_conv_adjoint", method=False, namespaces=(), rule=Rule("ConvolutionBackward0", {
-    "input": lambda g, weight, stride, padding, dilation, groups: _conv(
-        g, conj(weight), None, stride, padding, dilation, groups),
+    "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _conv(
+        g, conj(weight), None, stride, padding, dilation, groups, tuple(input_shape[2:])),
     "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _conv_weights(
         conj(input), g, tuple(weight_shape), stride, padding, dilation, groups)}))  # fmt: skip
 def _conv_adjoint(
@@ -90,8 +90,8 @@ def _conv_adjoint(
 
 
 @op("_conv_weights", method=False, namespaces=(), rule=Rule("ConvolutionBackward0", {
-    "grad": lambda g, input, stride, padding, dilation, groups: _conv(
-        conj(input), g, None, stride, padding, dilation, groups),
+    "grad": lambda g, grad_shape, input, stride, padding, dilation, groups: _conv(
+        conj(input), g, None, stride, padding, dilation, groups, tuple(grad_shape[2:])),
     "input": lambda g, grad, input_shape, stride, padding, dilation, groups: _conv_adjoint(
         conj(grad), g, tuple(input_shape[2:]), stride, padding, dilation, groups)}))  # fmt: skip
 def _conv_weights(

@@ -1,4 +1,6 @@
-"""Where bytes are copied: clone, contiguous, to, copy_, fill_. Each copy is told to the ledger with its reason."""
+"""Where bytes are copied: clone, contiguous, to, copy_, fill_. Each copy is told to the ledger with
+its reason.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,17 @@ from skimp.memory import storage as storages
 from skimp.memory.layout import Layout
 from skimp.ops import formats, outs
 from skimp.ops.forms import export, op
-from skimp.ops.pointwise_forms import named
 from skimp.ops.pointwise import Pointwise, assign, cast_kernel, constant, empty_dense, node_of
+from skimp.ops.pointwise_forms import named
 
 IDENTITY = Rule("CloneBackward0", {"input": lambda g: g})
 TO_COPY = Rule("ToCopyBackward0", {"input": lambda g, input_dtype: g.to(input_dtype)})
 
 
 def copied(t: Tensor, strides: tuple[int, ...], dtype: dtypes.dtype, name: str, why: str) -> Tensor:
-    """A tensor with `t`'s elements as `dtype`, on a storage of its own: deferred where `t` is large."""
+    """A tensor with `t`'s elements as `dtype`, on a storage of its own: deferred where `t` is
+    large.
+    """
     shape = tuple(t.shape)
     told.told(layouts.numel(shape) * dtype.itemsize, name, why)
     layout = Layout(shape, strides, 0)
@@ -36,7 +40,11 @@ def copied(t: Tensor, strides: tuple[int, ...], dtype: dtypes.dtype, name: str, 
         order = layouts.memory_order(layout)
         inner = tuple([shape[d] for d in order])
         kernel = COPY if t._dtype is dtype else cast_kernel(t._dtype, dtype)
-        return wrap(storages.promised(Expr(kernel, (node_of(t, layout, order, inner),), inner, dtype.np)), layout, dtype)
+        return wrap(
+            storages.promised(Expr(kernel, (node_of(t, layout, order, inner),), inner, dtype.np)),
+            layout,
+            dtype,
+        )
     if layouts.numel(shape) < config.small_below and dense:
         source = t.array()
         made = empty_dense(shape, strides, dtype.np)
@@ -55,7 +63,9 @@ def describe(t: Tensor) -> str:
 
 @op(rule=IDENTITY)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy on a storage of its own; strides as the input's where those are dense (preserve_format)."""
+    """A copy on a storage of its own; strides as the input's where those are dense
+    (preserve_format).
+    """
     strides = formats.strides_for(input, memory_format)
     return copied(input, strides, input._dtype, "clone", f"clone of {describe(input)}")
 
@@ -82,7 +92,8 @@ def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Te
 
 
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`: the tensor itself where nothing changes.
+    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`: the tensor itself where nothing
+    changes.
 
     Takes `non_blocking`, `copy` and `memory_format` too.
     """
@@ -90,7 +101,9 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     devices.check(where if where is not None else devices.CPU)
     dtype = input._dtype if dtype is None else dtype
     if dtype is input._dtype and not copy_always:
-        if memory_format in (None, formats.preserve_format) or formats.is_format(input, memory_format):
+        if memory_format in (None, formats.preserve_format) or formats.is_format(
+            input, memory_format
+        ):
             return input
     if dtype is input._dtype:
         return clone(input, memory_format=memory_format)
@@ -107,7 +120,10 @@ def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     words.pop("non_blocking", None)
     other = words.pop("other", None)
     if words:
-        raise TypeError(f"to() received an invalid combination of arguments: unknown keyword '{next(iter(words))}'")
+        raise TypeError(
+            f"to() received an invalid combination of arguments: unknown keyword "
+            f"'{next(iter(words))}'"
+        )
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)
@@ -118,7 +134,9 @@ def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
             dtype = rest.pop(0)
     elif rest:
-        raise TypeError(f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__})")
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__})"
+        )
     if other is not None:
         dtype, where = other._dtype, None
     if rest:
@@ -131,7 +149,9 @@ def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 
 COPY_ROWS = {
-    d: Pointwise("copy", COPY, lambda args: (args[0]._dtype, args[0]._dtype), None, ("src",), opmath=False)
+    d: Pointwise(
+        "copy", COPY, lambda args: (args[0]._dtype, args[0]._dtype), None, ("src",), opmath=False
+    )
     for d in dtypes.ALL
 }
 COPIED = Rule("CopyBackwards", {"src": lambda g, src_dtype: g.to(src_dtype)})
@@ -141,7 +161,9 @@ COPIED = Rule("CopyBackwards", {"src": lambda g, src_dtype: g.to(src_dtype)})
 def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Write `src`, broadcast and converted, over the elements."""
     if not isinstance(src, Tensor):
-        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
+        raise TypeError(
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
+        )
     if src is input:
         input.bump()
         return input
@@ -158,7 +180,13 @@ def write(target: Tensor, src: Tensor) -> None:
         history.before_inplace(target)
     kept = history.prepare(target, COPIED, {"input": target, "src": src}) if tracked else None
     if _shares(target, src):
-        src = copied(src, layouts.empty_like_strides(src.layout_of()), src._dtype, "copy_", "source and target share bytes")
+        src = copied(
+            src,
+            layouts.empty_like_strides(src.layout_of()),
+            src._dtype,
+            "copy_",
+            "source and target share bytes",
+        )
     place(target, src)
     if kept is not None:
         history.rebase(target, kept)
@@ -169,15 +197,26 @@ def _shares(target: Tensor, src: Tensor) -> bool:
 
 
 def place(target: Tensor, src: Tensor) -> None:
-    """Move `src`'s elements to `target`, unrecorded; a large deferred source is computed straight into its place."""
-    assign(COPY_ROWS[src._dtype], COPY_ROWS[src._dtype].kernel(src._dtype), (src,), src._dtype, src._dtype, target)
+    """Move `src`'s elements to `target`, unrecorded; a large deferred source is computed straight
+    into its place.
+    """
+    assign(
+        COPY_ROWS[src._dtype],
+        COPY_ROWS[src._dtype].kernel(src._dtype),
+        (src,),
+        src._dtype,
+        src._dtype,
+        target,
+    )
 
 
 FILL = Rule("FillBackward0", {})
 
 
 def fill(target: Tensor, value: Any) -> None:
-    """Write one number over all elements, unrecorded (that some are one place in memory does not matter here)."""
+    """Write one number over all elements, unrecorded (that some are one place in memory does not
+    matter here).
+    """
     number = constant(value, target._dtype)
     target.writable()[...] = number
 
@@ -188,7 +227,8 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if value.ndim:
             raise RuntimeError(
-                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+                f"dimensions."
             )
         if value._rg or value._dtype.is_complex:
             write(input, value)

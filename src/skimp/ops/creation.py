@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,8 +19,10 @@ from skimp.ops.copies import clone, fill, to
 from skimp.ops.forms import export, move
 from skimp.ops.views import as_int
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def create(f: Any) -> Any:
+
+def create(f: F) -> F:
     """Export a function of the package that makes tensors (it has no method)."""
     export(f.__name__, f, method=False)
     return f
@@ -31,20 +34,29 @@ def sizes_of(values: Any) -> tuple[int, ...]:
     shape = tuple([as_int(v) for v in values])
     for n in shape:
         if n < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
+            )
     return shape
 
 
 def finish(t: Tensor, requires_grad: bool, pin_memory: bool = False) -> Tensor:
     if requires_grad:
         if t._dtype.category < dtypes.FLOAT:
-            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
         t.requires_grad_(True)
     return t
 
 
 def blank(
-    shape: tuple[int, ...], dtype: Any, device: Any, layout: Any = None, memory_format: Any = None, zeroed: bool = False
+    shape: tuple[int, ...],
+    dtype: Any,
+    device: Any,
+    layout: Any = None,
+    memory_format: Any = None,
+    zeroed: bool = False,
 ) -> Tensor:
     """A new dense tensor, uninitialised or zeroed."""
     devices.check(device)
@@ -103,7 +115,9 @@ def _check_nesting(data: Any) -> None:
             if not isinstance(each, (list, tuple, range)):
                 raise TypeError("not a sequence")
             if len(each) != length:
-                raise ValueError(f"expected sequence of length {length} at dim {dim} (got {len(each)})")
+                raise ValueError(
+                    f"expected sequence of length {length} at dim {dim} (got {len(each)})"
+                )
         if dim and length == 0:
             break
         level = [item for each in level for item in each]
@@ -154,7 +168,14 @@ def _has_arrays(data: Any) -> bool:
 
 def _bad_item(plain: Any, array: Any) -> Exception:
     while isinstance(plain, list) and plain:
-        plain = next((p for p in plain if isinstance(p, (list, str)) or not isinstance(p, (int, float, complex))), plain[0])
+        plain = next(
+            (
+                p
+                for p in plain
+                if isinstance(p, (list, str)) or not isinstance(p, (int, float, complex))
+            ),
+            plain[0],
+        )
     if isinstance(plain, int):
         return RuntimeError("Overflow when unpacking long long")
     if isinstance(plain, str):
@@ -169,7 +190,8 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
     found = dtypes.FROM_NUMPY.get(np_dtype)
     if found is None:
         raise TypeError(
-            f"can't convert np.ndarray of type numpy.{np_dtype.type.__name__}. The only supported types are: float64, float32, float16, "
+            f"can't convert np.ndarray of type numpy.{np_dtype.type.__name__}. The only supported "
+            f"types are: float64, float32, float16, "
             "complex64, complex128, int64, int32, int16, int8, uint8, and bool."
         )
     return found
@@ -184,12 +206,16 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         import warnings
 
         warnings.warn(
-            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
-            "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "torch.tensor(sourceTensor).",
             UserWarning,
             stacklevel=2,
         )
-        return finish(clone(to(data.detach(), dtype if dtype is not None else data._dtype)), requires_grad)
+        return finish(
+            clone(to(data.detach(), dtype if dtype is not None else data._dtype)), requires_grad
+        )
     return finish(_copy_of(data, dtype), requires_grad)
 
 
@@ -198,10 +224,19 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
         return fresh(_checked_number(data, dtype), dtype)
     array = infer(data)
     want = known(array.dtype.newbyteorder("=")) if dtype is None else dtype
-    if want.category == dtypes.INT and array.dtype.kind in "iu" and array.size and not isinstance(data, np.ndarray):
+    if (
+        want.category == dtypes.INT
+        and array.dtype.kind in "iu"
+        and array.size
+        and not isinstance(data, np.ndarray)
+    ):
         info = np.iinfo(want.np)
-        if want is not dtypes.int64 and (array.min() < info.min - (0 if want.is_signed else 2**31) or array.max() > info.max):
-            raise RuntimeError("value cannot be converted to type " + _ctype(want) + " without overflow")
+        if want is not dtypes.int64 and (
+            array.min() < info.min - (0 if want.is_signed else 2**31) or array.max() > info.max
+        ):
+            raise RuntimeError(
+                "value cannot be converted to type " + _ctype(want) + " without overflow"
+            )
     if array.nbytes < storages.POOLED:
         made = np.empty(array.shape, want.np)
         copy(made, array)
@@ -225,7 +260,12 @@ def _checked_number(value: Any, dtype: dtypes.dtype) -> Any:
 
 
 def _ctype(dtype: dtypes.dtype) -> str:
-    names = {dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int32_t"}
+    names = {
+        dtypes.uint8: "uint8_t",
+        dtypes.int8: "int8_t",
+        dtypes.int16: "int16_t",
+        dtypes.int32: "int32_t",
+    }
     return names.get(dtype, "int64_t")
 
 
@@ -244,18 +284,22 @@ def on_array(ndarray: Any) -> Tensor:
     """`from_numpy`, silent about arrays that are read-only: a write to the tensor raises."""
     if not ndarray.dtype.isnative:
         raise ValueError(
-            "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+            "given numpy array has byte order different from the native byte order. Conversion "
+            "between byte orders is "
             "currently not supported."
         )
     dtype = known(ndarray.dtype)
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
-            "currently supported. (You can probably work around this by making a copy of your array  with array.copy().) "
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not "
+            "currently supported. (You can probably work around this by making a copy of your "
+            "array  with array.copy().) "
         )
     if any(s % ndarray.itemsize for s in ndarray.strides):
         raise ValueError(
-            "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory."
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            "array to reallocate the memory."
         )
     strides = tuple([s // ndarray.itemsize for s in ndarray.strides])
     if 0 in ndarray.shape:
@@ -267,8 +311,10 @@ def _warn_readonly() -> None:
     import warnings
 
     warnings.warn(
-        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to "
-        "this tensor will result in undefined behavior. You may want to copy the array to protect its data or make it "
+        "The given NumPy array is not writable, and PyTorch does not support non-writable "
+        "tensors. This means writing to "
+        "this tensor will result in undefined behavior. You may want to copy the array to protect "
+        "its data or make it "
         "writable before converting it to a tensor. (skimp: a write raises ValueError)",
         UserWarning,
         stacklevel=3,
@@ -277,7 +323,9 @@ def _warn_readonly() -> None:
 
 @create
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the dtype)."""
+    """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the
+    dtype).
+    """
     devices.check(device)
     if isinstance(data, Tensor):
         return to(data, dtype) if dtype is not None else data
@@ -291,7 +339,13 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                   pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A 0-d tensor of the default dtype."""
-    return full((), s, dtype=dtype or promotion.get_default_dtype(), device=device, requires_grad=requires_grad)
+    return full(
+        (),
+        s,
+        dtype=dtype or promotion.get_default_dtype(),
+        device=device,
+        requires_grad=requires_grad,
+    )
 
 
 # -- from numbers ---------------------------------------------------------------------------------
@@ -326,17 +380,38 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
 
     def new(input: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
             requires_grad: bool = False, pin_memory: bool = False, **words: Any) -> Tensor:  # fmt: skip
-        return f(*size, dtype=dtype or input._dtype, layout=layout, device=device, requires_grad=requires_grad, **words)
+        return f(
+            *size,
+            dtype=dtype or input._dtype,
+            layout=layout,
+            device=device,
+            requires_grad=requires_grad,
+            **words,
+        )
 
     from skimp.ops.pointwise_forms import named
 
     doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
     export(name, named(f, name, f"A tensor of {doc}."), method=False)
-    export(f"{name}_like", named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input."), method=False)
-    export(f"new_{name}", named(new, f"new_{name}", f"A tensor of {doc} of this tensor's dtype."), namespaces=())
+    export(
+        f"{name}_like",
+        named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input."),
+        method=False,
+    )
+    export(
+        f"new_{name}",
+        named(new, f"new_{name}", f"A tensor of {doc} of this tensor's dtype."),
+        namespaces=(),
+    )
 
 
-def empty_as(input: Tensor, dtype: Any = None, device: Any = None, memory_format: Any = None, zeroed: bool = False) -> Tensor:
+def empty_as(
+    input: Tensor,
+    dtype: Any = None,
+    device: Any = None,
+    memory_format: Any = None,
+    zeroed: bool = False,
+) -> Tensor:
     """An uninitialised (or zeroed) tensor of the input's shape; strides as `memory_format` says."""
     devices.check(device)
     strides = formats.strides_for(input, memory_format)
@@ -358,7 +433,8 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = No
     shape, strides = sizes_of((size,)), sizes_of((stride,))
     if len(shape) != len(strides):
         raise RuntimeError(
-            f"mismatch in length of strides and shape: got {len(shape)} sizes and {len(strides)} strides"
+            f"mismatch in length of strides and shape: got {len(shape)} sizes and {len(strides)} "
+            f"strides"
         )
     devices.check(device)
     dtype = dtype or promotion.get_default_dtype()
@@ -398,7 +474,9 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any 
 def new_full(input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A tensor of one value, of this tensor's dtype."""
-    return full(size, fill_value, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad)
+    return full(
+        size, fill_value, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad
+    )
 
 
 def new_tensor(input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
@@ -417,7 +495,9 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     """start, start + step, ... below end."""
     if end is None:
         start, end = 0, start
-    start, end, step = (v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end, step))
+    start, end, step = (
+        v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end, step)
+    )
     if out is not None:
         outs.check_out_dtype(dtype, out)
         dtype = out._dtype
@@ -445,8 +525,13 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None
     if dtype.category == dtypes.INT:
         copy(values, np.arange(start, start + n * step, step, dtype=np.int64)[:n])
     else:
-        # PyTorch computes start + i * step in the accumulate type: double for float, float for the halves
-        wide = np.float64 if dtype in (dtypes.float32, dtypes.float64) or dtype.is_complex else np.float32
+        # PyTorch computes start + i * step in the accumulate type: double for float, float for the
+        # halves
+        wide: Any = (
+            np.float64
+            if dtype in (dtypes.float32, dtypes.float64) or dtype.is_complex
+            else np.float32
+        )
         copy(values, (start + np.arange(n, dtype=np.int64).astype(wide) * wide(step)).astype(wide))
     if out is not None:
         outs.resize_out("arange", out, (n,))

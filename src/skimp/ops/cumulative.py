@@ -86,6 +86,8 @@ def _cumulate_into(
     """As above; with an `out`, in its type."""
     if out is None:
         return _cumulate(input, dim, dtype, ufunc)
+    if dtype is not None:
+        outs.check_same(out, dtype)
     result = _cumulate(input, dim, out._dtype, ufunc)
     outs.resize_out(name, out, tuple(result.shape))
     move(out, result)
@@ -249,8 +251,11 @@ def _complex_log_add(block: Array, carry: Any) -> Array:
 def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
     """exp(input) times the sums of g / exp(result) to come, positive and negative gradients apart, in logarithms."""
     if input.dtype.is_complex:
-        return (_reversed_cumsum(g * (-result).exp().conj(), dim)) * input.exp().conj()
+        ahead = (g.log() - result.conj()).flip(dim).logcumsumexp(dim).flip(dim)
+        return (ahead + input.conj()).exp()
     low = float("-inf")
+    if input.ndim == 0:
+        return g
     size = g.abs().log()
     parts = []
     for kept in (g > 0, g < 0):

@@ -23,10 +23,10 @@ class memory_format:  # noqa: N801  (PyTorch's name)
         return self.name
 
 
-contiguous_format = memory_format("contiguous_format")
-channels_last = memory_format("channels_last")
-channels_last_3d = memory_format("channels_last_3d")
-preserve_format = memory_format("preserve_format")
+contiguous_format: memory_format = memory_format("contiguous_format")
+channels_last: memory_format = memory_format("channels_last")
+channels_last_3d: memory_format = memory_format("channels_last_3d")
+preserve_format: memory_format = memory_format("preserve_format")
 
 
 class layout:  # noqa: N801  (PyTorch's name)
@@ -44,14 +44,16 @@ class layout:  # noqa: N801  (PyTorch's name)
         return self.name
 
 
-strided = layout("strided")
-sparse_coo = layout("sparse_coo")
+strided: layout = layout("strided")
+sparse_coo: layout = layout("sparse_coo")
 
 _RANK = {channels_last: 4, channels_last_3d: 5}
 
 
 def strides_for(t: Tensor, wanted: Any) -> tuple[int, ...]:
-    """The strides of a fresh tensor of `t`'s shape in a format (None and preserve_format: like `t`)."""
+    """The strides of a fresh tensor of `t`'s shape in a format (None and preserve_format: like
+    `t`).
+    """
     shape = tuple(t.shape)
     if wanted is None or wanted is preserve_format:
         return layouts.empty_like_strides(t.layout_of())

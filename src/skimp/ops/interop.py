@@ -219,7 +219,7 @@ def buffer_of(self: Tensor, flags: int, /) -> memoryview:
         )
     if self._dtype is dtypes.bfloat16:
         raise BufferError("Python's buffers have no bfloat16; use tensor.view(torch.int16)")
-    return memoryview(exported(self))
+    return memoryview(exported(self))  # type: ignore[arg-type]  # typed from Python 3.12 on
 
 
 # -- asarray --------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def _check_around(mode: str, input: Any, pad: Any, spatial: int) -> None:
     nd = input.ndim
     if not (len(pad) == 2 * spatial and spatial <= 3 and nd in (spatial + 1, spatial + 2)):
         raise NotImplementedError(
-            f"Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now"
+            "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now"
         )
     if any(n == 0 for n in input.shape[1:]):
         raise RuntimeError(
@@ -93,8 +93,9 @@ def _check_around(mode: str, input: Any, pad: Any, spatial: int) -> None:
 
 def _places(mode: str, n: int, before: int, after: int) -> Any:
     at = np.arange(-before, n + after)
-    if mode == "circular":
-        return at % n
+    if mode == "circular":  # what negative padding cuts off is not repeated
+        low, kept = max(0, -before), n - max(0, -before) - max(0, -after)
+        return np.arange(-max(0, before), kept + max(0, after)) % kept + low
     if mode == "replicate":
         return np.clip(at, 0, n - 1)
     turned = np.abs(at)

@@ -177,7 +177,7 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
                     record2(rule, self, other, made)  # type: ignore[arg-type]
                 return made
         elif not isinstance(other, OPERANDS):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         return slow(self, other)
 
     def roperator(self: Tensor, other: Any) -> Tensor:
@@ -279,7 +279,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
             if x is not None and (self._dtype in numbers or (self._dtype is _INT64 and kind is int)):
                 return fresh(ufunc(x, other), _BOOL)
         elif not isinstance(other, OPERANDS):
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         return slow(self, other)
 
     _set(word, operator)

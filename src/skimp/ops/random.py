@@ -1,4 +1,6 @@
-"""Random numbers: PyTorch's CPU generator and its draws, bit for bit. Numbers are drawn at the call."""
+"""Random numbers: PyTorch's CPU generator and its draws, bit for bit. Numbers are drawn at the
+call.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from skimp.autograd.rules import Rule
 from skimp.backend import draws, draws_integers, draws_normal, draws_rejection, draws_weighted
 from skimp.backend.mt19937 import Engine
 from skimp.memory import layout as layouts
+from skimp.memory.layout_overlap import assert_no_internal_overlap
 from skimp.ops import outs
 from skimp.ops.creation import blank, empty_as, finish, sizes_of
 from skimp.ops.forms import export
@@ -130,11 +133,12 @@ Draw = Callable[[Array], None]
 def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
     """Fill `t` in the order in which its elements lie in memory, unrecorded.
 
-    `scattered` draws instead where the tensor is not contiguous (PyTorch has no vector code for those).
+    `scattered` draws instead where the tensor is not contiguous (PyTorch has no vector code for
+    those).
     """
     layout = t.layout_of()
     if not layouts.is_contiguous(layout):
-        outs.overlap.assert_no_internal_overlap(layout)
+        assert_no_internal_overlap(layout)
         draw = scattered or draw
     array = t.writable().transpose(layouts.memory_order(layout))
     with _LOCK:
@@ -159,7 +163,11 @@ FILLED = Rule("FillBackward0", {})
 
 
 def _sampler(
-    name: str, draw_of: Callable[..., Draw], defaults: dict[str, Any], doc: str, scattered_of: Any = None
+    name: str,
+    draw_of: Callable[..., Draw],
+    defaults: dict[str, Any],
+    doc: str,
+    scattered_of: Any = None,
 ) -> None:
     """Declare `name_`: parameters by position or by name, then `generator`."""
 
@@ -192,7 +200,9 @@ def overwrite(t: Tensor, write: Callable[[], None]) -> None:
 
 def _floating(t: Tensor, name: str) -> None:
     if t._dtype.category < dtypes.FLOAT:
-        raise NotImplementedError(f'"{name}" not implemented for \'{promotion.scalar_type_name(t._dtype)}\'')
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
+        )
 
 
 def _uniform(t: Tensor, engine: Engine, low: float, high: float) -> Draw:
@@ -225,8 +235,12 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Te
         overwrite(self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine)))
         return self
     if high is not None and low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    overwrite(self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine, low, high)))
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    overwrite(
+        self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine, low, high))
+    )
     return self
 
 
@@ -242,7 +256,7 @@ def _exponential(t: Tensor, engine: Engine, rate: float) -> Draw:
 
 def _geometric(t: Tensor, engine: Engine, p: Any) -> Draw:
     if p is None:
-        raise TypeError("geometric_() missing 1 required positional arguments: \"p\"")
+        raise TypeError('geometric_() missing 1 required positional arguments: "p"')
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     return lambda out: draws.geometric(out, p, engine)
@@ -253,7 +267,8 @@ def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     if not t._dtype.is_floating_point:
         raise RuntimeError(
-            f"Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you "
+            f"Cauchy distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you "
             f"specified {promotion.scalar_type_name(t._dtype)}"
         )
     return lambda out: draws.cauchy(out, median, sigma, engine)
@@ -271,7 +286,9 @@ _sampler("normal_", _normal, {"mean": 0.0, "std": 1.0}, "Normal numbers.", _one_
 _sampler("exponential_", _exponential, {"lambd": 1.0}, "Exponential numbers of rate `lambd`.")
 _sampler("geometric_", _geometric, {"p": None}, "Numbers of trials until the first success.")
 _sampler("cauchy_", _cauchy, {"median": 0.0, "sigma": 1.0}, "Cauchy numbers.")
-_sampler("log_normal_", _log_normal, {"mean": 1.0, "std": 2.0}, "Numbers whose logarithm is normal.")
+_sampler(
+    "log_normal_", _log_normal, {"mean": 1.0, "std": 2.0}, "Numbers whose logarithm is normal."
+)
 
 
 def _check_p(p: float) -> float:
@@ -306,12 +323,14 @@ NORMAL = Rule("NormalBackward3", {
 })  # fmt: skip
 
 
-def bernoulli(input: Tensor, p: Any = None, *, generator: Any = None, out: Tensor | None = None) -> Tensor:
+def bernoulli(
+    input: Tensor, p: Any = None, *, generator: Any = None, out: Tensor | None = None
+) -> Tensor:
     """Ones with the chances that `input` holds (or with chance `p`), else zeros."""
     target = empty_as(input) if out is None else out
     if out is not None:
         outs.resize_out("bernoulli", out, tuple(input.shape))
-    chances = input.detach() if p is None else p  # type: ignore[attr-defined]
+    chances = input.detach() if p is None else p
     draw = _bernoulli_draw(chances, engine_of(generator), tuple(input.shape))
     draw_into(target, draw)
     if out is None and modes.state.grad and input._rg:
@@ -332,14 +351,18 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         if "size" in words:
             size = (words.pop("size"),)
         if words.pop("names", None) is not None or words:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(words), 'names')}'")
+            raise TypeError(
+                f"{name}() got an unexpected keyword argument '{next(iter(words), 'names')}'"
+            )
         shape = sizes_of(size)
         engine = engine_of(generator)
         if out is not None:
             outs.check_out_dtype(dtype, out)
             outs.resize_out(name, out, shape)
             _floating(out, "normal_kernel_cpu" if normal else "check_uniform_bounds")
-            draw_into(out, lambda a: draw(a, engine), normal and _one_by_one(0.0, 1.0, engine) or None)
+            draw_into(
+                out, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None
+            )
             return out
         t = blank(shape, dtype, device, layout)
         if t._dtype.category < dtypes.FLOAT:
@@ -353,15 +376,26 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         if t._dtype.category < dtypes.FLOAT:
             _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
         engine = engine_of(generator)
-        draw_into(t, lambda a: draw(a, engine), normal and _one_by_one(0.0, 1.0, engine) or None)
+        draw_into(t, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None)
         return finish(t, requires_grad)
 
     export(name, named(f, name, f"A tensor of {doc}."), method=False)
-    export(f"{name}_like", named(like, f"{name}_like", f"A tensor of {doc}, shaped as the input."), method=False)
+    export(
+        f"{name}_like",
+        named(like, f"{name}_like", f"A tensor of {doc}, shaped as the input."),
+        method=False,
+    )
 
 
-_maker("rand", lambda a, engine: draws.uniform(a, 0.0, 1.0, engine), False, "uniform numbers in [0, 1)")
-_maker("randn", lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine), True, "standard normal numbers")
+_maker(
+    "rand", lambda a, engine: draws.uniform(a, 0.0, 1.0, engine), False, "uniform numbers in [0, 1)"
+)
+_maker(
+    "randn",
+    lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine),
+    True,
+    "standard normal numbers",
+)
 
 
 def randint(*args: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
@@ -372,14 +406,22 @@ def randint(*args: Any, generator: Any = None, out: Tensor | None = None, dtype:
     if args and len(args) == 2 and not words:
         given = {"high": args[0], "size": args[1]}
     elif words:
-        given = dict(zip([n for n in names if n not in words][-len(args) :] if args else [], args, strict=False))
+        given = dict(
+            zip(
+                [n for n in names if n not in words][-len(args) :] if args else [],
+                args,
+                strict=False,
+            )
+        )
     given.update({k: words.pop(k) for k in list(words) if k in names})
     if words:
         raise TypeError(f"randint() got an unexpected keyword argument '{next(iter(words))}'")
     low, high = int(given.get("low", 0)), int(given["high"])
     shape = sizes_of((given["size"],))
     if low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
     engine = engine_of(generator)
     t = out if out is not None else blank(shape, dtype or dtypes.int64, device, layout)
     if out is not None:
@@ -394,7 +436,9 @@ def randint_like(input: Tensor, *args: Any, dtype: Any = None, layout: Any = Non
     low, high = (0, args[0]) if len(args) == 1 else args if len(args) == 2 else (0, None)
     low, high = int(words.pop("low", low)), int(words.pop("high", high))
     if low >= high:
-        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
     t = empty_as(input, dtype, device, memory_format)
     draw_into(t, lambda a: draws_integers.random_(a, default_generator._engine, low, high))
     return finish(t, requires_grad)
@@ -420,9 +464,9 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
         t = blank(sizes_of((size,)), dtype, device) if out is None else out
         if out is not None:
             outs.resize_out("normal", out, sizes_of((size,)))
-        return finish(t.normal_(mean, std, generator=generator), requires_grad)  # type: ignore[attr-defined]
+        return finish(t.normal_(mean, std, generator=generator), requires_grad)
     like = mean if isinstance(mean, Tensor) else std
-    if isinstance(std, Tensor) and bool((std.detach() < 0).any()):  # type: ignore[attr-defined, operator]
+    if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")
     shape = tuple(like.shape)
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
@@ -431,9 +475,13 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     if out is not None:
         outs.resize_out("normal", out, shape)
     with modes.no_grad():
-        t.normal_(0.0, 1.0, generator=generator)  # type: ignore[attr-defined]
-        t.mul_(std).add_(mean)  # type: ignore[attr-defined]
-    if out is None and modes.state.grad and any([isinstance(v, Tensor) and v._rg for v in (mean, std)]):
+        t.normal_(0.0, 1.0, generator=generator)
+        t.mul_(std).add_(mean)
+    if (
+        out is None
+        and modes.state.grad
+        and any([isinstance(v, Tensor) and v._rg for v in (mean, std)])
+    ):
         record(NORMAL, {"mean": mean, "std": std}, t)
     return t
 
@@ -441,24 +489,31 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None,
                 out: Tensor | None = None) -> Tensor:  # fmt: skip
     """Positions drawn with the weights that each row of `input` holds."""
-    if input.ndim not in (1, 2):  # type: ignore[attr-defined]
+    if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input._dtype.is_floating_point:
         raise RuntimeError(
-            f"multinomial only supports floating-point dtypes for input, got: {promotion.scalar_type_name(input._dtype)}"
+            f"multinomial only supports floating-point dtypes for input, got: "
+            f"{promotion.scalar_type_name(input._dtype)}"
         )
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     n = input.shape[-1]
     if not replacement and num_samples > n:
-        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
     with _LOCK:
-        found = draws_weighted.multinomial(input.array(), num_samples, replacement, engine_of(generator))
+        found = draws_weighted.multinomial(
+            input.array(), num_samples, replacement, engine_of(generator)
+        )
     result = fresh(np.ascontiguousarray(found), dtypes.int64)
     if out is None:
         return result
     if out._dtype is not dtypes.int64:
-        raise RuntimeError(f"multinomial expects Long tensor out, got: {promotion.scalar_type_name(out._dtype)}")
+        raise RuntimeError(
+            f"multinomial expects Long tensor out, got: {promotion.scalar_type_name(out._dtype)}"
+        )
     outs.resize_out("multinomial", out, tuple(result.shape))
     convert(out.writable(), result.array())
     return out
@@ -470,6 +525,6 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
         return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
 
 
-for _f in (randint, randint_like, randperm, normal, poisson):
-    export(_f.__name__, _f, method=False)
+for _made in (randint, randint_like, randperm, normal, poisson):
+    export(_made.__name__, _made, method=False)
 export("multinomial", multinomial)

@@ -1,4 +1,6 @@
-"""How a reduction runs: dims are settled at the call, and blocks of the (perhaps deferred) source are consumed."""
+"""How a reduction runs: dims are settled at the call, and blocks of the (perhaps deferred) source
+are consumed.
+"""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from skimp.autograd.rules import Rule
 from skimp.eval import reducers as R
 from skimp.memory import layout as layouts
 from skimp.ops import return_types
-from skimp.ops.elementwise import conj
 from skimp.ops.forms import OPS, export, op
 from skimp.ops.reduction import dims_of, kept_shape, reduced
+from skimp.ops.rows import conj
 
 HALF = (dtypes.float16, dtypes.bfloat16)
 PLAIN = (dtypes.float32, dtypes.float64)
@@ -23,14 +23,14 @@ PLAIN = (dtypes.float32, dtypes.float64)
 
 def spread(g: Tensor, shape: Any, dim: Any, keepdim: bool) -> Tensor:
     """A reduced gradient expanded over the reduced dims: nothing is written."""
-    return opened(g, shape, dim, keepdim).expand(tuple(shape))  # type: ignore[attr-defined, no-any-return]
+    return opened(g, shape, dim, keepdim).expand(tuple(shape))
 
 
 def opened(g: Tensor, shape: Any, dim: Any, keepdim: bool) -> Tensor:
     """A reduced tensor with size 1 in place of each reduced dim."""
     if not keepdim:
         for d in dims_of(dim, len(shape)):
-            g = g.unsqueeze(d)  # type: ignore[attr-defined]
+            g = g.unsqueeze(d)
     return g
 
 
@@ -50,7 +50,8 @@ def number_dtype(name: str, t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dty
     if found.category < dtypes.FLOAT:
         what = "Input" if dtype is None else "Optional"
         raise RuntimeError(
-            f"{name}(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. "
+            f"{name}(): could not infer output dtype. {what} dtype must be either a floating "
+            f"point or complex dtype. "
             f"Got: {promotion.scalar_type_name(found)}"
         )
     return found
@@ -78,12 +79,21 @@ def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over some dims (all by default); integers are summed as int64."""
     x = input._np
-    if x is not None and dim is None and dtype is None and input._dtype in PLAIN and x.flags.c_contiguous and not keepdim:
-        return fresh(np.add.reduce(x.reshape(-1)), input._dtype)  # the one unit that `reduced` would make of it
+    if (
+        x is not None
+        and dim is None
+        and dtype is None
+        and input._dtype in PLAIN
+        and x.flags.c_contiguous
+        and not keepdim
+    ):
+        return fresh(
+            np.add.reduce(x.reshape(-1)), input._dtype
+        )  # the one unit that `reduced` would make of it
     result = whole_dtype(input, dtype)
     if dtype is not None and dtype.category < input._dtype.category:
-        input = input.to(dtype)  # type: ignore[attr-defined]
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.SUM, result, wide(result))  # type: ignore[attr-defined]
+        input = input.to(dtype)
+    return reduced(input, dims_of(dim, input.ndim), keepdim, R.SUM, result, wide(result))
 
 
 @op("nansum", out=True)
@@ -92,7 +102,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     if input._dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
     if input._dtype.is_floating_point:
-        input = input.masked_fill(input.isnan(), 0)  # type: ignore[attr-defined]
+        input = input.masked_fill(input.isnan(), 0)
     return sum_(input, dim, keepdim, dtype=dtype)
 
 
@@ -102,37 +112,38 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """The mean over some dims (all by default), of a floating or complex tensor."""
     result = number_dtype("mean", input, dtype)
     if dtype is not None and dtype is not input._dtype:
-        input = input.to(dtype)  # type: ignore[attr-defined]
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, wide(result))  # type: ignore[attr-defined]
+        input = input.to(dtype)
+    return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, wide(result))
 
 
 @op("nanmean", out=True)
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over some dims of the elements that are not nan."""
     number_dtype("nanmean", input, None)
-    n = input.isnan().logical_not().sum(dim, keepdim)  # type: ignore[attr-defined]
+    n = input.isnan().logical_not().sum(dim, keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / n
 
 
 def _prod_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
     """Products of the others: by division where there is no zero, else from both sides."""
-    if not bool((input == 0).any().item()):  # type: ignore[attr-defined]
+    if not bool((input == 0).any().item()):
         whole = opened(g * conj(result), tuple(input.shape), dim, keepdim)
-        return whole / conj(input)
+        return whole / conj(input)  # type: ignore[no-any-return]
     if dim is None:
-        flat = _others(input.reshape(-1), 0)  # type: ignore[attr-defined]
+        flat = _others(input.reshape(-1), 0)
         return g * conj(flat).reshape(input.shape)  # type: ignore[no-any-return]
-    return opened(g, tuple(input.shape), dim, keepdim) * conj(_others(input, dim))
+    others = conj(_others(input, dim))
+    return opened(g, tuple(input.shape), dim, keepdim) * others  # type: ignore[no-any-return]
 
 
 def _others(x: Tensor, dim: int) -> Any:
     """For each element the product of all others along `dim`."""
-    if x.ndim == 0:  # type: ignore[attr-defined]
+    if x.ndim == 0:
         return x * 0 + 1
-    ones = x.narrow(dim, 0, 1) * 0 + 1  # type: ignore[attr-defined]
+    ones = x.narrow(dim, 0, 1) * 0 + 1
     n = x.shape[dim]
     cat, flip = OPS["cat"].forms["cat"], OPS["flip"].forms["flip"]
-    before = cat([ones, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)  # type: ignore[attr-defined]
+    before = cat([ones, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
     back = flip(x, (dim,))
     after = flip(cat([ones, back.narrow(dim, 0, n - 1)], dim).cumprod(dim), (dim,))
     return before * after
@@ -142,11 +153,14 @@ def _others(x: Tensor, dim: int) -> Any:
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over one dim (all by default); integers are multiplied as int64."""
     if isinstance(dim, (tuple, list)):
-        raise TypeError(f"prod() received an invalid combination of arguments - dim must be int, not {type(dim).__name__}")
+        raise TypeError(
+            f"prod() received an invalid combination of arguments - dim must be int, not "
+            f"{type(dim).__name__}"
+        )
     result = whole_dtype(input, dtype)
     if dtype is not None and dtype is not input._dtype:
-        input = input.to(dtype)  # type: ignore[attr-defined]
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.PROD, result, wide(result))  # type: ignore[attr-defined]
+        input = input.to(dtype)
+    return reduced(input, dims_of(dim, input.ndim), keepdim, R.PROD, result, wide(result))
 
 
 # -- spread ---------------------------------------------------------------------------------------
@@ -180,7 +194,9 @@ def _spread_args(name: str, input: Tensor, dim: Any, unbiased: Any) -> tuple[Any
 def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("var", input, dim, degrees)
     real = input._dtype.to_real()
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.var(degrees), real, wide(input._dtype))  # type: ignore[attr-defined]
+    return reduced(
+        input, dims_of(dim, input.ndim), keepdim, R.var(degrees), real, wide(input._dtype)
+    )
 
 
 @op("_std", method=False, namespaces=(), rule=Rule("StdBackward0", {
@@ -189,15 +205,18 @@ def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
 def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("std", input, dim, degrees)
     real = input._dtype.to_real()
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.std(degrees), real, wide(input._dtype))  # type: ignore[attr-defined]
+    return reduced(
+        input, dims_of(dim, input.ndim), keepdim, R.std(degrees), real, wide(input._dtype)
+    )
 
 
 def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
-    if count(tuple(input.shape), dim) - degrees <= 0 and input.numel():  # type: ignore[attr-defined]
+    if count(tuple(input.shape), dim) - degrees <= 0 and input.numel():
         import warnings
 
         warnings.warn(
-            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            f"reduction factor "
             "(input numel divided by output numel).",
             UserWarning,
             stacklevel=5,
@@ -205,28 +224,58 @@ def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
 
 
 @op("var", out=True)
-def var(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:
-    """The variance over some dims: squared distances from the mean over n - correction (1 by default)."""
+def var(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Tensor:
+    """The variance over some dims: squared distances from the mean over n - correction (1 by
+    default).
+    """
     dim, unbiased = _spread_args("var", input, dim, unbiased)
     return _var(input, dim, keepdim, _degrees(unbiased, correction))
 
 
 @op("std", out=True)
-def std(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Tensor:
+def std(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Tensor:
     """The standard deviation over some dims: the square root of `var`."""
     dim, unbiased = _spread_args("std", input, dim, unbiased)
     return _std(input, dim, keepdim, _degrees(unbiased, correction))
 
 
 @op("var_mean", method=False, out=True)
-def var_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+def var_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Any:
     """`var` and `mean`."""
     dim, unbiased = _spread_args("var_mean", input, dim, unbiased)
     return _var(input, dim, keepdim, _degrees(unbiased, correction)), mean(input, dim, keepdim)
 
 
 @op("std_mean", method=False, out=True)
-def std_mean(input: Tensor, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+def std_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Any:
     """`std` and `mean`."""
     dim, unbiased = _spread_args("std_mean", input, dim, unbiased)
     return _std(input, dim, keepdim, _degrees(unbiased, correction)), mean(input, dim, keepdim)
@@ -239,20 +288,23 @@ def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: b
     """The gradient shared evenly among equal extremes."""
     shape = tuple(input.shape)
     best = opened(result, shape, dim, keepdim)
-    mask = (input == best) | (input.isnan() & best.isnan())  # type: ignore[attr-defined]
+    mask = (input == best) | (input.isnan() & best.isnan())
     share = opened(g, shape, dim, keepdim) / mask.sum(None if dim in (None, ()) else dim, True)
-    return mask * share  # type: ignore[no-any-return]
+    return mask * share
 
 
 def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:
     if input._dtype.is_complex:
-        raise RuntimeError(f'"{name}" not implemented for \'{promotion.scalar_type_name(input._dtype)}\'')
+        raise RuntimeError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
     shape = tuple(input.shape)
     for d in dims:
         if shape and shape[d] == 0:
             if dim is None or dim == ():
                 raise RuntimeError(
-                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                    f"Specify the reduction dim "
                     "with the 'dim' argument."
                 )
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
@@ -261,7 +313,7 @@ def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> N
 def _extreme(name: str, how: R.Reducer) -> Any:
     @op(name, out=True, rule=Rule(f"{name.capitalize()}Backward0", {"input": _extreme_back}))
     def f(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
-        dims = dims_of(dim, input.ndim)  # type: ignore[attr-defined]
+        dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
         return reduced(input, dims, keepdim, how, input._dtype)
 
@@ -275,10 +327,10 @@ amin = _extreme("amin", R.AMIN)
 def _place(name: str, how: R.Reducer) -> Any:
     @op(name, out=True)
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-        dims = dims_of(dim, input.ndim)  # type: ignore[attr-defined]
+        dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
         if input._dtype is dtypes.bool:
-            raise RuntimeError(f'"{name}_cpu" not implemented for \'Bool\'')
+            raise RuntimeError(f"\"{name}_cpu\" not implemented for 'Bool'")
         return reduced(input, dims, keepdim, how, dtypes.int64, input._dtype, in_order=True)
 
     f.__doc__ = f"The position of the {'largest' if name == 'argmax' else 'smallest'} element (nan wins); the first of equals."
@@ -290,42 +342,60 @@ argmin = _place("argmin", R.ARGMIN)
 
 
 def _at_back(g: Tensor, input_shape: Any, dim: Any, keepdim: bool, result1: Tensor) -> Tensor:
-    zeros = g.new_zeros(tuple(input_shape))  # type: ignore[attr-defined]
+    zeros = g.new_zeros(tuple(input_shape))
     if not input_shape:
         return g
-    return zeros.scatter(dim, opened(result1, input_shape, dim, keepdim), opened(g, input_shape, dim, keepdim))  # type: ignore[no-any-return]
+    return zeros.scatter(
+        dim, opened(result1, input_shape, dim, keepdim), opened(g, input_shape, dim, keepdim)
+    )
 
 
 def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
-    @op(f"_{name}_dim", method=False, namespaces=(), nondiff=(1,), rule=Rule(f"{name.capitalize()}Backward0", {"input": _at_back}))
+    @op(
+        f"_{name}_dim",
+        method=False,
+        namespaces=(),
+        nondiff=(1,),
+        rule=Rule(f"{name.capitalize()}Backward0", {"input": _at_back}),
+    )
     def along(input: Tensor, dim: int, keepdim: bool) -> Any:
-        dims = dims_of(dim, input.ndim)  # type: ignore[attr-defined]
+        dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
         places = reduced(input, dims, keepdim, how, dtypes.int64, input._dtype, in_order=True)
         if not dims:
-            return pair(input.clone(), places)  # type: ignore[attr-defined]
-        at = places if keepdim else places.unsqueeze(dims[0])  # type: ignore[attr-defined]
+            return pair(input.clone(), places)
+        at = places if keepdim else places.unsqueeze(dims[0])
         values = np.take_along_axis(input.array(), at.array(), dims[0])
         shape = kept_shape(tuple(input.shape), dims, keepdim)
         return pair(fresh(values.reshape(shape), input._dtype), places)
 
-    def f(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, out: Any = None, axis: Any = None) -> Any:
+    def f(
+        input: Tensor,
+        dim: Any = None,
+        keepdim: bool = False,
+        *,
+        other: Any = None,
+        out: Any = None,
+        axis: Any = None,
+    ) -> Any:
         dim = axis if axis is not None else dim
         if isinstance(dim, Tensor):
             other, dim = dim, None
         if other is not None:
             return OPS_PAIR[name](input, other, out=out)
         if dim is None:
-            if input.numel() == 0:  # type: ignore[attr-defined]
-                _check_order(name, input, dims_of(None, input.ndim), None)  # type: ignore[attr-defined]
+            if input.numel() == 0:
+                _check_order(name, input, dims_of(None, input.ndim), None)
             return best(input, out=out) if out is not None else best(input)
         if out is None:
             return along(input, dim, keepdim)
         from skimp.ops.forms import _run_out
 
-        return _run_out(OPS[f"_{name}_dim"], {"input": input, "dim": dim, "keepdim": keepdim}, out, [input])
+        return _run_out(
+            OPS[f"_{name}_dim"], {"input": input, "dim": dim, "keepdim": keepdim}, out, [input]
+        )
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = f"The {name}imum of all elements; along a dim with its positions; or of two tensors element by element."
@@ -351,7 +421,10 @@ min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 @op("aminmax", out=True)
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
-    return return_types.aminmax(amin(input, () if dim is None else dim, keepdim), amax(input, () if dim is None else dim, keepdim))
+    return return_types.aminmax(
+        amin(input, () if dim is None else dim, keepdim),
+        amax(input, () if dim is None else dim, keepdim),
+    )
 
 
 # -- truth ----------------------------------------------------------------------------------------
@@ -360,7 +433,7 @@ def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
 def _truth(name: str, how: R.Reducer, doc: str) -> Any:
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         result = dtypes.uint8 if input._dtype is dtypes.uint8 else dtypes.bool
-        dims = () if isinstance(dim, (tuple, list)) and not dim else dims_of(dim, input.ndim)  # type: ignore[attr-defined]
+        dims = () if isinstance(dim, (tuple, list)) and not dim else dims_of(dim, input.ndim)
         return reduced(input, dims, keepdim, how, result, input._dtype)
 
     f.__doc__ = doc
@@ -374,7 +447,9 @@ any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
 @op("count_nonzero")
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
-    return reduced(input, dims_of(dim, input.ndim), False, R.COUNT_NONZERO, dtypes.int64, input._dtype)  # type: ignore[attr-defined]
+    return reduced(
+        input, dims_of(dim, input.ndim), False, R.COUNT_NONZERO, dtypes.int64, input._dtype
+    )
 
 
 # -- logsumexp and norms --------------------------------------------------------------------------
@@ -386,37 +461,43 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over some dims, without overflow."""
     if input._dtype.category < dtypes.FLOAT:
-        input = input.to(promotion.get_default_dtype())  # type: ignore[attr-defined]
-    return reduced(input, dims_of(dim, input.ndim), keepdim, R.LOGSUMEXP, input._dtype, wide(input._dtype))  # type: ignore[attr-defined]
+        input = input.to(promotion.get_default_dtype())
+    return reduced(
+        input, dims_of(dim, input.ndim), keepdim, R.LOGSUMEXP, input._dtype, wide(input._dtype)
+    )
 
 
-def _norm_back(g: Tensor, input: Tensor, result: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+def _norm_back(
+    g: Tensor, input: Tensor, result: Tensor, p: float, dim: Any, keepdim: bool
+) -> Tensor:
     shape = tuple(input.shape)
     g, result = opened(g, shape, dim, keepdim), opened(result, shape, dim, keepdim)
-    sign = input.sgn()  # type: ignore[attr-defined]
+    sign = input.sgn()
     if p == 0.0:
-        return input * 0  # type: ignore[no-any-return]
+        return input * 0
     if p == 1.0:
-        return sign * g  # type: ignore[no-any-return]
+        return sign * g
     if p == 2.0:
-        return (input * (g / result)).masked_fill(result == 0, 0)  # type: ignore[attr-defined, no-any-return]
-    size = input.abs()  # type: ignore[attr-defined]
+        return (input * (g / result)).masked_fill(result == 0, 0)
+    size = input.abs()
     if math.isinf(p):
-        mask = (size == result) | (size.isnan() & result.isnan())  # type: ignore[attr-defined]
+        mask = (size == result) | (size.isnan() & result.isnan())
         share = g / mask.sum(None if dim is None else dim, True)
-        return sign * mask * share  # type: ignore[no-any-return]
+        return sign * mask * share
     if p < 2.0:
-        return (sign * size.pow(p - 1) * (g * result.pow(1 - p))).masked_fill(input == 0, 0)  # type: ignore[attr-defined, no-any-return]
-    return (input * size.pow(p - 2) * (g / result.pow(p - 1))).masked_fill(result == 0, 0)  # type: ignore[attr-defined, no-any-return]
+        return (sign * size.pow(p - 1) * (g * result.pow(1 - p))).masked_fill(input == 0, 0)
+    return (input * size.pow(p - 2) * (g / result.pow(p - 1))).masked_fill(result == 0, 0)
 
 
 @op("vector_norm", method=False, namespaces=("linalg",), out=True)
-def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def vector_norm(
+    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     """The ord-norm of the elements as one vector, or along some dims."""
     if isinstance(ord, Tensor):
-        ord = ord.item()  # type: ignore[attr-defined]
+        ord = ord.item()
     if dtype is not None:
-        x = x.to(dtype)  # type: ignore[attr-defined]
+        x = x.to(dtype)
     if x._dtype.category < dtypes.FLOAT:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
@@ -425,32 +506,40 @@ def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False,
     return _vector_norm(x, float(ord), None if dim == () else dim, keepdim)
 
 
-@op("_vector_norm", method=False, namespaces=(), rule=Rule("LinalgVectorNormBackward0", {"input": _norm_back}))
+@op(
+    "_vector_norm",
+    method=False,
+    namespaces=(),
+    rule=Rule("LinalgVectorNormBackward0", {"input": _norm_back}),
+)
 def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
-    dims = dims_of(dim, input.ndim)  # type: ignore[attr-defined]
+    dims = dims_of(dim, input.ndim)
     real = input._dtype.to_real()
     if math.isinf(p):
         if layouts.numel(tuple([input.shape[d] for d in dims])) == 0 and (p < 0 or dim is not None):
             raise RuntimeError(
-                f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the operation does not have an identity"
+                f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the "
+                f"operation does not have an identity"
             )
-        if input.numel() == 0:  # type: ignore[attr-defined]
+        if input.numel() == 0:
             return fresh(np.zeros(kept_shape(tuple(input.shape), dims, keepdim), real.np), real)
         how = R.AMAX if p > 0 else R.AMIN
-        return reduced(input.abs(), dims, keepdim, how, real)  # type: ignore[attr-defined]
+        return reduced(input.abs(), dims, keepdim, how, real)
     if p == 0.0:
         n = reduced(input, dims, keepdim, R.COUNT_NONZERO, dtypes.int64, input._dtype)
-        return n.to(real)  # type: ignore[attr-defined, no-any-return]
+        return n.to(real)
     if p == 2.0:
         return reduced(input, dims, keepdim, R.NORM, real, wide(input._dtype))
     if p == 1.0:
         return reduced(input, dims, keepdim, R.SUM_ABS, real, wide(input._dtype))
     total = reduced(input, dims, keepdim, R.power_sum(p), real, wide(input._dtype))
-    return total.pow_(1.0 / p)  # type: ignore[attr-defined, no-any-return]
+    return total.pow_(1.0 / p)
 
 
 @op("norm", out=True)
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     """The p-norm of the elements ("fro": the 2-norm), of all of them or along some dims."""
     if isinstance(p, str) and p not in ("fro", "nuc"):
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")

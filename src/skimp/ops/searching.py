@@ -194,7 +194,11 @@ def _only_floats(name: str, input: Tensor) -> Array:
 @op(out="same")
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range if they are equal)."""
-    array = _only_floats("histogram_cpu", input)
+    if input._dtype.category != dtypes.FLOAT:
+        raise NotImplementedError(
+            f"\"histogram_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
+    array = cast(input.array(), dtypes.float32 if input._dtype in NARROW else input._dtype)
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     low, high = _extent("torch.histc", array, min, max, 1)
@@ -204,7 +208,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         values = values[(values >= low) & (values <= high)]
         at = ((values - low) * bins / (high - low)).astype(np.int64)
         counts += np.bincount(np.minimum(at, bins - 1), minlength=bins)
-    return fresh(counts.astype(array.dtype), input._dtype)
+    return fresh(counts.astype(input._dtype.np), input._dtype)
 
 
 @op(out="same")

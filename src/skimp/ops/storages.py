@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from skimp.ops import outs
 from skimp.ops.forms import export
 from skimp.ops.views import ints
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 class UntypedStorage:
     """The bytes that a tensor and its views share."""
@@ -27,7 +29,9 @@ class UntypedStorage:
     __slots__ = ("_storage",)
 
     def __init__(self, nbytes: int | storages.Storage = 0, *, device: Any = None) -> None:
-        self._storage = nbytes if isinstance(nbytes, storages.Storage) else storages.empty(int(nbytes))
+        self._storage = (
+            nbytes if isinstance(nbytes, storages.Storage) else storages.empty(int(nbytes))
+        )
 
     def nbytes(self) -> int:
         """Bytes that tensors may use."""
@@ -52,7 +56,9 @@ class UntypedStorage:
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
-            raise TypeError("slices of an UntypedStorage are not supported; use a tensor's view(torch.uint8)")
+            raise TypeError(
+                "slices of an UntypedStorage are not supported; use a tensor's view(torch.uint8)"
+            )
         return int(self._bytes()[i])
 
     def __setitem__(self, i: Any, value: Any) -> None:
@@ -115,9 +121,15 @@ class TypedStorage:
 
     __slots__ = ("_untyped", "dtype")
 
-    def __init__(self, *args: Any, wrap_storage: Any = None, dtype: Any = None, _internal: bool = False) -> None:
+    def __init__(
+        self, *args: Any, wrap_storage: Any = None, dtype: Any = None, _internal: bool = False
+    ) -> None:
         self.dtype: dtypes.dtype = dtype or dtypes.float32
-        self._untyped = wrap_storage if wrap_storage is not None else UntypedStorage(int(args[0]) * self.dtype.itemsize)
+        self._untyped: UntypedStorage = (
+            wrap_storage
+            if wrap_storage is not None
+            else UntypedStorage(int(args[0]) * self.dtype.itemsize)
+        )
 
     def _array(self) -> Any:
         flat = self._untyped._bytes()
@@ -154,7 +166,9 @@ class TypedStorage:
         if isinstance(i, slice):
             raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
         if not isinstance(i, (int, np.integer)):
-            raise RuntimeError(f"Tensors used as indices of a storage: expected an int, got {type(i).__name__}")
+            raise RuntimeError(
+                f"Tensors used as indices of a storage: expected an int, got {type(i).__name__}"
+            )
         if not -len(self) <= i < len(self):
             raise IndexError(f"index {i} out of range for storage of size {len(self)}")
         found = self._array()[i].item()
@@ -177,7 +191,7 @@ class TypedStorage:
         return printing.storage_str(self._array(), self.dtype)
 
 
-def _method(f: Any) -> Any:
+def _method(f: F) -> F:
     export(f.__name__, f, namespaces=())
     return f
 
@@ -248,7 +262,9 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
 
     for n in shape:
         if n < 0:
-            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
+            )
     if memory_format in (formats.channels_last, formats.channels_last_3d):
         outs.resize(self, shape, layouts.channels_last_strides(shape))
     elif tuple(self.shape) != shape:
@@ -266,7 +282,9 @@ export("resize_as_", resize_as_, method=False)
 
 
 @_method
-def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
     """Look at another tensor's or storage's bytes from now on; without arguments, at none."""
     if self._rg and modes.state.grad:
         history.before_inplace(self)
@@ -305,7 +323,11 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
 
 def _given(size: Any, stride: Any, offset: int) -> Layout:
     shape = ints((size,))
-    strides = contiguous_strides(shape) if stride is None or len(tuple(stride)) == 0 and shape else ints((stride,), "stride")
+    strides = (
+        contiguous_strides(shape)
+        if stride is None or len(tuple(stride)) == 0 and shape
+        else ints((stride,), "stride")
+    )
     return B.as_strided(shape, strides, offset)
 
 

@@ -1,8 +1,10 @@
-"""View ops: another layout on the same storage. Nothing is copied, and their derivatives keep nothing."""
+"""View ops: another layout on the same storage. Nothing is copied, and their derivatives keep
+nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from skimp import dtypes
@@ -34,7 +36,9 @@ def as_int(v: Any, name: str = "size") -> int:
 
 
 def scattered(g: Tensor, shape: Sequence[int], place: Any) -> Tensor:
-    """Zeros of `shape` with `g` written where `place(zeros)` looks: the gradient of any view without overlap."""
+    """Zeros of `shape` with `g` written where `place(zeros)` looks: the gradient of any view
+    without overlap.
+    """
     zeros = g.new_zeros(tuple(shape))
     place(zeros).copy_(g)
     return zeros
@@ -66,7 +70,12 @@ def _unpermuted(g: Tensor, dims: Any) -> Tensor:
     return g.permute(back)
 
 
-@view(rule=Rule("PermuteBackward0", {"input": lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,)))}))
+@view(
+    rule=Rule(
+        "PermuteBackward0",
+        {"input": lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,)))},
+    )
+)
 def permute(layout: Layout, *order: Any, dims: Any = None) -> Layout:
     """The dimensions in the order given."""
     return V.permute(layout, ints(order if dims is None else (dims,), "dims"))
@@ -108,14 +117,16 @@ def view_dtype(input: Tensor, dtype: dtypes.dtype) -> Tensor:
     return new
 
 
-_VIEW = Tensor.view  # type: ignore[attr-defined]
+_VIEW: Callable[..., Tensor] = Tensor.view
 view_.__name__ = view_.__qualname__ = "view"
 export("view", view_, namespaces=())
 
 
 @op()
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
-    """The elements in another shape: a view where the strides allow it, else a copy, which the ledger is told."""
+    """The elements in another shape: a view where the strides allow it, else a copy, which the
+    ledger is told.
+    """
     wanted = V.infer_size(ints(sizes if shape is None else (shape,), "shape"), input.numel())
     if V.view(input.layout_of(), wanted) is not None:
         return _VIEW(input, wanted)
@@ -217,7 +228,9 @@ def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> L
 
 
 def _strided_back(g: Tensor, input_layout: Layout, found: Layout) -> Tensor:
-    """Every element of an as_strided view gives its gradient to the place it shows, several to one perhaps."""
+    """Every element of an as_strided view gives its gradient to the place it shows, several to one
+    perhaps.
+    """
     from skimp.ops.strided import gather_strided_gradient
 
     return gather_strided_gradient(g, input_layout, found)
@@ -238,7 +251,9 @@ def _unfold_back(g: Tensor, shape: Sequence[int], dimension: int, size: int, ste
 @view("_as_strided", function=False, method=False, inplace=True, rule=Rule("AsStridedBackward0", {
     "input": lambda g, input_layout, size, stride, storage_offset: _strided_back(
         g, input_layout, _strided(input_layout, size, stride, storage_offset))}))  # fmt: skip
-def _as_strided(layout: Layout, size: Any, stride: Any, storage_offset: int | None = None) -> Layout:
+def _as_strided(
+    layout: Layout, size: Any, stride: Any, storage_offset: int | None = None
+) -> Layout:
     """Any layout on the tensor's storage, within its bounds."""
     return _strided(layout, size, stride, storage_offset)
 
@@ -248,14 +263,15 @@ def _strided(layout: Layout, size: Any, stride: Any, storage_offset: int | None)
     return B.as_strided(ints((size,)), ints((stride,), "stride"), offset)
 
 
-_as_strided_ = OPS["_as_strided"].forms["_as_strided_"]
+_as_strided_: Callable[..., Tensor] = OPS["_as_strided"].forms["_as_strided_"]
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Any layout on the tensor's storage, within its bounds."""
     found = _strided(input.layout_of(), size, stride, storage_offset)
     B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
-    return _as_strided(input, size, stride, storage_offset)
+    new: Tensor = _as_strided(input, size, stride, storage_offset)
+    return new
 
 
 export("as_strided", as_strided)
@@ -281,7 +297,9 @@ def _matrix(name: str, f: Any, rule: Rule | None, doc: str) -> Any:
 _matrix("T", lambda layout: V.reverse_dims(layout),
         Rule("PermuteBackward0", {"input": lambda g: g.permute(tuple(range(g.ndim))[::-1])}), "The dimensions reversed.")  # fmt: skip
 _matrix("mT", lambda layout: V.matrix_transpose(layout),
-        Rule("TransposeBackward0", {"input": lambda g: g.transpose(-2, -1)}), "The last two dimensions exchanged.")  # fmt: skip
+        Rule("TransposeBackward0", {"input": lambda g: g.transpose(-2, -1)}), "The last two "
+                                                                              "dimensions "
+                                                                              "exchanged.")  # fmt: skip
 
 
 # -- pieces ---------------------------------------------------------------------------------------
@@ -294,8 +312,11 @@ PIECE = {
 
 
 @view("_pieces", function=False, method=False, multi=True, rule=Rule("SplitBackward0", PIECE))
-def _pieces(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
+def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
     return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
+
+
+_pieces: Callable[..., tuple[Tensor, ...]] = _cut
 
 
 @op()
@@ -333,14 +354,16 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
     def f(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
         if input.ndim < least:
             raise RuntimeError(
-                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with "
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
+                f"tensor with "
                 f"{input.ndim} dimensions!"
             )
         dim = dim_of(input)
         how = indices_or_sections
         if isinstance(how, int) and (how <= 0 or input.shape[dim] % how):
             raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension "
+                f"torch.{name} attempted to split along dimension {dim}, but the size of the "
+                f"dimension "
                 f"{input.shape[dim]} is not divisible by the split_size {how}!"
             )
         return tensor_split(input, how, dim)

@@ -1,0 +1,267 @@
+"""Convolutions and transposed convolutions in one, two and three dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.nn import functional as F
+from skimp.nn import init, whole
+from skimp.nn.modules.module import Module
+from skimp.nn.modules.utils import ntuple, reversed_twice, single
+from skimp.nn.parameter import Parameter
+
+_MODES = {"zeros", "reflect", "replicate", "circular"}
+_STRINGS = {"same", "valid"}
+
+
+class _ConvNd(Module):
+    """A convolution's weights and hyperparameters; all sizes are tuples here."""
+
+    __constants__ = [  # noqa: RUF012
+        "stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels",
+        "kernel_size",
+    ]  # fmt: skip
+    weight: Any
+    bias: Any
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: Any,
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
+        groups: int,
+        bias: bool,
+        padding_mode: str,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        _check(in_channels, out_channels, stride, padding, groups, padding_mode)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.transposed = transposed
+        self.output_padding = output_padding
+        self.groups = groups
+        self.padding_mode = padding_mode
+        self._reversed_padding_repeated_twice = _around(padding, kernel_size, dilation)
+        channels = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
+        self.weight = Parameter(whole.empty((*channels, *kernel_size), device=device, dtype=dtype))
+        if bias:
+            self.bias = Parameter(whole.empty(out_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weights and bias anew."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
+            if fan_in != 0:
+                bound = 1 / math.sqrt(fan_in)
+                init.uniform_(self.bias, -bound, bound)
+
+    def extra_repr(self) -> str:
+        zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
+        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+        if self.padding != zeros:
+            parts.append(f"padding={self.padding}")
+        if self.dilation != ones:
+            parts.append(f"dilation={self.dilation}")
+        if self.output_padding != zeros:
+            parts.append(f"output_padding={self.output_padding}")
+        if self.groups != 1:
+            parts.append(f"groups={self.groups}")
+        if self.bias is None:
+            parts.append("bias=False")
+        if self.padding_mode != "zeros":
+            parts.append(f"padding_mode={self.padding_mode}")
+        return ", ".join(parts)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.__dict__.setdefault("padding_mode", "zeros")
+
+    def _conv(self, conv: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.padding_mode == "zeros":
+            return conv(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)  # type: ignore[no-any-return]
+        padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
+        none = (0,) * len(self.kernel_size)
+        return conv(padded, weight, bias, self.stride, none, self.dilation, self.groups)  # type: ignore[no-any-return]
+
+
+def _check(inputs: int, outputs: int, stride: tuple[int, ...], padding: Any, groups: int, mode: str) -> None:
+    if groups <= 0:
+        raise ValueError("groups must be a positive integer")
+    if inputs <= 0 and inputs != 0:
+        raise ValueError(f"in_channels must be a positive integer, got {inputs}")
+    if inputs % groups != 0:
+        raise ValueError(f"in_channels ({inputs}) must be divisible by groups ({groups})")
+    if outputs % groups != 0:
+        raise ValueError(f"out_channels ({outputs}) must be divisible by groups ({groups})")
+    if isinstance(padding, str):
+        if padding not in _STRINGS:
+            raise ValueError(f"Invalid padding string {padding!r}, should be one of {_STRINGS}")
+        if padding == "same" and any(s != 1 for s in stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+    if mode not in _MODES:
+        raise ValueError(f"padding_mode must be one of {_MODES}, but got padding_mode='{mode}'")
+
+
+def _around(padding: Any, kernel_size: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
+    """Padding in the order of `F.pad`, the last dimension first."""
+    if not isinstance(padding, str):
+        return reversed_twice(padding)
+    found = [0, 0] * len(kernel_size)
+    if padding == "same":
+        for i, (d, k) in enumerate(zip(reversed(dilation), reversed(kernel_size), strict=True)):
+            total = d * (k - 1)
+            found[2 * i], found[2 * i + 1] = total // 2, total - total // 2
+    return found
+
+
+class _ForwardConv(_ConvNd):
+    """A convolution in `_dims` dimensions, made as PyTorch's are."""
+
+    _dims: int
+    _function: str
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        size = ntuple(self._dims)
+        padding = padding if isinstance(padding, str) else size(padding)
+        super().__init__(
+            in_channels, out_channels, size(kernel_size), size(stride), padding, size(dilation), False, size(0), groups,
+            bias, padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return self._conv(getattr(F, self._function), input, weight, bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+
+class Conv1d(_ForwardConv):
+    """Convolution of (N, C, L) or (C, L)."""
+
+    _dims, _function = 1, "conv1d"
+
+
+class Conv2d(_ForwardConv):
+    """Convolution of (N, C, H, W) or (C, H, W)."""
+
+    _dims, _function = 2, "conv2d"
+
+
+class Conv3d(_ForwardConv):
+    """Convolution of (N, C, D, H, W) or (C, D, H, W)."""
+
+    _dims, _function = 3, "conv3d"
+
+
+class _ConvTransposeNd(_ConvNd):
+    """A transposed convolution in `_dims` dimensions: the gradient of a convolution with respect to its input."""
+
+    _dims: int
+    _function: str
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        size = ntuple(self._dims)
+        super().__init__(
+            in_channels, out_channels, size(kernel_size), size(stride), size(padding), size(dilation), True,
+            size(output_padding), groups, bias, padding_mode, device, dtype,
+        )  # fmt: skip
+
+    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+        extra = self._output_padding(input, output_size)
+        f: Any = getattr(F, self._function)
+        return f(  # type: ignore[no-any-return]
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
+
+    def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
+        if output_size is None:
+            return single(self.output_padding)
+        dims = self._dims
+        batched = input.dim() == dims + 2
+        before = 2 if batched else 1
+        wanted = list(output_size)
+        if len(wanted) == before + dims:
+            wanted = wanted[before:]
+        if len(wanted) != dims:
+            raise ValueError(
+                f"ConvTranspose{dims}D: for {input.dim()}D input, output_size must have {dims} or {before + dims} elements "
+                f"(got {len(output_size)})"
+            )
+        least = [
+            (input.size(d + before) - 1) * self.stride[d]
+            - 2 * self.padding[d]
+            + (self.dilation[d] * (self.kernel_size[d] - 1) + 1)
+            for d in range(dims)
+        ]
+        most = [m + s - 1 for m, s in zip(least, self.stride, strict=True)]
+        for size, low, high in zip(wanted, least, most, strict=True):
+            if not low <= size <= high:
+                raise ValueError(
+                    f"requested an output size of {wanted}, but valid sizes range from {least} to {most} (for an input of "
+                    f"{input.size()[2:]})"
+                )
+        return tuple(w - m for w, m in zip(wanted, least, strict=True))
+
+
+class ConvTranspose1d(_ConvTransposeNd):
+    """Transposed convolution of (N, C, L) or (C, L)."""
+
+    _dims, _function = 1, "conv_transpose1d"
+
+
+class ConvTranspose2d(_ConvTransposeNd):
+    """Transposed convolution of (N, C, H, W) or (C, H, W)."""
+
+    _dims, _function = 2, "conv_transpose2d"
+
+
+class ConvTranspose3d(_ConvTransposeNd):
+    """Transposed convolution of (N, C, D, H, W) or (C, D, H, W)."""
+
+    _dims, _function = 3, "conv_transpose3d"

@@ -1,0 +1,95 @@
+"""Convolutions whose in_channels the first input tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.nn.modules.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from skimp.nn.modules.lazy import LazyModuleMixin
+from skimp.nn.parameter import UninitializedParameter
+
+
+class _LazyConv(LazyModuleMixin):
+    """Beside a convolution class."""
+
+    weight: Any
+    bias: Any
+    in_channels: int
+    _dims: int
+
+    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
+        device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
+        place = 5 if isinstance(self, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 4
+        bias = kwargs.pop("bias", True)
+        if len(args) > place:
+            bias, args = args[place], (*args[:place], False, *args[place + 1 :])
+        else:
+            kwargs["bias"] = False
+        super().__init__(0, 0, kernel_size, *args, **kwargs)
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_channels = out_channels
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw weights and bias, once there are shapes."""
+        if not self.has_uninitialized_params() and self.in_channels != 0:
+            super().reset_parameters()  # type: ignore[misc]
+
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Take the number of channels from the first input."""
+        me: Any = self
+        if not self.has_uninitialized_params():
+            return
+        if input.dim() not in (self._dims + 1, self._dims + 2):
+            raise RuntimeError(
+                f"Expected {self._dims + 1}D (unbatched) or {self._dims + 2}D (batched) input to {type(self).__name__}, "
+                f"but got input of size: {input.shape}"
+            )
+        self.in_channels = input.shape[-self._dims - 1]
+        if self.in_channels % me.groups != 0:
+            raise ValueError("in_channels must be divisible by groups")
+        outs = self.out_channels // me.groups
+        ins = self.in_channels // me.groups
+        channels = (self.in_channels, outs) if me.transposed else (self.out_channels, ins)
+        self.weight.materialize((*channels, *me.kernel_size))
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+
+class LazyConv1d(_LazyConv, Conv1d):  # type: ignore[misc]
+    """A Conv1d whose in_channels the first input tells."""
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConv, Conv2d):  # type: ignore[misc]
+    """A Conv2d whose in_channels the first input tells."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConv, Conv3d):  # type: ignore[misc]
+    """A Conv3d whose in_channels the first input tells."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):  # type: ignore[misc]
+    """A ConvTranspose1d whose in_channels the first input tells."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):  # type: ignore[misc]
+    """A ConvTranspose2d whose in_channels the first input tells."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):  # type: ignore[misc]
+    """A ConvTranspose3d whose in_channels the first input tells."""
+
+    cls_to_become = ConvTranspose3d
