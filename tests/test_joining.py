@@ -10,9 +10,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import DTYPES, agree, numbers, same, same_gradients, twin
 
 import skimp
+from samples import DTYPES, agree, numbers, same, same_gradients, twin
 from skimp.memory.ledger import host
 
 
@@ -21,7 +21,12 @@ def grid(*shape: int, dtype: str = "float32", order: tuple[int, ...] | None = No
     order = order or tuple(range(len(shape)))
     dense = [shape[d] for d in order]
     n = int(np.prod(shape))
-    return torch.arange(n).reshape(dense).to(getattr(torch, dtype)).permute([order.index(d) for d in range(len(shape))])
+    return (
+        torch.arange(n)
+        .reshape(dense)
+        .to(getattr(torch, dtype))
+        .permute([order.index(d) for d in range(len(shape))])
+    )
 
 
 def channels_last(*shape: int) -> torch.Tensor:
@@ -129,7 +134,10 @@ def test_triangles_over_several_bands(rows: int, diagonal: int) -> None:
     x = grid(2, rows, 140)
     for name in ("tril", "triu"):
         agree(lambda library, x, name=name: getattr(library, name)(x, diagonal), x)
-        agree(lambda library, x, name=name: getattr(x.clone(), f"{name}_")(diagonal), x.transpose(1, 2))
+        agree(
+            lambda library, x, name=name: getattr(x.clone(), f"{name}_")(diagonal),
+            x.transpose(1, 2),
+        )
 
 
 def test_large_inputs_are_written_once_into_their_place() -> None:
@@ -137,7 +145,9 @@ def test_large_inputs_are_written_once_into_their_place() -> None:
     skimp.memory.memory_allocated()
     before = host.allocated
     y = skimp.cat([x.exp(), x.neg()], 1)
-    assert host.allocated - before == y.numel() * 4, "what was to be joined was never in memory of its own"
+    assert host.allocated - before == y.numel() * 4, (
+        "what was to be joined was never in memory of its own"
+    )
     assert skimp.equal(y[:, :1024], x.exp()) if hasattr(skimp, "equal") else True
 
 
@@ -154,7 +164,9 @@ def test_out() -> None:
             library.cat([x, x], out=library.as_strided(x, (4, 2), (0, 1)))
         with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
             library.stack([x, x], out=library.ones(3))
-        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float, but got long int instead"):
+        with pytest.raises(
+            RuntimeError, match="Expected out tensor to have dtype float, but got long int instead"
+        ):
             library.tril(x, out=library.ones(2, 2, dtype=library.int64))
 
 
@@ -184,7 +196,10 @@ def test_repeat_interleave_knows_its_size() -> None:
 @pytest.mark.parametrize("correction", [0, 1, 5])
 def test_cov(correction: int) -> None:
     x = numbers((3, 5), "float64", ties=False)
-    whole, part = torch.tensor([1, 2, 0, 3, 1]), torch.tensor([0.5, 1.0, 2.0, 0.1, 0.7], dtype=torch.float64)
+    whole, part = (
+        torch.tensor([1, 2, 0, 3, 1]),
+        torch.tensor([0.5, 1.0, 2.0, 0.1, 0.7], dtype=torch.float64),
+    )
     for f, a in ((None, None), (whole, None), (None, part), (whole, part)):
         agree(
             lambda library, x, f, a: library.cov(x, correction=correction, fweights=f, aweights=a),
@@ -263,13 +278,17 @@ def test_linspace_of_many_and_of_tensors() -> None:
     agree(lambda t: t.linspace(0, 5, 3, dtype=t.float32, out=t.empty(3, dtype=t.int16)))
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+)
 @pytest.mark.parametrize("base", [10.0, 2.0, 2.5])
 def test_logspace(dtype: str, base: float) -> None:
     tolerance = {"float16": 2e-2, "bfloat16": 1e-1, "float64": 1e-12}.get(dtype, 1e-5)
     for start, end, steps in ((0, 3, 4), (0.5, 2.7, 5), (1, -1, 4), (2, 3, 1), (0, 1, 0)):
         agree(
-            lambda t, s=start, e=end, n=steps: t.logspace(s, e, n, base=base, dtype=getattr(t, dtype)),
+            lambda t, s=start, e=end, n=steps: t.logspace(
+                s, e, n, base=base, dtype=getattr(t, dtype)
+            ),
             tolerance=tolerance * 100 if dtype == "float32" else tolerance,
         )
 

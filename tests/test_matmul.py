@@ -10,9 +10,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import DTYPES, agree, array, numbers, same, same_gradients, twin
 
 import skimp
+from samples import DTYPES, agree, array, numbers, same, same_gradients, twin
 from skimp.backend import products
 from skimp.config import config
 from skimp.memory.ledger import host
@@ -52,9 +52,9 @@ def test_matmul_of_any_shapes(lead: Any, other_lead: Any, m: int, k: int, n: int
     if how & 4 and x.ndim > 2:
         x = x.transpose(0, 1).contiguous().transpose(0, 1)
     if how & 8:
-        y = y[..., 0]
-    agree(lambda t, x, y: t.matmul(x, y), x, y, message=20)
-    agree(lambda t, x, y: t.matmul(y, x), x, y, message=20)
+        y = y.sum(-1)
+    agree(lambda t, x, y: t.matmul(x, y), x, y, message=0)
+    agree(lambda t, x, y: t.matmul(y, x), x, y, message=0)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_every_type(dtype: str) -> None:
         ("kron", (x[0], y[0])), ("tensordot", (x, y, ([0, 2], [0, 1]))), ("addmm", (f(5, dtype=dtype), x[0], y[0])),
         ("addmv", (f(5, dtype=dtype), x[0], v)), ("baddbmm", (f(1, 5, 1, dtype=dtype), x, y)), ("addr", (x[0], v[:5], v)),
         ("addbmm", (f(5, 5, dtype=dtype), x, y)), ("linalg.cross", (x[..., :3], x[:1, :, 3:6])), ("trace", (x[0],)),
-        ("einsum", ("bij,bjk->ki", x, y)),
+        ("einsum", ("bij,bjk->ik", x, y)),
     ]:  # fmt: skip
         agree(lambda t, *a, name=name: call(t, name, *a), *args, tolerance=tolerance)
 
@@ -130,7 +130,9 @@ def test_integers_are_exact_and_wrap(dtype: str, high: int) -> None:
     x[0, 0], y[0, 0] = info.min, info.min
     expected = x @ y
     np.testing.assert_array_equal((skimp.tensor(x) @ skimp.tensor(y)).numpy(), expected)
-    np.testing.assert_array_equal((skimp.tensor(x.T.copy()).t() @ skimp.tensor(y)).numpy(), expected)
+    np.testing.assert_array_equal(
+        (skimp.tensor(x.T.copy()).t() @ skimp.tensor(y)).numpy(), expected
+    )
     batch = np.stack([x, x[::-1]])
     np.testing.assert_array_equal((skimp.tensor(batch) @ skimp.tensor(y)).numpy(), batch @ y)
     added = skimp.addmm(skimp.tensor(expected), skimp.tensor(x), skimp.tensor(y), alpha=2)
@@ -153,7 +155,10 @@ def test_half_precision_in_blocks(shape: tuple[int, int, int]) -> None:
 
 def test_batches_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a batch, single matrices and bands of one give the same."""
-    x, y = np.arange(3 * 2 * 80 * 7).reshape(3, 2, 80, 7) % 13, np.arange(2 * 7 * 90).reshape(2, 7, 90) % 11
+    x, y = (
+        np.arange(3 * 2 * 80 * 7).reshape(3, 2, 80, 7) % 13,
+        np.arange(2 * 7 * 90).reshape(2, 7, 90) % 11,
+    )
     expected = x @ y
     for scratch in (1, 700, 7200, 20000, 10**6):
         monkeypatch.setattr(products, "_SCRATCH", scratch)
@@ -162,7 +167,9 @@ def test_batches_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
             products.product(x.astype(dtype), y.astype(dtype), out)
             np.testing.assert_array_equal(out, expected.astype(dtype))
             flipped = np.empty(expected.shape, np.float32)[..., ::-1]
-            products.product(x.astype(np.float32)[..., ::-1], y.astype(np.float32)[:, ::-1], flipped)
+            products.product(
+                x.astype(np.float32)[..., ::-1], y.astype(np.float32)[:, ::-1], flipped
+            )
             np.testing.assert_array_equal(flipped, expected)
 
 
@@ -175,13 +182,23 @@ def test_copies_are_told_and_transposes_are_not() -> None:
         for a in (x, x.t(), x[::2].t()[:, :30], x[:, 3:50].t()):
             skimp.mm(a, y[: a.shape[1]])
             skimp.addmm(y[0], a, y[: a.shape[1]].contiguous())
-    with skimp.memory.no_copies(), pytest.raises(skimp.memory.CopyError, match="mm of a tensor with strides") if hasattr(
-        skimp.memory, "CopyError"
-    ) else pytest.raises(RuntimeError, match="mm of a tensor with strides"):
+    with (
+        skimp.memory.no_copies(),
+        pytest.raises(skimp.memory.CopyError, match="mm of a tensor with strides")
+        if hasattr(skimp.memory, "CopyError")
+        else pytest.raises(RuntimeError, match="mm of a tensor with strides"),
+    ):
         skimp.mm(x[:, ::2], y[:32])
 
 
-@pytest.mark.parametrize("slices", [(slice(None, None, 2), slice(None)), (slice(None), slice(None, None, 3)), (slice(1), slice(None))])
+@pytest.mark.parametrize(
+    "slices",
+    [
+        (slice(None, None, 2), slice(None)),
+        (slice(None), slice(None, None, 3)),
+        (slice(1), slice(None)),
+    ],
+)
 def test_strided_and_expanded_inputs(slices: Any) -> None:
     x, y = f(12, 12)[slices], f(12, 12, seed=1)
     agree(lambda t, x, y: t.mm(x, y[: x.shape[1]]), x, y)
@@ -206,7 +223,12 @@ def test_added(name: str, args: Any, beta: float, alpha: float) -> None:
     words = {"beta": beta, "alpha": alpha}
     agree(lambda t, *a: call(t, name, *a, **words), *args, tolerance=1e-5)
     whole = args[0].expand(call(torch, name, *args).shape).contiguous()
-    agree(lambda t, x, *a: call(t, f"Tensor.{name}_", x.clone(), *a, **words), whole, *args[1:], tolerance=1e-5)
+    agree(
+        lambda t, x, *a: call(t, f"Tensor.{name}_", x.clone(), *a, **words),
+        whole,
+        *args[1:],
+        tolerance=1e-5,
+    )
     agree(lambda t, *a: call(t, name, *a, **words, out=t.ones(0)), *args, tolerance=1e-5)
     agree(lambda t, x, *a: over(t, name, x.clone(), *a, **words), whole, *args[1:], tolerance=1e-5)
     integers = [a.long() for a in args]
@@ -233,8 +255,14 @@ def test_beta_zero_ignores_what_is_there() -> None:
 def test_out(name: str, args: Any) -> None:
     shape = tuple(call(torch, name, *args).shape)
     agree(lambda t, *a: call(t, name, *a, out=t.ones(shape)), *args)
-    if name != "matmul" or len(shape) > 1:
-        agree(lambda t, *a: call(t, name, *a, out=t.ones(shape[::-1]).permute(*range(len(shape))[::-1])), *args)
+    if len(shape) > 1 or name in ("dot", "mv"):
+        if (shape and name not in ("dot", "matmul")) or args[1].ndim > 2:
+            agree(
+                lambda t, *a: call(
+                    t, name, *a, out=t.ones(shape[::-1]).permute(*range(len(shape))[::-1])
+                ),
+                *args,
+            )
         agree(lambda t, *a: call(t, name, *a, out=t.ones((*shape, 2))[..., 0]), *args)
     agree(lambda t, *a: call(t, name, *a, out=t.empty(0)), *args)
     agree(lambda t, *a: call(t, name, *a, out=t.ones(shape, dtype=t.int64)), *args, message=10)
@@ -255,18 +283,28 @@ def test_only_the_result_is_allocated() -> None:
     skimp.memory.memory_allocated()
     before, size = host.allocated, host.peak if hasattr(host, "peak") else 0
     y = skimp.relu(skimp.addmm(b, x, x)) if hasattr(skimp, "relu") else skimp.addmm(b, x, x)
-    assert skimp.memory.memory_allocated() - before < 2 * y.numel() * 4, "a bias and what follows it cost nothing"
+    assert skimp.memory.memory_allocated() - before < 2 * y.numel() * 4, (
+        "a bias and what follows it cost nothing"
+    )
     del size
 
 
 def test_bits_do_not_depend_on_deferral() -> None:
-    x, w, b = numbers((300, 300), "float32", ties=False), numbers((300, 310), "float32", 1, ties=False), f(310)
+    x, w, b = (
+        numbers((300, 300), "float32", ties=False),
+        numbers((300, 310), "float32", 1, ties=False),
+        f(310),
+    )
     found = []
     for defer in ("never", "always", "auto"):
         with config.using(defer=defer):
             p, q, r = twin(x), twin(w), twin(b)
             hidden = skimp.addmm(r, p.exp(), q)
-            found.append((hidden.t() @ p.t()[:300] if False else skimp.mm(hidden.t(), p) * 2).numpy().tobytes())
+            found.append(
+                (hidden.t() @ p.t()[:300] if False else skimp.mm(hidden.t(), p) * 2)
+                .numpy()
+                .tobytes()
+            )
     assert len(set(found)) == 1
 
 
@@ -331,7 +369,10 @@ def test_distances(p: float) -> None:
         agree(lambda t, x: t.nn.functional.pdist(x, p), x[0], tolerance=LOOSE.get(dtype, 1e-9))
         agree(lambda t, x: t.cdist(x, x[:0], p), x)
         agree(lambda t, x: t.cdist(x[..., :0], x[..., :0], p), x)
-    many, rows = numbers((300, 8), "float64", ties=False), numbers((40, 8), "float64", 1, ties=False)
+    many, rows = (
+        numbers((300, 8), "float64", ties=False),
+        numbers((40, 8), "float64", 1, ties=False),
+    )
     agree(lambda t, x, y: t.cdist(x, y, p), many, rows, tolerance=1e-7)
     agree(lambda t, x: t.pdist(x, p), many, tolerance=1e-9)
     for mode in ("use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"):
@@ -341,10 +382,18 @@ def test_distances(p: float) -> None:
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, float("inf")])
 def test_gradients_of_distances(p: float) -> None:
     for library in (torch, skimp):
-        assert library.cdist(library.ones(2, 2, requires_grad=True), library.ones(1, 2), p).grad_fn.name() == "CdistBackward0"
+        assert (
+            library.cdist(
+                library.ones(2, 2, requires_grad=True), library.ones(1, 2), p
+            ).grad_fn.name()
+            == "CdistBackward0"
+        )
     found = []
     for library in (torch, skimp):
-        x, y = [library.tensor(numbers((n, 3), "float64", n, ties=False).numpy()).requires_grad_() for n in (4, 5)]
+        x, y = [
+            library.tensor(numbers((n, 3), "float64", n, ties=False).numpy()).requires_grad_()
+            for n in (4, 5)
+        ]
         loss = (library.cdist(x, y, p) ** 2).sum() + library.nn.functional.pdist(x, p).sum()
         found.append(library.autograd.grad(loss, (x, y)))
     same(found[1], found[0], 1e-9)
@@ -369,7 +418,13 @@ def test_linear_maps(shape: tuple[int, ...]) -> None:
     for bias in (None, b):
         agree(lambda t, x, w, b: t.nn.functional.linear(x, w, b), x, w, bias)
         agree(lambda t, x, w, b: t.nn.functional.linear(x, w[0], None), x, w, bias)
-        agree(lambda t, x, y, w, b: t.nn.functional.bilinear(x, y, w, b), x, f(*shape[:-1], 2), f(5, 3, 2), bias)
+        agree(
+            lambda t, x, y, w, b: t.nn.functional.bilinear(x, y, w, b),
+            x,
+            f(*shape[:-1], 2),
+            f(5, 3, 2),
+            bias,
+        )
     if len(shape) == 3:
         agree(lambda t, x, w, b: t.nn.functional.linear(x.transpose(0, 1), w, b), x, w, b)
 
@@ -403,7 +458,10 @@ P, Q = [numbers(s, "float64", i, ties=False) for i, s in enumerate([(2, 2, 3), (
 def test_gradients(args: Any, g: Any) -> None:
     if "cdist" in g.__code__.co_names and "use_mm_for_euclid_dist" not in g.__code__.co_consts:
         for library in (torch, skimp):  # torch has no second derivative here
-            given_ = [a.clone().requires_grad_() if library is torch else twin(a).requires_grad_() for a in args]
+            given_ = [
+                a.clone().requires_grad_() if library is torch else twin(a).requires_grad_()
+                for a in args
+            ]
             found = library.autograd.grad(g(library, *given_).sum(), given_)
             expected = found if library is torch else expected
         same(found, expected, 1e-9, strides=False)
@@ -420,8 +478,12 @@ def test_gradients_of_complex_products() -> None:
     ):  # fmt: skip
         found = []
         for library in (torch, skimp):
-            given_ = [a.clone().requires_grad_() if library is torch else twin(a).requires_grad_() for a in (x, y)]
-            found.append(library.autograd.grad(g(library, *given_).abs().sum(), given_))
+            given_ = [
+                a.clone().requires_grad_() if library is torch else twin(a).requires_grad_()
+                for a in (x, y)
+            ]
+            grads = library.autograd.grad(g(library, *given_).abs().sum(), given_)
+            found.append([v.resolve_conj() for v in grads])
         same(found[1], found[0], 1e-9, strides=False)
 
 

@@ -15,7 +15,7 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -279,25 +279,30 @@ def module_stub(module: types.ModuleType, functions: Mapping[str, Any]) -> str:
     """
     shown = {n: v for n, v in vars(module).items() if not n.startswith("_")}
     text = Text(module.__name__, shown)
-    listed = vars(module).get("__all__", shown)
-
-    def public(name: str) -> bool:
-        return name in listed and shown.get(name) is not forms.NAMESPACES
-
-    lines: list[str] = []
-    blocks: list[list[str]] = []
-    for node in ast.parse(inspect.getsource(module)).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skimp"):
-            again = [(a.name, a.asname or a.name) for a in node.names]
-            text.imports |= {(node.module or "", f"{n} as {m}") for n, m in again if public(m)}
-        elif isinstance(node, ast.Assign):
-            for name in assigned(node.targets):
-                lines.append(f"{name}: {text.show(type(vars(module)[name]), module.__name__)}")
-        elif isinstance(node, ast.FunctionDef) and node.name in shown.keys() - functions.keys():
-            blocks.append([*definition(node.name, shown[node.name], text, "", bound=False)])
-    for name in sorted(n for n in functions if not n.startswith("_")):
-        blocks.append([*definition(name, functions[name], text, "", bound=False)])
+    body = ast.parse(inspect.getsource(module)).body
+    text.imports |= {*imported_again(body, vars(module).get("__all__", shown), shown)}
+    values = [
+        name for node in body if isinstance(node, ast.Assign) for name in assigned(node.targets)
+    ]
+    lines = [f"{n}: {text.show(type(vars(module)[n]), module.__name__)}" for n in values]
+    own = [n.name for n in body if isinstance(n, ast.FunctionDef) and n.name in shown]
+    defined = {n: shown[n] for n in own} | {
+        n: functions[n] for n in sorted(functions.keys() & shown)
+    }
+    blocks = [[*definition(n, f, text, "", bound=False)] for n, f in defined.items()]
     return page([*lines, *([""] if lines else []), *spaced(blocks)], text)
+
+
+def imported_again(
+    body: Iterable[ast.stmt], listed: Collection[str], shown: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """The names that a module shows of other modules, as `from module import name as name`."""
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skimp"):
+            for a in node.names:
+                name = a.asname or a.name
+                if name in listed and shown.get(name) is not forms.NAMESPACES:
+                    yield node.module or "", f"{a.name} as {name}"
 
 
 def spaced(blocks: Iterable[list[str]]) -> Iterator[str]:
@@ -376,11 +381,12 @@ def stubs() -> dict[Path, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    stale = [p for p, text in stubs().items() if not p.exists() or p.read_text() != text]
-    for path in stale:
+    stale = {p: text for p, text in stubs().items() if not p.exists() or p.read_text() != text}
+    for path, text in stale.items():
         if "--check" not in arguments:
-            path.write_text(stubs()[path])
-        print(path.relative_to(PACKAGE), "is stale" if "--check" in arguments else "written")
+            path.write_text(text)
+        what = "is stale: run `make stubs`" if "--check" in arguments else "written"
+        sys.stdout.write(f"{path.relative_to(PACKAGE)} {what}\n")
     return 1 if stale and "--check" in arguments else 0
 
 

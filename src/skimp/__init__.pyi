@@ -97,6 +97,24 @@ def acosh(input: Any, *, out: Tensor | None = None) -> Tensor:
 def acosh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic cosine. In place."""
 
+def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
+    """Means over windows that share the input among a given result."""
+
+def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
+    """Means over windows that share the input among a given result."""
+
+def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
+    """Means over windows that share the input among a given result."""
+
+def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: builtins.bool = False) -> Any:
+    """Maxima over windows that share the input among a given result."""
+
+def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: builtins.bool = False) -> Any:
+    """Maxima over windows that share the input among a given result."""
+
+def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: builtins.bool = False) -> Any:
+    """Maxima over windows that share the input among a given result."""
+
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
     """input + alpha * other."""
 
@@ -363,6 +381,39 @@ def atleast_2d(*tensors: Any) -> Any:
 
 def atleast_3d(*tensors: Any) -> Any:
     """The tensors with at least three dimensions, as NumPy places the new ones."""
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: builtins.bool = False,
+    count_include_pad: builtins.bool = True,
+    divisor_override: builtins.int | None = None,
+) -> Any:
+    """The mean of each window over 1 dimensions."""
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: builtins.bool = False,
+    count_include_pad: builtins.bool = True,
+    divisor_override: builtins.int | None = None,
+) -> Any:
+    """The mean of each window over 2 dimensions."""
+
+def avg_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: builtins.bool = False,
+    count_include_pad: builtins.bool = True,
+    divisor_override: builtins.int | None = None,
+) -> Any:
+    """The mean of each window over 3 dimensions."""
 
 def baddbmm(
     input: Tensor,
@@ -1273,6 +1324,33 @@ def logsumexp(
 ) -> Tensor:
     """log(sum(exp(input))) over some dims, without overflow."""
 
+def lp_pool1d(
+    input: Any,
+    norm_type: builtins.float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: builtins.bool = False,
+) -> Any:
+    """The p-norm of each window."""
+
+def lp_pool2d(
+    input: Any,
+    norm_type: builtins.float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: builtins.bool = False,
+) -> Any:
+    """The p-norm of each window."""
+
+def lp_pool3d(
+    input: Any,
+    norm_type: builtins.float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: builtins.bool = False,
+) -> Any:
+    """The p-norm of each window."""
+
 def lt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input < other, as bools."""
 
@@ -1303,6 +1381,72 @@ def max(
 ) -> Any:
     """The maximum of all elements; along a dim with its positions; or of two tensors element by
     element."""
+
+def max_pool1d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: builtins.bool = False,
+    return_indices: builtins.bool = False,
+) -> Any:
+    """The largest element of each window over 1 dimensions."""
+
+def max_pool1d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: builtins.bool = False,
+    return_indices: builtins.bool = False,
+) -> Any:
+    """`max_pool` and where in its plane each maximum is."""
+
+def max_pool2d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: builtins.bool = False,
+    return_indices: builtins.bool = False,
+) -> Any:
+    """The largest element of each window over 2 dimensions."""
+
+def max_pool2d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: builtins.bool = False,
+    return_indices: builtins.bool = False,
+) -> Any:
+    """`max_pool` and where in its plane each maximum is."""
+
+def max_pool3d(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: builtins.bool = False,
+    return_indices: builtins.bool = False,
+) -> Any:
+    """The largest element of each window over 3 dimensions."""
+
+def max_pool3d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: builtins.bool = False,
+    return_indices: builtins.bool = False,
+) -> Any:
+    """`max_pool` and where in its plane each maximum is."""
 
 def maximum(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The larger of two elements; NaN if one is."""

@@ -47,9 +47,8 @@ class Tensor:
     _storage: Storage
     _dtype: dtypes.dtype
 
-    _rg: bool = (
-        False  # takes part in differentiation: a leaf that requires grad, or a result of one
-    )
+    # takes part in differentiation: a leaf that requires grad, or a result of one
+    _rg: bool = False
     _node: Node | None = None  # grad_fn; None for a leaf
     _index: int = 0  # which of the node's outputs this is
     _grad: Tensor | None = None
@@ -89,9 +88,8 @@ class Tensor:
             assert a is not None
             size = a.itemsize
             block = self._storage.block
-            if (
-                a is block and a.flags.c_contiguous
-            ):  # NumPy leaves strides of size-1 dims as they come
+            # NumPy leaves strides of size-1 dims as they come
+            if a is block and a.flags.c_contiguous:
                 layout = Layout(a.shape, contiguous_strides(a.shape), 0)
             else:
                 offset = (

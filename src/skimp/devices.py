@@ -29,7 +29,7 @@ class device:  # noqa: N801  (PyTorch's name)
     type: str
     index: int | None
 
-    def __init__(self, type: str | int | device = "cpu", index: int | None = None) -> None:  # noqa: A002
+    def __init__(self, type: str | int | device = "cpu", index: int | None = None) -> None:
         if isinstance(type, device):
             given, index = type.type, type.index if index is None else index
         elif isinstance(type, int):

@@ -50,7 +50,7 @@ class dtype:  # noqa: N801  (PyTorch's name)
         return {complex64: float32, complex128: float64}.get(self, self)
 
 
-bool = dtype("bool", np.bool_, BOOL, is_signed=False)  # noqa: A001
+bool = dtype("bool", np.bool_, BOOL, is_signed=False)
 uint8 = dtype("uint8", np.uint8, INT, is_signed=False)
 int8 = dtype("int8", np.int8, INT)
 int16 = dtype("int16", np.int16, INT)

@@ -72,13 +72,22 @@ class Captures:
                 self.wanted.add(node)
 
     def take(self, node: Node, grads: Grads) -> bool:
-        """Catch what arrived at `node`; whether nothing beyond it is wanted."""
+        """Catch what arrived at `node`; whether nothing beyond it is wanted.
+
+        As in PyTorch, hooks of a caught tensor run first only where the gradient ends here.
+        """
+        if self.accumulate and type(node) is AccumulateGrad:
+            return False
+        ends = not any([n in self.wanted for n in node._edges[::2] if n is not None])
+        if ends:
+            if node._extra is not None:
+                grads = hooks.on_outputs(node._extra, grads)
+            if type(node) is AccumulateGrad:
+                grads = hooks.of_leaf(node, grads)
         if not self.accumulate:
             for index, place in self.at.get(node, ()):
                 self.found[place] = grads[index]
-        elif type(node) is AccumulateGrad:
-            return False
-        return not any([n in self.wanted for n in node._edges[::2] if n is not None])
+        return ends
 
 
 def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None = None) -> None:
@@ -125,13 +134,10 @@ def _run(
         node = heappop(waiting)[1]
         grads = buffers.pop(node)
         extra = node._extra
+        if captures is not None and captures.take(node, grads):
+            continue
         if extra is not None:
-            grads = hooks.before(extra, grads)
-        if captures is not None:
-            if not captures.accumulate and type(node) is AccumulateGrad:
-                grads = hooks.of_leaf(node, grads)
-            if captures.take(node, grads):
-                continue
+            grads = hooks.before(extra, hooks.on_outputs(extra, grads))
         if anomaly.ON or (extra is not None and extra.after):
             results = _watched(node, grads, wanted)
         else:

@@ -38,14 +38,17 @@ def on_tensor(found: Any, g: Tensor | None) -> Tensor | None:
     return g
 
 
-def before(extra: Extra, grads: Grads) -> Grads:
-    """Tensor hooks of the outputs, then `.grad` of outputs that retain it, then the node's own
-    prehooks.
-    """
+def on_outputs(extra: Extra, grads: Grads) -> Grads:
+    """The tensor hooks of a node's outputs, then `.grad` of outputs that retain it."""
     for index, found in extra.on.items():
         grads[index] = on_tensor(found, grads[index])
     for index, ref in extra.retains.items():
         _retain(ref(), grads[index])
+    return grads
+
+
+def before(extra: Extra, grads: Grads) -> Grads:
+    """The node's own prehooks."""
     for hook in list(extra.before.values()):
         new = hook(tuple(grads))
         if new is None:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Finish = Callable[[Array, Any], None]  # takes a block of the product, in the working type, and its place in the result
+Finish = Callable[
+    [Array, Any], None
+]  # takes a block of the product, in the working type, and its place in the result
 
 _BLAS = frozenset("fdFD")
 _SCRATCH = 1 << 20  # elements of a converted block
@@ -94,7 +96,9 @@ def _piece(x: Array, piece: Any, lead: int) -> Array:
     return x[piece]  # type: ignore[no-any-return]
 
 
-def _block_matrix(a: Array, b: Array, out: Array, where: Any, work: np.dtype[Any], finish: Finish | None) -> None:
+def _block_matrix(
+    a: Array, b: Array, out: Array, where: Any, work: np.dtype[Any], finish: Finish | None
+) -> None:
     """One matrix: the smaller operand is made ready whole, the larger in bands."""
     m, k, n = *a.shape, b.shape[1]
     target = out[where]
@@ -150,7 +154,12 @@ def _integers(a: Array, b: Array, out: Array, finish: Finish | None) -> None:
         for rows in range(0, one.shape[0], _TILE):
             for columns in range(0, other.shape[1], _TILE):
                 tile = (slice(rows, rows + _TILE), slice(columns, columns + _TILE))
-                _finish(_in_limbs(one[tile[0]], other[:, tile[1]]).astype(out.dtype), (*where, *tile), out, finish)
+                _finish(
+                    _in_limbs(one[tile[0]], other[:, tile[1]]).astype(out.dtype),
+                    (*where, *tile),
+                    out,
+                    finish,
+                )
 
 
 def _wrapping(dtype: np.dtype[Any], finish: Finish) -> Finish:

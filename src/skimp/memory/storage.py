@@ -28,9 +28,8 @@ from skimp.memory.ledger import host
 Array = np.ndarray[Any, Any]
 POOLED = 1 << 20  # bytes from which a block comes from the pool; smaller ones are NumPy's own
 
-LOCK = (
-    threading.RLock()
-)  # held while a promise is delivered or replaced; a fork's child gets it free
+# held while a promise is delivered or replaced; a fork's child gets it free
+LOCK = threading.RLock()
 _PENDING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
 _BYTE = np.dtype(np.uint8)
 
@@ -49,12 +48,10 @@ class Storage:
     nbytes: int = -1
     size: int | None = None  # bytes that tensors may use; None: all of the block
     version: int = 0  # shared by base and views: an in-place write costs this increment
-    readers: list[weakref.ref[Storage]] | None = (
-        None  # deferred storages whose promises may read these bytes
-    )
-    exported: bool = (
-        False  # somebody outside can write to the bytes unseen: nothing that reads them is deferred
-    )
+    # deferred storages whose promises may read these bytes
+    readers: list[weakref.ref[Storage]] | None = None
+    # somebody outside can write to the bytes unseen: nothing that reads them is deferred
+    exported: bool = False
     external: bool = False  # the bytes belong to somebody else
     site: sites.Site | None = None  # where the promise was made, if somebody listened
     runs: int = 0  # how often the promise was computed inside a larger one
@@ -225,7 +222,9 @@ class Storage:
             _register(self, expr)
 
     def _donor(self, expr: Expr) -> Storage | None:
-        """The leaf's storage whose block the result may take: same bytes, read by nothing but this."""
+        """The leaf's storage whose block the result may take: same bytes, read by
+        nothing but this.
+        """
         for leaf in expr.leaves:
             if leaf.array.nbytes == len(self) and self._may_take(expr, leaf):
                 donor: Any = leaf.storage
@@ -437,7 +436,9 @@ def _relieve() -> None:
 
 
 def _kept_alone(expr: Expr) -> list[int]:
-    """Sizes of the counted storages that only promises keep alive, among those that `expr` reads."""
+    """Sizes of the counted storages that only promises keep alive, among those that
+    `expr` reads.
+    """
     holders: dict[int, set[int]] = {}
     for other in pending():
         if other.promise is not None:

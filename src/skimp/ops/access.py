@@ -1,4 +1,5 @@
-"""Reaching a tensor's elements from Python: sizes, item, tolist, numpy, printing, truth, iteration.
+"""Reaching a tensor's elements from Python: sizes, item, tolist, numpy, printing,
+truth, iteration.
 """
 
 from __future__ import annotations
@@ -235,10 +236,19 @@ def _number(kind: Any) -> Any:
 
 
 for _name, _f in {
-    "__bool__": _truth, "__index__": _index, "__len__": _len, "__iter__": _iter,
-    "__contains__": _contains, "__repr__": _repr, "__str__": _repr, "__format__": _format, "__float__": _number(float),
-    "__int__": _number(int), "__complex__": _number(complex), "__hash__": object.__hash__,
-}.items():  # fmt: skip
+    "__bool__": _truth,
+    "__index__": _index,
+    "__len__": _len,
+    "__iter__": _iter,
+    "__contains__": _contains,
+    "__repr__": _repr,
+    "__str__": _repr,
+    "__format__": _format,
+    "__float__": _number(float),
+    "__int__": _number(int),
+    "__complex__": _number(complex),
+    "__hash__": object.__hash__,
+}.items():
     setattr(Tensor, _name, _f)
 
 for _name, _get, _doc in (

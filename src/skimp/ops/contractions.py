@@ -13,7 +13,7 @@ from skimp._tensor import Tensor
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops.elementwise import conj, mul
-from skimp.ops.forms import move, op
+from skimp.ops.forms import export, move, op
 from skimp.ops.joining import tensor_list, varargs
 from skimp.ops.matmul import mm
 from skimp.ops.outs import resize_out
@@ -38,6 +38,14 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     result = _tensordot(a, b, *_tensordot_dims(a, b, dims))
     if out is None:
         return result
+    if out._dtype is not result._dtype:
+        have, want = (
+            promotion.scalar_type_name(out._dtype),
+            promotion.scalar_type_name(result._dtype),
+        )
+        raise RuntimeError(
+            f"tensordot: Expected the output tensor to have dtype {want}, but got an output tensor with dtype {have}"
+        )
     check_out(out, result._dtype, tuple(result.shape), "tensordot")
     move(out, result)
     return out
@@ -132,7 +140,9 @@ def _spread(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @op("_cross", method=False, namespaces=(), rule=CROSS)
-def linalg_cross_along(input: Tensor, other: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+def linalg_cross_along(
+    input: Tensor, other: Tensor, dim: int, *, out: Tensor | None = None
+) -> Tensor:
     dtype = input._dtype
     shape = layouts.broadcast_shapes(tuple(input.shape), tuple(other.shape))
     if out is not None:
@@ -155,7 +165,9 @@ def _minor(a: Any, b: Any, c: Any, d: Any, dtype: dtypes.dtype) -> Any:
     return first
 
 
-def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+def linalg_cross(
+    input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None
+) -> Tensor:
     """The cross product of vectors of length 3 along a dimension; the others broadcast."""
     n, m = input.ndim, other.ndim  # type: ignore[attr-defined]
     if n != m:
@@ -182,7 +194,7 @@ def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None =
             "simply use torch.linalg.cross.\nThe default value of dim will change to agree with that of linalg.cross in a "
             "future release.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=2,
         )
         if 3 not in input.shape:
             raise RuntimeError("no dimension of size 3 in input")
@@ -190,7 +202,7 @@ def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None =
     return linalg_cross(input, other, dim=dim, out=out)
 
 
-op("cross")(cross)
+export("cross", cross)
 
 # -- chains ---------------------------------------------------------------------------------------
 
@@ -204,7 +216,8 @@ def _cheapest(sizes: list[int]) -> list[list[int]]:
         for i in range(n - length):
             j = i + length
             cost[i][j], split[i][j] = min(
-                (cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k) for k in range(i, j)
+                (cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
             )
     return split
 
@@ -224,7 +237,7 @@ def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
         "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use torch.linalg.multi_dot "
         "instead, which accepts a list of two or more tensors rather than multiple parameters.",
         UserWarning,
-        stacklevel=5,
+        stacklevel=2,
     )
     given = varargs(matrices)
     for m in given:
@@ -237,7 +250,7 @@ def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     return multi_dot(given, out=out)
 
 
-op("chain_matmul", method=False)(chain_matmul)
+export("chain_matmul", chain_matmul, method=False)
 
 
 def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
@@ -260,7 +273,9 @@ def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     if out is None:
         return result  # type: ignore[no-any-return]
     if out._dtype is not result._dtype:
-        raise RuntimeError(f"multi_dot(): expected out tensor to have dtype {result._dtype} but got {out._dtype}")
+        raise RuntimeError(
+            f"multi_dot(): expected out tensor to have dtype {result._dtype} but got {out._dtype}"
+        )
     resize_out("multi_dot", out, shape)
     move(out, result)
     return out

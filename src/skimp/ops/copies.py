@@ -100,14 +100,12 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     dtype, where, copy_always, memory_format = _to_arguments(*args, **kwargs)
     devices.check(where if where is not None else devices.CPU)
     dtype = input._dtype if dtype is None else dtype
-    if dtype is input._dtype and not copy_always:
-        if memory_format in (None, formats.preserve_format) or formats.is_format(
-            input, memory_format
-        ):
-            return input
-    if dtype is input._dtype:
-        return clone(input, memory_format=memory_format)
-    return to_copy(input, dtype, memory_format)
+    if dtype is not input._dtype:
+        return to_copy(input, dtype, memory_format)
+    keeps = memory_format in (None, formats.preserve_format)
+    if not copy_always and (keeps or formats.is_format(input, memory_format)):
+        return input
+    return clone(input, memory_format=memory_format)
 
 
 export("to", to, namespaces=())
@@ -129,7 +127,7 @@ def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         other = rest.pop(0)
     elif rest and isinstance(rest[0], dtypes.dtype):
         dtype = rest.pop(0)
-    elif rest and isinstance(rest[0], (str, devices.device, int)) or (rest and rest[0] is None):
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, devices.device, int))):
         where = rest.pop(0)
         if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
             dtype = rest.pop(0)
@@ -268,6 +266,10 @@ def _cast_method(name: str, dtype: dtypes.dtype) -> None:
 
 
 for _name, _dtype in {
-    **dtypes.ALIASES, "bool": dtypes.bool, "byte": dtypes.uint8, "char": dtypes.int8, "bfloat16": dtypes.bfloat16,
-}.items():  # fmt: skip
+    **dtypes.ALIASES,
+    "bool": dtypes.bool,
+    "byte": dtypes.uint8,
+    "char": dtypes.int8,
+    "bfloat16": dtypes.bfloat16,
+}.items():
     _cast_method(_name, _dtype)

@@ -329,15 +329,25 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     devices.check(device)
     if isinstance(data, Tensor):
         return to(data, dtype) if dtype is not None else data
-    if isinstance(data, np.ndarray) and data.dtype in dtypes.FROM_NUMPY:
-        if dtype is None or dtype.np == data.dtype:
-            return from_numpy(data)
+    if (
+        isinstance(data, np.ndarray)
+        and data.dtype in dtypes.FROM_NUMPY
+        and (dtype is None or dtype.np == data.dtype)
+    ):
+        return from_numpy(data)
     return _copy_of(data, dtype)
 
 
 @create
-def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-                  pin_memory: bool = False) -> Tensor:  # fmt: skip
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A 0-d tensor of the default dtype."""
     return full(
         (),
@@ -352,8 +362,17 @@ def scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any 
 
 
 def _filled_with(name: str, value: int, zeroed: bool) -> None:
-    def f(*size: Any, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-          requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **words: Any) -> Tensor:  # fmt: skip
+    def f(
+        *size: Any,
+        out: Tensor | None = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+        **words: Any,
+    ) -> Tensor:
         if "size" in words:
             size = (words.pop("size"),)
         words.pop("names", None)
@@ -371,15 +390,31 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
             fill(t, value)
         return finish(t, requires_grad)
 
-    def like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-             pin_memory: bool = False, memory_format: Any = None) -> Tensor:  # fmt: skip
+    def like(
+        input: Tensor,
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
         t = empty_as(input, dtype, device, memory_format, zeroed)
         if value > 0:
             fill(t, value)
         return finish(t, requires_grad)
 
-    def new(input: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None,
-            requires_grad: bool = False, pin_memory: bool = False, **words: Any) -> Tensor:  # fmt: skip
+    def new(
+        input: Tensor,
+        *size: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        **words: Any,
+    ) -> Tensor:
         return f(
             *size,
             dtype=dtype or input._dtype,
@@ -427,8 +462,16 @@ _filled_with("empty", -1, False)
 
 
 @create
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-                  requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """An uninitialised tensor with these strides; its storage is as long as they need."""
     shape, strides = sizes_of((size,)), sizes_of((stride,))
     if len(shape) != len(strides):
@@ -444,8 +487,18 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, layout: Any = No
 
 
 @create
-def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-         device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None) -> Tensor:  # fmt: skip
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    names: Any = None,
+) -> Tensor:
     """A tensor of one value."""
     if isinstance(fill_value, Tensor):
         fill_value = fill_value.item()
@@ -463,24 +516,50 @@ def full(size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: Any = 
 
 
 @create
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-              requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:  # fmt: skip
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """A tensor of one value, shaped and laid out as the input."""
     t = empty_as(input, dtype, device, memory_format)
     fill(t, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)
     return finish(t, requires_grad)
 
 
-def new_full(input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None,
-             requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def new_full(
+    input: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor of one value, of this tensor's dtype."""
     return full(
         size, fill_value, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad
     )
 
 
-def new_tensor(input: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-               layout: Any = None, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def new_tensor(
+    input: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
     """A copy of `data`, of this tensor's dtype."""
     return tensor(data, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad)
 
@@ -490,8 +569,18 @@ export("new_tensor", new_tensor, namespaces=())
 
 
 @create
-def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Tensor | None = None, dtype: Any = None,
-           layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def arange(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """start, start + step, ... below end."""
     if end is None:
         start, end = 0, start

@@ -15,6 +15,7 @@ from skimp.autograd.rules import Rule
 from skimp.ops.forms import export, op
 from skimp.ops.rowwise import SMALL, Scratch, _log_softmax, floating, over_rows, row_numbers, same_as, sides, wide
 from skimp.ops.targets import blank
+from skimp.ops.ties import tied
 
 
 def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -360,17 +361,11 @@ export("cross_entropy", cross_entropy, ("nn.functional",), method=False)
 
 
 @op("_nll", method=False, namespaces=(), rule=Rule("NllLossBackward0", {
-    "input": lambda g, input, target, shares: _nll_back(g, input, target, shares)}))  # fmt: skip
+    "input": lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(1, target, -(g * shares))}))  # fmt: skip
 def _nll(input: Any, target: Any, shares: Any) -> Any:
     """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner) input."""
     picked = np.take_along_axis(input.array(), target.array(), 1)
     return fresh(-picked * shares.array(), input._dtype)
-
-
-def _nll_back(g: Any, input: Any, target: Any, shares: Any) -> Any:
-    """`input` is kept by the op that made it anyway; only second derivatives, which are zero, ask for it."""
-    d = g.new_zeros(tuple(input.shape)).scatter(1, target, -(g * shares))
-    return d + input.masked_fill(fresh(np.ones((), bool), dtypes.bool), 0) if modes.state.grad else d
 
 
 def nll_loss(
@@ -398,7 +393,7 @@ def nll_loss(
     outer, n, inner = sides(tuple(input.shape), rows.dim)
     shares = np.ascontiguousarray(np.broadcast_to(rows.share, rows.at.shape)).reshape(outer, 1, inner)
     at = fresh(rows.at.reshape(outer, 1, inner).astype(np.int64), dtypes.int64)
-    losses = _nll(input.reshape(outer, n, inner), at, fresh(shares, input._dtype))
+    losses = _nll(tied(input).reshape(outer, n, inner), at, fresh(shares, input._dtype))
     if reduction == "none":
         return losses.reshape(tuple(target.shape))
     total = losses.sum()

@@ -249,22 +249,18 @@ def _complex_log_add(block: Array, carry: Any) -> Array:
 
 
 def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
-    """exp(input) times the sums of g / exp(result) to come, positive and negative gradients apart, in logarithms."""
+    """exp(input) times the sums of g / exp(result) to come, in logarithms: g > 0 and g < 0 apart."""
+    if input.ndim == 0:
+        return g
     if input.dtype.is_complex:
         ahead = (g.log() - result.conj()).flip(dim).logcumsumexp(dim).flip(dim)
         return (ahead + input.conj()).exp()
     low = float("-inf")
-    if input.ndim == 0:
-        return g
     size = g.abs().log()
     parts = []
     for kept in (g > 0, g < 0):
         weighted = (size - result).masked_fill(kept.logical_not(), low)
-        parts.append(
-            (weighted.flip(dim).logcumsumexp(dim).flip(dim) + input).exp()
-            if g.ndim
-            else (weighted + input).exp()
-        )
+        parts.append((weighted.flip(dim).logcumsumexp(dim).flip(dim) + input).exp())
     return parts[0] - parts[1]
 
 

@@ -18,7 +18,11 @@ from skimp.ops.targets import blank
 
 _BLOCK = 1 << 16  # differences at a time
 _BY_PRODUCT = 25  # rows from which euclidean distances are taken from a matrix product
-_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+_MODES = (
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+)
 
 
 def _norms(differences: Array, p: float) -> Array:
@@ -94,12 +98,17 @@ def _check_rows(name: str, t: Tensor, word: str) -> None:
         kind = promotion.scalar_type_name(t._dtype)
         raise RuntimeError(f"{name} only supports floating-point dtypes, {word} got: {kind}")
     if t._dtype in (dtypes.float16, dtypes.bfloat16):
-        raise NotImplementedError(f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'")
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
+        )
 
 
 @op(method=False)
 def cdist(
-    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary"
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
 ) -> Tensor:
     """The p-norm distance between each row of x1 and each row of x2, batch by batch."""
     for word, t in (("X1", x1), ("X2", x2)):

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+from skimp import promotion
 from skimp._tensor import Tensor
 from skimp.ops.elementwise import mul
 from skimp.ops.forms import op
@@ -36,9 +37,14 @@ def einsum(*args: Any) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
             "subscripts list"
         )
-    inputs, output, tensors = _parse(args[0], args[1:]) if isinstance(args[0], str) else _parse_lists(args)
+    inputs, output, tensors = (
+        _parse(args[0], args[1:]) if isinstance(args[0], str) else _parse_lists(args)
+    )
     width = _ellipsis_width(inputs, tensors)
-    terms = [_term(i, t, labels, width) for i, (t, labels) in enumerate(zip(tensors, inputs, strict=True))]
+    terms = [
+        _term(i, t, labels, width)
+        for i, (t, labels) in enumerate(zip(tensors, inputs, strict=True))
+    ]
     sizes = _sizes(terms)
     wanted = _output(inputs, output, width)
     if len(terms) == 1:
@@ -59,7 +65,9 @@ def _parse(equation: str, operands: Any) -> tuple[list[Labels], Labels | None, l
         raise RuntimeError("einsum(): must provide at least one operand")
     if len(tensors) != len(inputs):
         more = "more" if len(tensors) > len(inputs) else "fewer"
-        raise RuntimeError(f"einsum(): {more} operands were provided than specified in the equation")
+        raise RuntimeError(
+            f"einsum(): {more} operands were provided than specified in the equation"
+        )
     return inputs, _labels(right, "output", equation) if arrow else None, tensors
 
 
@@ -73,10 +81,16 @@ def _labels(text: str, what: str, equation: str) -> Labels:
             continue
         if c == ".":
             if ELLIPSIS in found:
-                rest = "for which an ellipsis was already found" if what != "output" else "but an ellipsis (...) was already found"
+                rest = (
+                    "for which an ellipsis was already found"
+                    if what != "output"
+                    else "but an ellipsis (...) was already found"
+                )
                 raise RuntimeError(f"einsum(): found '.' for {what} {rest}")
             if text[i : i + 2] != "..":
-                raise RuntimeError(f"einsum(): found '.' for {what} that is not part of any ellipsis")
+                raise RuntimeError(
+                    f"einsum(): found '.' for {what} that is not part of any ellipsis"
+                )
             found.append(ELLIPSIS)
             i += 2
         elif c.isascii() and c.isalpha():
@@ -108,7 +122,9 @@ def _listed(labels: Any) -> Labels:
         elif 0 <= n < _LETTERS:
             found.append(int(n))
         else:
-            raise ValueError(f"einsum(): subscript in subscript list is not within the valid range [0, {_LETTERS})")
+            raise ValueError(
+                f"einsum(): subscript in subscript list is not within the valid range [0, {_LETTERS})"
+            )
     return found
 
 
@@ -125,7 +141,9 @@ def _ellipsis_width(inputs: list[Labels], tensors: list[Any]) -> int:
     widths = [0]
     for i, (labels, t) in enumerate(zip(inputs, tensors, strict=True)):
         if not isinstance(t, Tensor):
-            raise TypeError(f"einsum(): argument 'operands' must be tuple of Tensors, not {type(t).__name__}")
+            raise TypeError(
+                f"einsum(): argument 'operands' must be tuple of Tensors, not {type(t).__name__}"
+            )
         named, ndim = len([n for n in labels if n != ELLIPSIS]), t.ndim  # type: ignore[attr-defined]
         if ELLIPSIS in labels:
             if named > ndim:
@@ -191,9 +209,13 @@ def _output(inputs: list[Labels], output: Labels | None, width: int) -> Labels:
         return _spelled([ELLIPSIS], width) + once
     for n in output:
         if n != ELLIPSIS and n not in given:
-            raise RuntimeError(f"einsum(): output subscript {name(n)} does not appear in the equation for any input operand")
+            raise RuntimeError(
+                f"einsum(): output subscript {name(n)} does not appear in the equation for any input operand"
+            )
         if output.count(n) > 1:
-            raise RuntimeError(f"einsum(): output subscript {name(n)} appears more than once in the output")
+            raise RuntimeError(
+                f"einsum(): output subscript {name(n)} appears more than once in the output"
+            )
     return _spelled(output, width)
 
 
@@ -232,7 +254,9 @@ def _next_pair(terms: list[Term], wanted: Labels, sizes: dict[int, int]) -> tupl
         rest = set(wanted).union(*[t.labels for n, t in enumerate(terms) if n not in (i, j)])
         both = set(terms[i].labels) | set(terms[j].labels)
         made, gone = both & rest, (terms[i].labels, terms[j].labels)
-        size = math.prod([sizes[n] for n in made]) - sum([math.prod([sizes[n] for n in g]) for g in gone])
+        size = math.prod([sizes[n] for n in made]) - sum(
+            [math.prod([sizes[n] for n in g]) for g in gone]
+        )
         return size, math.prod([sizes[n] for n in both])
 
     pairs = [(i, j) for j in range(len(terms)) for i in range(j)]
@@ -259,6 +283,9 @@ def _pair(a: Term, b: Term, kept: set[int], sizes: dict[int, int]) -> Term:
     labels = batch + left + right
     if not inner:
         return Term(mul(_aligned(a, labels), _aligned(b, labels)), labels)
+    if a.tensor._dtype is not b.tensor._dtype:
+        kinds = [promotion.scalar_type_name(t.tensor._dtype) for t in (a, b)]
+        raise RuntimeError(f"expected scalar type {kinds[0]} but found {kinds[1]}")
     groups = [math.prod([sizes[n] for n in group]) for group in (batch, left, inner, right)]
     x = _merged(a, batch + left + inner, [groups[0], groups[1], groups[2]], bool(batch))
     y = _merged(b, batch + inner + right, [groups[0], groups[2], groups[3]], bool(batch))
@@ -278,5 +305,3 @@ def _aligned(term: Term, labels: Labels) -> Tensor:
 def _merged(term: Term, labels: Labels, groups: list[int], batched: bool) -> Tensor:
     t = term.tensor.permute([term.labels.index(n) for n in labels])
     return t.reshape(groups if batched else groups[1:])  # type: ignore[no-any-return]
-
-

@@ -132,7 +132,7 @@ def _spread(o: Op, title: str, f: Function, aliases: tuple[str, ...]) -> None:
 def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Function:
     """A function with the body's signature that hands its arguments, by name, to the runner."""
     signature = inspect.signature(o.raw)
-    space: dict[str, Any] = {"_op": o, "_runner": globals()[runner] if isinstance(runner, str) else runner, "_words": _numpy_words, "_required": REQUIRED}
+    space: dict[str, Any] = {"_op": o, "_runner": globals()[runner] if isinstance(runner, str) else runner, "_words": _numpy_words, "_required": REQUIRED, "_any": any}
     parts, call, starred, keyword_only = [], [], False, False
     has_dim = bool({"dim", "keepdim"} & set(signature.parameters))
     for i, p in enumerate(signature.parameters.values()):
@@ -166,7 +166,7 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
         _short_run(lines, space, o, signature, takes_out, has_dim)
     lines.append(f"    given = {words}")
     if has_dim:
-        lines.append(f"    if numpy_words or any([v is _required for v in given.values()]): _words({title!r}, given, numpy_words)")
+        lines.append(f"    if numpy_words or _any([v is _required for v in given.values()]): _words({title!r}, given, numpy_words)")
     lines.append(f"    return _runner(_op, given, {'out' if takes_out else 'None'})")
     exec(compile("\n".join(lines), f"<skimp op {title}>", "exec"), space)
     f: Function = space[title]

@@ -23,7 +23,9 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     given = varargs(tensors)
     for i, t in enumerate(given):
         if not isinstance(t, Tensor):
-            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
+            )
     if not given:
         return ()
     shape = layouts.broadcast_shapes(*[tuple(t.shape) for t in given])
@@ -39,7 +41,6 @@ def broadcast_shapes(*shapes: Any) -> Size:
 export("broadcast_shapes", broadcast_shapes, method=False)
 
 
-@op(method=False)
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Views of the vectors over the grid that they span: matrix order ("ij") or, with two, Cartesian ("xy")."""
     given = varargs(tensors)
@@ -49,16 +50,20 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         warnings.warn(
             "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=2,
         )
         indexing = "ij"
     for t in given:
         if t.ndim > 1:
-            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}")
+            raise RuntimeError(
+                f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}"
+            )
     if len({t._dtype for t in given}) > 1:
         raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing not in ("ij", "xy"):
-        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+        raise RuntimeError(
+            f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}'
+        )
     shape = tuple([t.numel() for t in given])
     grids = []
     for i, t in enumerate(given):
@@ -67,6 +72,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     if indexing == "xy" and len(given) >= 2:
         grids = [g.transpose(0, 1) for g in grids]
     return tuple(grids)
+
+
+export("meshgrid", meshgrid, method=False)
 
 
 @op(method=False)
@@ -118,7 +126,10 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     lead = len(shape) - len(wanted)
     if lead < 0 or any([w not in (1, n) for w, n in zip(wanted, shape[lead:], strict=True)]):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
-    dims = [*range(lead), *[lead + i for i, w in enumerate(wanted) if w == 1 and shape[lead + i] != 1]]
+    dims = [
+        *range(lead),
+        *[lead + i for i, w in enumerate(wanted) if w == 1 and shape[lead + i] != 1],
+    ]
     if not dims:
         return input
     return input.sum(dims, keepdim=True).view(wanted)  # type: ignore[attr-defined, no-any-return]
@@ -176,7 +187,9 @@ def _weights(name: str, w: Tensor, observations: int, whole: bool) -> Tensor:
         )
     if whole != (w._dtype.category == dtypes.INT):
         kind = "integral" if whole else "floating point"
-        raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with {w._dtype} dtype")
+        raise RuntimeError(
+            f"cov(): expected {name} to have {kind} dtype but got {name} with {w._dtype} dtype"
+        )
     if w.numel() != observations:  # type: ignore[attr-defined]
         raise RuntimeError(
             f"cov(): expected {name} to have the same numel as there are observations in the input but got "
@@ -188,7 +201,13 @@ def _weights(name: str, w: Tensor, observations: int, whole: bool) -> Tensor:
 
 
 @op()
-def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+def cov(
+    input: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
     """The covariance matrix of variables (rows) over observations (columns), which may be weighted."""
     if input.ndim > 2:  # type: ignore[attr-defined]
         raise RuntimeError(
@@ -234,5 +253,9 @@ def corrcoef(input: Tensor) -> Tensor:
     deviation = (c.diag().real if c._dtype.is_complex else c.diag()).sqrt()
     c = c / deviation.unsqueeze(-1) / deviation.unsqueeze(0)
     if c._dtype.is_complex:
-        return type(c).complex(c.real.clip(-1, 1), c.imag.clip(-1, 1)) if hasattr(type(c), "complex") else c
+        return (
+            type(c).complex(c.real.clip(-1, 1), c.imag.clip(-1, 1))
+            if hasattr(type(c), "complex")
+            else c
+        )
     return c.clip(-1, 1)  # type: ignore[no-any-return]

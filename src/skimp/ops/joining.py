@@ -25,10 +25,14 @@ def tensor_list(name: str, values: Any, word: str = "tensors") -> list[Tensor]:
     """The tensors of a list argument, with PyTorch's TypeErrors for anything else."""
     if isinstance(values, Tensor) or not isinstance(values, (list, tuple)):
         what = type(values).__name__
-        raise TypeError(f"{name}(): argument '{word}' (position 1) must be tuple of Tensors, not {what}")
+        raise TypeError(
+            f"{name}(): argument '{word}' (position 1) must be tuple of Tensors, not {what}"
+        )
     for i, t in enumerate(values):
         if not isinstance(t, Tensor):
-            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}")
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
+            )
     return list(values)
 
 
@@ -132,7 +136,9 @@ def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
     total = 0
     for i, shape in real:
         if len(shape) != len(first):
-            raise RuntimeError(f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}")
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
+            )
         for d, (a, b) in enumerate(zip(first, shape, strict=True)):
             if a != b and d != dim:
                 raise RuntimeError(
@@ -233,7 +239,9 @@ def _atleast(name: str, raised: Any, doc: str) -> None:
         given = varargs(tensors)
         for t in given:
             if not isinstance(t, Tensor):
-                raise TypeError(f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(t).__name__}")
+                raise TypeError(
+                    f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(t).__name__}"
+                )
         return tuple([raised(t) for t in given])
 
     f.__doc__ = doc
@@ -242,14 +250,20 @@ def _atleast(name: str, raised: Any, doc: str) -> None:
 
 _atleast("atleast_1d", _atleast_1d, "The tensors with at least one dimension.")
 _atleast("atleast_2d", _atleast_2d, "The tensors with at least two dimensions: new ones in front.")
-_atleast("atleast_3d", _atleast_3d, "The tensors with at least three dimensions, as NumPy places the new ones.")
+_atleast(
+    "atleast_3d",
+    _atleast_3d,
+    "The tensors with at least three dimensions, as NumPy places the new ones.",
+)
 
 
 def _as_column(t: Tensor) -> Tensor:
     return t.reshape(t.numel(), 1) if t.ndim < 2 else t  # type: ignore[attr-defined, no-any-return]
 
 
-def _stacking(name: str, raised: Any, dim: int | None, doc: str, aliases: tuple[str, ...] = ()) -> None:
+def _stacking(
+    name: str, raised: Any, dim: int | None, doc: str, aliases: tuple[str, ...] = ()
+) -> None:
     def f(tensors: Any, *, out: Tensor | None = None) -> Tensor:
         given = tensor_list(name, tensors)
         if not given:
@@ -262,7 +276,12 @@ def _stacking(name: str, raised: Any, dim: int | None, doc: str, aliases: tuple[
     op(name, method=False, aliases=aliases)(f)
 
 
-_stacking("hstack", _atleast_1d, None, "The tensors side by side: along the columns, or end to end where 1-d.")
+_stacking(
+    "hstack",
+    _atleast_1d,
+    None,
+    "The tensors side by side: along the columns, or end to end where 1-d.",
+)
 _stacking("vstack", _atleast_2d, 0, "The tensors one above the other, as rows.", ("row_stack",))
 _stacking("dstack", _atleast_3d, 2, "The tensors along the third dimension.")
 _stacking("column_stack", _as_column, 1, "The tensors side by side, 1-d ones as columns.")
@@ -281,7 +300,12 @@ def _block_diag_back(g: Tensor, tensors_shape: Any) -> list[Tensor]:
     return grads
 
 
-@op("_block_diag", method=False, namespaces=(), rule=Rule("BlockDiagBackward0", {"tensors": _block_diag_back}))
+@op(
+    "_block_diag",
+    method=False,
+    namespaces=(),
+    rule=Rule("BlockDiagBackward0", {"tensors": _block_diag_back}),
+)
 def _block_diag(tensors: Any) -> Tensor:
     sizes = [(1,) * (2 - t.ndim) + tuple(t.shape) for t in tensors]
     made, into = blank((sum([s[0] for s in sizes]), sum([s[1] for s in sizes])), _promoted(tensors))
@@ -290,7 +314,10 @@ def _block_diag(tensors: Any) -> Tensor:
         band = into[row : row + rows]
         band[:, :column] = 0
         band[:, column + columns :] = 0
-        pour(alias(t, _two_dims(t.layout_of())) if t.ndim < 2 else t, band[:, column : column + columns])
+        pour(
+            alias(t, _two_dims(t.layout_of())) if t.ndim < 2 else t,
+            band[:, column : column + columns],
+        )
         row, column = row + rows, column + columns
     return made
 

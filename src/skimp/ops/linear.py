@@ -62,7 +62,9 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
         )
     for i, (a, b) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
         if a != b:
-            raise RuntimeError(f"bilinear(): input batch dimensions do not match at dim {i}: got {a} and {b}")
+            raise RuntimeError(
+                f"bilinear(): input batch dimensions do not match at dim {i}: got {a} and {b}"
+            )
     for which, t in ((1, input1), (2, input2)):
         if t.shape[-1] != weight.shape[which]:
             raise RuntimeError(
@@ -73,5 +75,3 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
         raise RuntimeError(
             f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}"
         )
-
-

@@ -17,9 +17,9 @@ from skimp.memory import copies as told
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
+from skimp.ops import outs
 from skimp.ops.copies import describe
 from skimp.ops.elementwise import conj
-from skimp.ops import outs
 from skimp.ops.forms import export, move, op
 from skimp.ops.pointwise_forms import PLAIN
 from skimp.ops.targets import blank, c_name, check_out
@@ -82,20 +82,33 @@ def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
     refuse_bool(name, a._dtype)
 
 
-@op("dot", out=True, rule=Rule("DotBackward0", {
+@op(rule=Rule("DotBackward0", {
     "input": lambda g, tensor: g * conj(tensor), "tensor": lambda g, input: g * conj(input)}))  # fmt: skip
-def dot(input: Tensor, tensor: Tensor) -> Tensor:
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements."""
     _check_vectors("dot", input, tensor)
-    return fresh(products.dot(input.array(), tensor.array()), input._dtype)
+    return _scalar(products.dot(input.array(), tensor.array()), input._dtype, out)
 
 
-@op(out=True, rule=Rule("VdotBackward0", {
+@op(rule=Rule("VdotBackward0", {
     "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}))  # fmt: skip
-def vdot(input: Tensor, other: Tensor) -> Tensor:
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`dot` with the conjugate of the first vector."""
     _check_vectors("dot", input, other)
-    return fresh(products.dot(input.array(), other.array(), input._dtype.is_complex), input._dtype)
+    return _scalar(
+        products.dot(input.array(), other.array(), input._dtype.is_complex), input._dtype, out
+    )
+
+
+def _scalar(value: Any, dtype: dtypes.dtype, out: Tensor | None) -> Tensor:
+    if out is None:
+        return fresh(value, dtype)
+    if out._dtype is not dtype:
+        have, want = promotion.scalar_type_name(out._dtype), promotion.scalar_type_name(dtype)
+        raise RuntimeError(f"result dtype {have} does not match input dtype {want}")
+    check_out(out, dtype, (), "dot")
+    out.writable()[...] = value
+    return out
 
 
 # -- a matrix and a vector ------------------------------------------------------------------------
@@ -107,7 +120,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A matrix times a vector."""
     if input.ndim != 2 or vec.ndim != 1:  # type: ignore[attr-defined]
         raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")  # type: ignore[attr-defined]
-    check_mv(input, vec, vec._dtype, input.shape[0])
+    check_mv(input, vec, vec._dtype if out is None else out._dtype, input.shape[0])
     return product("mv", input, vec, (input.shape[0],), out)
 
 
@@ -177,7 +190,12 @@ def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
         x, y = input._np, mat2._np
         if x is not None and y is not None and not (input._rg or mat2._rg):
             dtype = input._dtype
-            if dtype is mat2._dtype and dtype in PLAIN and x.ndim == 2 == y.ndim and x.shape[1] == y.shape[0]:
+            if (
+                dtype is mat2._dtype
+                and dtype in PLAIN
+                and x.ndim == 2 == y.ndim
+                and x.shape[1] == y.shape[0]
+            ):
                 if x.flags.forc and y.flags.forc:
                     return fresh(_multiply(x, y), dtype)
     return _mm(input, mat2, out=out)  # type: ignore[no-any-return]
@@ -265,7 +283,9 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     a, b = input.ndim, other.ndim  # type: ignore[attr-defined]
     if a == 0 or b == 0:
-        raise RuntimeError(f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D")
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D"
+        )
     if a == 2 and b == 2:
         return mm(input, other, out=out)
     if a == 1 and b == 1:

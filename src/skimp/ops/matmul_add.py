@@ -20,10 +20,20 @@ from skimp.config import config
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
-from skimp.ops.elementwise import add, conj, mul
 from skimp.ops import outs
+from skimp.ops.elementwise import add, conj, mul
 from skimp.ops.forms import export, move, op
-from skimp.ops.matmul import adjoint, bmm, check_mm, check_mv, mm_first_back, mm_second_back, mv, refuse_bool, tell
+from skimp.ops.matmul import (
+    adjoint,
+    bmm,
+    check_mm,
+    check_mv,
+    mm_first_back,
+    mm_second_back,
+    mv,
+    refuse_bool,
+    tell,
+)
 from skimp.ops.pointwise import constant
 from skimp.ops.pointwise_forms import PLAIN
 from skimp.ops.targets import blank, c_name, check_out
@@ -42,7 +52,16 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, Tensor) else value
 
 
-def added(name: str, input: Tensor, a: Tensor, b: Tensor, shape: Ints, beta: Any, alpha: Any, out: Tensor | None) -> Tensor:
+def added(
+    name: str,
+    input: Tensor,
+    a: Tensor,
+    b: Tensor,
+    shape: Ints,
+    beta: Any,
+    alpha: Any,
+    out: Tensor | None,
+) -> Tensor:
     """beta * input + alpha * (a @ b); with beta 0 the input is not read, whatever is in it."""
     beta, alpha = _number(beta), _number(alpha)
     seen = V.expand(input.layout_of(), shape)
@@ -147,19 +166,35 @@ def small_addmm(input: Any, mat1: Any, mat2: Array | None) -> Tensor | None:
     if w is None or x is None or mat2 is None or input._rg or mat1._rg:
         return None
     dtype = mat1._dtype
-    if not (dtype is input._dtype and dtype in PLAIN and x.ndim == 2 == mat2.ndim and mat2.dtype is x.dtype):
+    if not (
+        dtype is input._dtype
+        and dtype in PLAIN
+        and x.ndim == 2 == mat2.ndim
+        and mat2.dtype is x.dtype
+    ):
         return None
     shape = (x.shape[0], mat2.shape[1])
-    if x.shape[1] != mat2.shape[0] or not (x.flags.forc and mat2.flags.forc) or w.shape not in (shape, shape[1:]):
+    if (
+        x.shape[1] != mat2.shape[0]
+        or not (x.flags.forc and mat2.flags.forc)
+        or w.shape not in (shape, shape[1:])
+    ):
         return None
     made = np.matmul(x, mat2)
     made += w
     return fresh(made, dtype)
 
 
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def addmm(
+    input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
-    if out is None and beta == 1 == alpha and type(input) is type(mat1) is type(mat2) is Tensor and not mat2._rg:
+    if (
+        out is None
+        and beta == 1 == alpha
+        and type(input) is type(mat1) is type(mat2) is Tensor
+        and not mat2._rg
+    ):
         made = small_addmm(input, mat1, mat2._np)
         if made is not None:
             return made
@@ -173,10 +208,20 @@ export("addmm", addmm)
     "input": lambda g, beta: scaled(g, beta),
     "mat": lambda g, vec, alpha: scaled(g.unsqueeze(1) * conj(vec).unsqueeze(0), alpha),
     "vec": lambda g, mat, alpha: scaled(mv(conj(mat).t(), g), alpha)}))  # fmt: skip
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def addmv(
+    input: Tensor,
+    mat: Tensor,
+    vec: Tensor,
+    *,
+    beta: Any = 1,
+    alpha: Any = 1,
+    out: Tensor | None = None,
+) -> Tensor:
     """beta * input + alpha * (mat @ vec); the input broadcasts."""
     if mat.ndim != 2 or vec.ndim != 1 or input.ndim > 1:  # type: ignore[attr-defined]
-        raise RuntimeError(f"vector + matrix @ vector expected, got {input.ndim}, {mat.ndim}, {vec.ndim}")  # type: ignore[attr-defined]
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {input.ndim}, {mat.ndim}, {vec.ndim}"
+        )  # type: ignore[attr-defined]
     check_mv(mat, vec, input._dtype, input.numel() if input.ndim else 1)  # type: ignore[attr-defined]
     return added("addmv", input, mat, vec, (mat.shape[0],), beta, alpha, out)
 
@@ -195,7 +240,9 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
         )
     if not input._dtype is batch1._dtype is batch2._dtype:
         names = [c_name(t._dtype) for t in (input, batch1, batch2)]
-        raise RuntimeError(f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, batch2: {names[2]}")
+        raise RuntimeError(
+            f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, batch2: {names[2]}"
+        )
     refuse_bool("baddbmm" if name == "baddbmm" else "addbmm", batch1._dtype)
     return b, m, n
 
@@ -241,7 +288,9 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     for start in range(0, b if m and n and k else 0, step):
         x, y = first[start : start + step], second[start : start + step]
         wide, tall = x.transpose(1, 0, 2).reshape(m, -1), y.reshape(-1, n)
-        products.product(wide.astype(into.dtype, copy=False), tall.astype(into.dtype, copy=False), part)
+        products.product(
+            wide.astype(into.dtype, copy=False), tall.astype(into.dtype, copy=False), part
+        )
         if part is not into:
             into += part
     result = _finished(total, input, _number(beta), _number(alpha), batch1._dtype)
@@ -251,7 +300,9 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return out
 
 
-def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addbmm_(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
     """`addbmm` in place; an input that broadcasts takes the result's shape."""
     given = {"input": input, "batch1": batch1, "batch2": batch2, "beta": beta, "alpha": alpha}
     tracked = modes.state.grad and any([t._rg for t in (input, batch1, batch2)])
@@ -315,6 +366,6 @@ def _check_factors(dtype: dtypes.dtype, beta: Any, alpha: Any) -> None:
         if isinstance(value, bool) and dtype is not dtypes.bool:
             raise RuntimeError(f"Boolean {word.lower()} only supported for Boolean results.")
         if isinstance(value, float) and dtype.category < dtypes.FLOAT:
-            raise RuntimeError(f"For integral input tensors, argument {word.lower()} must not be a floating point number.")
-
-
+            raise RuntimeError(
+                f"For integral input tensors, argument {word.lower()} must not be a floating point number."
+            )

@@ -12,6 +12,7 @@ from skimp.autograd.rules import Rule
 from skimp.ops.forms import export, op
 from skimp.ops.pointwise import constant
 from skimp.ops.targets import blank, pour
+from skimp.ops.ties import tied
 
 Ints = tuple[int, ...]
 
@@ -124,7 +125,7 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f"Unrecognised padding mode {mode}")
-    return _around(mode, input, pad)
+    return _around(mode, input if mode == "circular" else tied(input), pad)
 
 
 export("pad", pad, ("nn.functional",), method=False)

@@ -175,8 +175,8 @@ def call(
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
     if not tensors:
-        args = (scalar_tensor(args[0]), *args[1:])
-        tensors = [args[0]]
+        what = type(args[0]).__name__
+        raise TypeError(f"{row.name}(): argument '{row.args[0]}' (position 1) must be Tensor, not {what}")
     compute, result = row.types(args)
     kernel = row.kernel(compute)
     if params:

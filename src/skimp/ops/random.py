@@ -318,9 +318,13 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 
 
 BERNOULLI = Rule("BernoulliBackward0", {"input": lambda g: g.new_zeros(g.shape)})
-NORMAL = Rule("NormalBackward3", {
-    "mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape)), "std": lambda g, std_shape: g.new_zeros(tuple(std_shape)),
-})  # fmt: skip
+NORMAL = Rule(
+    "NormalBackward3",
+    {
+        "mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape)),
+        "std": lambda g, std_shape: g.new_zeros(tuple(std_shape)),
+    },
+)
 
 
 def bernoulli(
@@ -346,8 +350,17 @@ export("bernoulli", bernoulli)
 
 
 def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: str) -> None:
-    def f(*size: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-          device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **words: Any) -> Tensor:  # fmt: skip
+    def f(
+        *size: Any,
+        generator: Any = None,
+        out: Tensor | None = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        **words: Any,
+    ) -> Tensor:
         if "size" in words:
             size = (words.pop("size"),)
         if words.pop("names", None) is not None or words:
@@ -370,8 +383,17 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         draw_into(t, lambda a: draw(a, engine))
         return finish(t, requires_grad)
 
-    def like(input: Tensor, *, generator: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-             requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None) -> Tensor:  # fmt: skip
+    def like(
+        input: Tensor,
+        *,
+        generator: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
         t = empty_as(input, dtype, device, memory_format)
         if t._dtype.category < dtypes.FLOAT:
             _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
@@ -398,8 +420,17 @@ _maker(
 )
 
 
-def randint(*args: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-            device: Any = None, requires_grad: bool = False, pin_memory: bool = False, **words: Any) -> Tensor:  # fmt: skip
+def randint(
+    *args: Any,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    **words: Any,
+) -> Tensor:
     """Whole numbers: `randint(high, size)` or `randint(low, high, size)`."""
     names = ["low", "high", "size"]
     given = dict(zip(names[-len(args) :] if args and not words else names, args, strict=False))
@@ -430,9 +461,20 @@ def randint(*args: Any, generator: Any = None, out: Tensor | None = None, dtype:
     return finish(t, requires_grad)
 
 
-def randint_like(input: Tensor, *args: Any, dtype: Any = None, layout: Any = None, device: Any = None,
-                 requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, **words: Any) -> Tensor:  # fmt: skip
-    """Whole numbers, shaped as the input: `randint_like(x, high)` or `randint_like(x, low, high)`."""
+def randint_like(
+    input: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+    **words: Any,
+) -> Tensor:
+    """Whole numbers, shaped as the input: `randint_like(x, high)` or `randint_like(x,
+    low, high)`.
+    """
     low, high = (0, args[0]) if len(args) == 1 else args if len(args) == 2 else (0, None)
     low, high = int(words.pop("low", low)), int(words.pop("high", high))
     if low >= high:
@@ -444,8 +486,17 @@ def randint_like(input: Tensor, *args: Any, dtype: Any = None, layout: Any = Non
     return finish(t, requires_grad)
 
 
-def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-             device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def randperm(
+    n: int,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """The numbers below n in random order."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got{n}")
@@ -456,9 +507,19 @@ def randperm(n: int, *, generator: Any = None, out: Tensor | None = None, dtype:
     return finish(t, requires_grad)
 
 
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Tensor | None = None,
-           dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-           pin_memory: bool = False) -> Tensor:  # fmt: skip
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast."""
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         t = blank(sizes_of((size,)), dtype, device) if out is None else out
@@ -486,8 +547,14 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     return t
 
 
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None,
-                out: Tensor | None = None) -> Tensor:  # fmt: skip
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Positions drawn with the weights that each row of `input` holds."""
     if input.ndim not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")

@@ -36,7 +36,9 @@ def _steps(name: str, steps: Any) -> int:
     if isinstance(steps, Tensor):
         steps = steps.item()  # type: ignore[attr-defined]
     if isinstance(steps, float):
-        raise TypeError(f"{name}() received an invalid combination of arguments: steps must be an int, not a float")
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: steps must be an int, not a float"
+        )
     count = as_int(steps, "steps")
     if count < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -51,8 +53,13 @@ def _type_of(name: str, start: Any, end: Any, dtype: Any, out: Tensor | None) ->
         inferred = promotion.default_complex_dtype()
         if dtype is not None and not dtype.is_complex:
             have, want = promotion.scalar_type_name(inferred), promotion.scalar_type_name(dtype)
-            have = {"ComplexFloat": "c10::complex<float>", "ComplexDouble": "c10::complex<double>"}.get(have, have)
-            raise RuntimeError(f"torch.{name}(): inferred dtype {have} can't be safely cast to passed dtype {want}")
+            have = {
+                "ComplexFloat": "c10::complex<float>",
+                "ComplexDouble": "c10::complex<double>",
+            }.get(have, have)
+            raise RuntimeError(
+                f"torch.{name}(): inferred dtype {have} can't be safely cast to passed dtype {want}"
+            )
     found: dtypes.dtype = inferred if dtype is None else dtype
     if found is dtypes.bool:
         raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
@@ -80,7 +87,9 @@ def _spaced(start: Any, end: Any, count: int, dtype: dtypes.dtype, work: np.dtyp
         for i in range(low, high, _BLOCK):
             j = min(i + _BLOCK, high)
             places = np.arange(i, j)
-            values = _fma(step, places, first) if low == 0 else _fma(-step, count - 1 - places, last)
+            values = (
+                _fma(step, places, first) if low == 0 else _fma(-step, count - 1 - places, last)
+            )
             yield i, j, values
 
 
@@ -97,7 +106,9 @@ def _working(dtype: dtypes.dtype) -> np.dtype[Any]:
     return np.dtype(np.float64) if dtype.category == dtypes.INT else dtype.np
 
 
-def _write(name: str, out: Tensor | None, count: int, dtype: dtypes.dtype, device: Any, layout: Any) -> tuple[Tensor, Array]:
+def _write(
+    name: str, out: Tensor | None, count: int, dtype: dtypes.dtype, device: Any, layout: Any
+) -> tuple[Tensor, Array]:
     if out is None:
         t = blank((count,), dtype, device, layout)
         return t, t._storage.view(t.layout_of(), dtype.np)
@@ -131,7 +142,9 @@ def logspace(start: Any, end: Any, steps: Any, base: Any = 10.0, *, out: Tensor 
     count = _steps("logspace", steps)
     dtype = _type_of("logspace", start, end, dtype, out)
     if isinstance(base, complex):
-        raise TypeError("logspace() received an invalid combination of arguments: base must be a float, not complex")
+        raise TypeError(
+            "logspace() received an invalid combination of arguments: base must be a float, not complex"
+        )
     t, into = _write("logspace", out, count, dtype, device, layout)
     work = _working(dtype)
     if count == 1:
@@ -162,5 +175,3 @@ def eye(n: Any, m: Any = None, *, out: Tensor | None = None, dtype: Any = None, 
         into = t._storage.view(t.layout_of(), t._dtype.np)
     np.einsum("ii->i", into[: min(rows, columns), : min(rows, columns)])[...] = 1
     return finish(t, requires_grad)
-
-

@@ -24,7 +24,9 @@ Ints = tuple[int, ...]
 
 def as_tuple(value: Any) -> Ints:
     """`1` and `(1,)` alike."""
-    return tuple([as_int(v, "dims") for v in (value if isinstance(value, (tuple, list)) else (value,))])
+    return tuple(
+        [as_int(v, "dims") for v in (value if isinstance(value, (tuple, list)) else (value,))]
+    )
 
 
 # -- roll -----------------------------------------------------------------------------------------
@@ -69,7 +71,11 @@ def _roll_into(into: Any, source: Any, by: dict[int, int]) -> None:
     for dim, step in by.items():
         n = into.shape[dim]
         k = step % n if n else 0
-        runs.append([(dim, slice(k, n), slice(0, n - k)), (dim, slice(0, k), slice(n - k, n))][: 2 if k else 1])
+        runs.append(
+            [(dim, slice(k, n), slice(0, n - k)), (dim, slice(0, k), slice(n - k, n))][
+                : 2 if k else 1
+            ]
+        )
     for block in itertools.product(*runs):
         to, origin = [slice(None)] * into.ndim, [slice(None)] * into.ndim
         for dim, there, here in block:
@@ -90,7 +96,9 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept."""
     along = layouts.normalize_dims(_chosen(order, dims), input.ndim)  # type: ignore[attr-defined]
     steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])  # type: ignore[attr-defined]
-    made, into = blank(tuple(input.shape), input._dtype, layouts.empty_like_strides(input.layout_of()))
+    made, into = blank(
+        tuple(input.shape), input._dtype, layouts.empty_like_strides(input.layout_of())
+    )
     copy(into, input.array()[steps])
     return made
 
@@ -120,7 +128,9 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     a, b = [layouts.normalize_dim(d, input.ndim) for d in dims]  # type: ignore[attr-defined]
     if a == b:
-        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+        )
     turns = k % 4
     if turns == 0:
         return clone(input, memory_format=contiguous_format)
@@ -187,13 +197,19 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
 
 
 @op()
-def repeat_interleave(input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None) -> Tensor:
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+) -> Tensor:
     """Each element (or slice along `dim`) so many times; of one tensor, its positions so many times."""
     if repeats is None:
         return _positions_repeated(input, output_size)  # type: ignore[no-any-return]
-    if not isinstance(repeats, Tensor) and (isinstance(repeats, (bool, float, complex)) or not hasattr(repeats, "__index__")):
+    if not isinstance(repeats, Tensor) and (
+        isinstance(repeats, (bool, float, complex)) or not hasattr(repeats, "__index__")
+    ):
         what = type(repeats).__name__
-        raise TypeError(f"repeat_interleave() received an invalid combination of arguments - got ({what})")
+        raise TypeError(
+            f"repeat_interleave() received an invalid combination of arguments - got ({what})"
+        )
     if dim is None:
         input, dim = input.flatten(), 0  # type: ignore[attr-defined]
     elif input.ndim == 0:  # type: ignore[attr-defined]

@@ -106,8 +106,18 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     return sum_(input, dim, keepdim, dtype=dtype)
 
 
-@op("mean", out=True, rule=by_dim("Mean", {
-    "input": lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim) / count(input_shape, dim)}))  # fmt: skip
+@op(
+    "mean",
+    out=True,
+    rule=by_dim(
+        "Mean",
+        {
+            "input": lambda g, input_shape, dim, keepdim: (
+                spread(g, input_shape, dim, keepdim) / count(input_shape, dim)
+            )
+        },
+    ),
+)
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over some dims (all by default), of a floating or complex tensor."""
     result = number_dtype("mean", input, dtype)
@@ -189,8 +199,19 @@ def _spread_args(name: str, input: Tensor, dim: Any, unbiased: Any) -> tuple[Any
     return dim, unbiased
 
 
-@op("_var", method=False, namespaces=(), rule=Rule("VarBackward0", {
-    "input": lambda g, input, dim, keepdim, degrees: _var_back(g, input, dim, keepdim, degrees)}))  # fmt: skip
+@op(
+    "_var",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "VarBackward0",
+        {
+            "input": lambda g, input, dim, keepdim, degrees: _var_back(
+                g, input, dim, keepdim, degrees
+            )
+        },
+    ),
+)
 def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("var", input, dim, degrees)
     real = input._dtype.to_real()
@@ -199,9 +220,19 @@ def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     )
 
 
-@op("_std", method=False, namespaces=(), rule=Rule("StdBackward0", {
-    "input": lambda g, input, result, dim, keepdim, degrees: _var_back(
-        (g / (result * 2)).masked_fill(result == 0, 0), input, dim, keepdim, degrees)}))  # fmt: skip
+@op(
+    "_std",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "StdBackward0",
+        {
+            "input": lambda g, input, result, dim, keepdim, degrees: _var_back(
+                (g / (result * 2)).masked_fill(result == 0, 0), input, dim, keepdim, degrees
+            )
+        },
+    ),
+)
 def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("std", input, dim, degrees)
     real = input._dtype.to_real()
@@ -333,7 +364,8 @@ def _place(name: str, how: R.Reducer) -> Any:
             raise RuntimeError(f"\"{name}_cpu\" not implemented for 'Bool'")
         return reduced(input, dims, keepdim, how, dtypes.int64, input._dtype, in_order=True)
 
-    f.__doc__ = f"The position of the {'largest' if name == 'argmax' else 'smallest'} element (nan wins); the first of equals."
+    which = "largest" if name == "argmax" else "smallest"
+    f.__doc__ = f"The position of the {which} element (nan wins); the first of equals."
     return f
 
 
@@ -380,6 +412,8 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
         out: Any = None,
         axis: Any = None,
     ) -> Any:
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
         dim = axis if axis is not None else dim
         if isinstance(dim, Tensor):
             other, dim = dim, None
@@ -398,7 +432,10 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
         )
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"The {name}imum of all elements; along a dim with its positions; or of two tensors element by element."
+    f.__doc__ = (
+        f"The {name}imum of all elements; along a dim with its positions; or of two tensors "
+        "element by element."
+    )
     export(name, f)
     return f
 

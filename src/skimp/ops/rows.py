@@ -17,8 +17,10 @@ NO_HALVES = {dtypes.float16: None, dtypes.bfloat16: None}
 
 
 def conj(t: Any) -> Any:
-    """The factor that multiplies a complex gradient (itself for real ones)."""
-    return t.conj() if isinstance(t, Tensor) and t._dtype.is_complex else t
+    """The factor that multiplies a complex gradient (itself for real ones), a tensor or a number."""
+    if isinstance(t, Tensor):
+        return t.conj() if t._dtype.is_complex else t  # type: ignore[attr-defined]
+    return t.conjugate() if isinstance(t, complex) else t
 
 
 def zeros(g: Tensor) -> Tensor:

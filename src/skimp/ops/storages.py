@@ -234,8 +234,12 @@ class _Place:
         strides = tuple([s * size for s in layout.strides])
         start = (1 << 40) + layout.offset * size
         self.__array_interface__ = {
-            "data": (start, True), "shape": layout.shape, "strides": strides, "typestr": f"|V{size}", "version": 3,
-        }  # fmt: skip
+            "data": (start, True),
+            "shape": layout.shape,
+            "strides": strides,
+            "typestr": f"|V{size}",
+            "version": 3,
+        }
 
 
 def _footprint(t: Tensor) -> Any:
@@ -325,7 +329,7 @@ def _given(size: Any, stride: Any, offset: int) -> Layout:
     shape = ints((size,))
     strides = (
         contiguous_strides(shape)
-        if stride is None or len(tuple(stride)) == 0 and shape
+        if stride is None or (shape and len(tuple(stride)) == 0)
         else ints((stride,), "stride")
     )
     return B.as_strided(shape, strides, offset)

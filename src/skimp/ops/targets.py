@@ -47,7 +47,9 @@ def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if out._dtype is not dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} instead")
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} instead"
+        )
     outs.resize_out(name, out, shape)
     outs.check_overlap(out, ())
 

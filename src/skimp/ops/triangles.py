@@ -30,7 +30,9 @@ def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
     rows, columns = matrices.shape[-2:]
     for top in range(0, rows, _ROWS):
         end = min(top + _ROWS, rows)
-        left = min(max(top + diagonal, 0), columns)  # first column that the border crosses in this band
+        left = min(
+            max(top + diagonal, 0), columns
+        )  # first column that the border crosses in this band
         right = min(max(end + diagonal, 0), columns)
         band = matrices[..., top:end, :]
         if lower:
@@ -76,14 +78,29 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
     export(f"{name}_", in_place, namespaces=())
 
 
-_triangle("tril", True, "TrilBackward0", "The elements on and below a diagonal of the matrices; zeros above.")
-_triangle("triu", False, "TriuBackward0", "The elements on and above a diagonal of the matrices; zeros below.")
+_triangle(
+    "tril",
+    True,
+    "TrilBackward0",
+    "The elements on and below a diagonal of the matrices; zeros above.",
+)
+_triangle(
+    "triu",
+    False,
+    "TriuBackward0",
+    "The elements on and above a diagonal of the matrices; zeros below.",
+)
 
 
 # -- diagonals ------------------------------------------------------------------------------------
 
 
-@op(rule=Rule("DiagEmbedBackward0", {"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)}))
+@op(
+    rule=Rule(
+        "DiagEmbedBackward0",
+        {"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)},
+    )
+)
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices of zeros with the last dimension as their diagonals."""
     ndim = input.ndim + 1  # type: ignore[attr-defined]
@@ -98,7 +115,9 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     into[...] = 0
     n = input.shape[-1]
     if n:
-        part = np.moveaxis(into, (a, b), (-2, -1))[..., max(-offset, 0) :, max(offset, 0) :][..., :n, :n]
+        part = np.moveaxis(into, (a, b), (-2, -1))[..., max(-offset, 0) :, max(offset, 0) :][
+            ..., :n, :n
+        ]
         strides = (*part.strides[:-2], part.strides[-2] + part.strides[-1])
         copy(np.lib.stride_tricks.as_strided(part, (*part.shape[:-2], n), strides), input.array())
     return made
@@ -110,7 +129,12 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     return zeros  # type: ignore[no-any-return]
 
 
-@op("_diagonal_copy", method=False, namespaces=(), rule=Rule("DiagonalBackward0_copy", {"input": _diagonal_back}))
+@op(
+    "_diagonal_copy",
+    method=False,
+    namespaces=(),
+    rule=Rule("DiagonalBackward0_copy", {"input": _diagonal_back}),
+)
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)  # type: ignore[attr-defined]
     made, into = blank(tuple(view.shape), input._dtype)
@@ -156,7 +180,9 @@ def trace(input: Tensor) -> Tensor:
     if input.ndim != 2:  # type: ignore[attr-defined]
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")  # type: ignore[attr-defined]
     if input._dtype.category == 0:
-        raise NotImplementedError(f"\"trace\" not implemented for '{promotion.scalar_type_name(input._dtype)}'")
+        raise NotImplementedError(
+            f"\"trace\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
     return input.diagonal().sum()  # type: ignore[attr-defined, no-any-return]
 
 
@@ -167,7 +193,11 @@ def _shuffle_back(g: Tensor, input_shape: Any, groups: int) -> Tensor:
     return channel_shuffle(g, input_shape[1] // groups)  # type: ignore[no-any-return]
 
 
-@op(method=False, namespaces=("", "nn.functional"), rule=Rule("ChannelShuffleBackward0", {"input": _shuffle_back}))
+@op(
+    method=False,
+    namespaces=("", "nn.functional"),
+    rule=Rule("ChannelShuffleBackward0", {"input": _shuffle_back}),
+)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels dealt out: the first of each group, then the second of each group..."""
     if input.ndim <= 2:  # type: ignore[attr-defined]
@@ -176,7 +206,9 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         )
     batch, channels, *rest = input.shape
     if groups <= 0:
-        raise RuntimeError(f"Number of groups to divide channels in must be positive. Value of groups:{groups}")
+        raise RuntimeError(
+            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
+        )
     if channels % groups:
         raise RuntimeError(
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."

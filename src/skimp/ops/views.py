@@ -51,8 +51,11 @@ def reshaped(g: Tensor, shape: Sequence[int]) -> Tensor:
 BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
 
 
-@view(rule=Rule("TransposeBackward0", {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}), inplace=True,
-      aliases=("swapaxes", "swapdims"))  # fmt: skip
+@view(
+    rule=Rule("TransposeBackward0", {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}),
+    inplace=True,
+    aliases=("swapaxes", "swapdims"),
+)
 def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     """Two dimensions exchanged."""
     return V.transpose(layout, dim0, dim1)
@@ -85,8 +88,12 @@ def _dims(value: Any) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else tuple(value)
 
 
-@view(rule=Rule("PermuteBackward0", {"input": lambda g, source, destination: g.movedim(destination, source)}),
-      aliases=("moveaxis",))  # fmt: skip
+@view(
+    rule=Rule(
+        "PermuteBackward0", {"input": lambda g, source, destination: g.movedim(destination, source)}
+    ),
+    aliases=("moveaxis",),
+)
 def movedim(layout: Layout, source: Any, destination: Any) -> Layout:
     """The source dimensions moved to their destinations."""
     return V.movedim(layout, _dims(source), _dims(destination))
@@ -204,15 +211,31 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
     return input.expand(size)
 
 
-@view(rule=Rule("SelectBackward0", {
-    "input": lambda g, input_shape, dim, index: scattered(g, input_shape, lambda z: z.select(dim, index))}))  # fmt: skip
+@view(
+    rule=Rule(
+        "SelectBackward0",
+        {
+            "input": lambda g, input_shape, dim, index: scattered(
+                g, input_shape, lambda z: z.select(dim, index)
+            )
+        },
+    )
+)
 def select(layout: Layout, dim: int, index: int) -> Layout:
     """One position of a dimension, which goes away."""
     return V.select(layout, dim, as_int(index, "index"))
 
 
-@view(rule=Rule("SliceBackward0", {
-    "input": lambda g, input_shape, dim, start, length: scattered(g, input_shape, lambda z: z.narrow(dim, start, length))}))  # fmt: skip
+@view(
+    rule=Rule(
+        "SliceBackward0",
+        {
+            "input": lambda g, input_shape, dim, start, length: scattered(
+                g, input_shape, lambda z: z.narrow(dim, start, length)
+            )
+        },
+    )
+)
 def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
     """`length` positions of a dimension from `start` on."""
     if isinstance(start, Tensor) and (start.ndim or start._dtype.category != dtypes.INT):
@@ -220,8 +243,16 @@ def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
     return V.narrow(layout, dim, as_int(start, "start"), as_int(length, "length"))
 
 
-@view(rule=Rule("DiagonalBackward0", {
-    "input": lambda g, input_shape, offset, dim1, dim2: scattered(g, input_shape, lambda z: z.diagonal(offset, dim1, dim2))}))  # fmt: skip
+@view(
+    rule=Rule(
+        "DiagonalBackward0",
+        {
+            "input": lambda g, input_shape, offset, dim1, dim2: scattered(
+                g, input_shape, lambda z: z.diagonal(offset, dim1, dim2)
+            )
+        },
+    )
+)
 def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
     """The diagonal of two dimensions, as the last dimension."""
     return V.diagonal(layout, offset, dim1, dim2)
@@ -236,8 +267,17 @@ def _strided_back(g: Tensor, input_layout: Layout, found: Layout) -> Tensor:
     return gather_strided_gradient(g, input_layout, found)
 
 
-@view(function=False, rule=Rule("UnfoldBackward0", {
-    "input": lambda g, input_shape, dimension, size, step: _unfold_back(g, input_shape, dimension, size, step)}))  # fmt: skip
+@view(
+    function=False,
+    rule=Rule(
+        "UnfoldBackward0",
+        {
+            "input": lambda g, input_shape, dimension, size, step: _unfold_back(
+                g, input_shape, dimension, size, step
+            )
+        },
+    ),
+)
 def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:
     """Windows of `size` every `step` along a dimension, as a new last dimension."""
     return V.unfold(layout, dimension, size, step)
@@ -294,12 +334,18 @@ def _matrix(name: str, f: Any, rule: Rule | None, doc: str) -> Any:
     return declared
 
 
-_matrix("T", lambda layout: V.reverse_dims(layout),
-        Rule("PermuteBackward0", {"input": lambda g: g.permute(tuple(range(g.ndim))[::-1])}), "The dimensions reversed.")  # fmt: skip
-_matrix("mT", lambda layout: V.matrix_transpose(layout),
-        Rule("TransposeBackward0", {"input": lambda g: g.transpose(-2, -1)}), "The last two "
-                                                                              "dimensions "
-                                                                              "exchanged.")  # fmt: skip
+_matrix(
+    "T",
+    lambda layout: V.reverse_dims(layout),
+    Rule("PermuteBackward0", {"input": lambda g: g.permute(tuple(range(g.ndim))[::-1])}),
+    "The dimensions reversed.",
+)
+_matrix(
+    "mT",
+    lambda layout: V.matrix_transpose(layout),
+    Rule("TransposeBackward0", {"input": lambda g: g.transpose(-2, -1)}),
+    "The last two dimensions exchanged.",
+)
 
 
 # -- pieces ---------------------------------------------------------------------------------------
@@ -341,8 +387,14 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @op()
-def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None,
-                 sections: Any = None) -> tuple[Tensor, ...]:  # fmt: skip
+def tensor_split(
+    input: Tensor,
+    indices_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    indices: Any = None,
+    sections: Any = None,
+) -> tuple[Tensor, ...]:
     """Pieces as even as can be, or cut at the indices given."""
     how = next(v for v in (indices_or_sections, indices, sections) if v is not None)
     if isinstance(how, Tensor):
@@ -377,8 +429,18 @@ _stacked_pieces("vsplit", 2, lambda t: 0, "Pieces along the rows.")
 _stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
 
 
-@view("unbind", multi=True, rule=Rule("UnbindBackward0", {
-    "input": lambda g, input_shape, output, dim: scattered(g, input_shape, lambda z: z.select(dim, output))}))  # fmt: skip
+@view(
+    "unbind",
+    multi=True,
+    rule=Rule(
+        "UnbindBackward0",
+        {
+            "input": lambda g, input_shape, output, dim: scattered(
+                g, input_shape, lambda z: z.select(dim, output)
+            )
+        },
+    ),
+)
 def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     """The slices along a dimension, without it."""
     dim, n = S.unbind(layout.shape, dim)

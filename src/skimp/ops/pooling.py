@@ -1,0 +1,228 @@
+"""Pooling: max_pool keeps the number of the winning tap (a byte for each output), averages keep nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes, promotion
+from skimp._tensor import Array, fresh
+from skimp.autograd.rules import Rule
+from skimp.backend import windows
+from skimp.backend.windows import Pool
+from skimp.memory import copies as told
+from skimp.ops.copies import describe
+from skimp.ops.forms import export, op
+from skimp.ops.targets import blank
+from skimp.ops.ties import tied
+
+Ints = tuple[int, ...]
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def per_dim(name: str, what: str, value: Any, nd: int) -> Ints:
+    """One integer for each spatial dim, from one for all or a list."""
+    if not isinstance(value, (tuple, list)):
+        return (int(value),) * nd
+    found = tuple([int(v) for v in value])
+    if len(found) == 1:
+        return found * nd
+    if len(found) != nd:
+        raise RuntimeError(f"{name}: {what} must either be a single int, or a tuple of {nd} ints")
+    return found
+
+
+def _check_input(name: str, input: Any, nd: int) -> None:
+    if input.ndim not in (nd + 1, nd + 2) or 0 in tuple(input.shape[input.ndim - nd - 1 :]):
+        raise RuntimeError(
+            f"{name}: Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"but got: {list(input.shape)}"
+        )
+
+
+def pool_of(
+    name: str, input: Any, nd: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+) -> Pool:
+    """The windows that PyTorch's arguments describe, checked."""
+    kernel = per_dim(name, "kernel_size", kernel, nd)
+    stride = kernel if stride is None or stride in ((), []) else per_dim(name, "stride", stride, nd)
+    padding = per_dim(name, "padding", padding, nd)
+    dilation = per_dim(name, "dilation", dilation, nd)
+    _check_input(name, input, nd)
+    for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
+        if any(v <= 0 for v in values):
+            raise RuntimeError(f"{name}: {what} should be greater than zero, but got {list(values)}")
+    for k, p, d in zip(kernel, padding, dilation, strict=True):
+        if p < 0:
+            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
+        if p > ((k - 1) * d + 1) // 2:
+            raise RuntimeError(
+                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+            )
+    size = tuple(input.shape[input.ndim - nd :])
+    out = windows.out_sizes(size, kernel, stride, padding, dilation, ceil)
+    if any(o < 1 for o in out):
+        raise RuntimeError(
+            f"Given input size: ({'x'.join(map(str, input.shape[-nd - 1:]))}). Calculated output size: "
+            f"({'x'.join(map(str, (input.shape[-nd - 1], *out)))}). Output size is too small"
+        )
+    return Pool(size, kernel, stride, padding, dilation, out)
+
+
+def planes(t: Any, nd: int) -> Array:
+    """The elements as (planes, *size), where they lie if they lie so."""
+    a = t.array()
+    if not a.flags.c_contiguous:
+        told.told(a.nbytes, "pool", f"planes of {describe(t)}")
+        a = np.ascontiguousarray(a)
+    return a.reshape(math.prod(a.shape[: a.ndim - nd]), *a.shape[a.ndim - nd :])
+
+
+def _made(input: Any, sizes: Ints, dtype: Any = None) -> tuple[Any, Array]:
+    nd = len(sizes)
+    shape = (*input.shape[: input.ndim - nd], *sizes)
+    result, target = blank(shape, dtype or input._dtype)
+    return result, target.reshape(math.prod(shape[: len(shape) - nd]), *sizes)
+
+
+# -- max_pool -------------------------------------------------------------------------------------
+
+
+@op("_max_pool", method=False, namespaces=(), nondiff=(1,), rule=Rule("MaxPool2DWithIndicesBackward0", {
+    "input": lambda g, result1, pool: _spread(g, result1, pool)}))  # fmt: skip
+def _max_pool(input: Any, pool: Pool) -> Any:
+    """(maxima, the number of the tap where each is)."""
+    result, target = _made(input, pool.out)
+    taps, at = _made(input, pool.out, dtypes.FROM_NUMPY.get(windows.tap_dtype(pool), dtypes.int32))
+    windows.maximum(planes(input, len(pool.size)), target, at, pool)
+    return result, taps
+
+
+@op("_max_pool_spread", method=False, namespaces=(), rule=Rule("MaxPool2DWithIndicesBackwardBackward0", {
+    "grad": lambda g, taps, pool: _picked(g, taps, pool)}))  # fmt: skip
+def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
+    result, target = _made(grad, pool.size)
+    windows.spread(planes(grad, len(pool.size)), planes(taps, len(pool.size)), target, pool)
+    return result
+
+
+@op("_max_pool_picked", method=False, namespaces=(), rule=Rule("GatherBackward0", {
+    "input": lambda g, taps, pool: _spread(g, taps, pool)}))  # fmt: skip
+def _picked(input: Any, taps: Any, pool: Pool) -> Any:
+    result, target = _made(input, pool.out)
+    windows.picked(planes(input, len(pool.size)), planes(taps, len(pool.size)), target, pool)
+    return result
+
+
+@op("_max_pool_values", method=False, namespaces=())
+def _max_values(input: Any, pool: Pool) -> Any:
+    """Maxima alone, for when nobody asks where they are."""
+    result, target = _made(input, pool.out)
+    windows.maximum(planes(input, len(pool.size)), target, None, pool)
+    return result
+
+
+def _max(
+    nd: int, input: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, indices: bool
+) -> Any:
+    name = f"max_pool{nd}d"
+    _refuse_bool(name, input)
+    pool = pool_of(name, input, nd, kernel, stride, padding, dilation, bool(ceil))
+    if not (indices or input._rg):
+        return _max_values(input, pool)
+    values, taps = _max_pool(tied(input), pool)
+    if not indices:
+        return values
+    places = windows.positions(planes(taps, nd), pool)
+    return values, fresh(places.reshape(tuple(values.shape)), dtypes.int64)
+
+
+def _refuse_bool(name: str, input: Any) -> None:
+    if input._dtype is dtypes.bool or input._dtype.is_complex:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'")
+
+
+# -- averages -------------------------------------------------------------------------------------
+
+
+@op("_avg_pool", method=False, namespaces=(), rule=Rule("AvgPool2DBackward0", {
+    "input": lambda g, pool, include, override: _avg_spread(g, pool, include, override)}))  # fmt: skip
+def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    result, target = _made(input, pool.out)
+    divisor = windows.divisors(pool, include, override)
+    windows.total(planes(input, len(pool.size)), target, divisor, pool)
+    return result
+
+
+@op("_avg_pool_spread", method=False, namespaces=(), rule=Rule("AvgPool2DBackwardBackward0", {
+    "input": lambda g, pool, include, override: _avg_pool(g, pool, include, override)}))  # fmt: skip
+def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    result, target = _made(input, pool.size)
+    divisor = windows.divisors(pool, include, override)
+    windows.total_spread(planes(input, len(pool.size)), target, divisor, pool)
+    return result
+
+
+def _avg(
+    nd: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil: bool, include: bool, override: int | None
+) -> Any:
+    name = f"avg_pool{nd}d"
+    _refuse_bool(name, input)
+    if override == 0:
+        raise RuntimeError("divisor must be not zero")
+    pool = pool_of(name, input, nd, kernel, stride, padding, 1, bool(ceil))
+    return _avg_pool(tied(input), pool, bool(include), override)
+
+
+def _lp(nd: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil: bool) -> Any:
+    p = float(norm_type)
+    count = math.prod(per_dim(f"lp_pool{nd}d", "kernel_size", kernel, nd))
+    found = _avg(nd, input.pow(p), kernel, stride, 0, ceil, True, None)
+    return (found.sign() * found.abs().relu() * count).pow(1.0 / p)
+
+
+# -- the public functions -------------------------------------------------------------------------
+
+
+def export_pool(name: str, f: Any, doc: str) -> None:
+    """Reachable as `torch.name` and `nn.functional.name`."""
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    export(name, f, ("", "nn.functional"), method=False)
+
+
+def _declare(nd: int) -> None:
+    def maximum(
+        input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:  # fmt: skip
+        return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+    def with_indices(
+        input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:  # fmt: skip
+        return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    def average(
+        input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ) -> Any:  # fmt: skip
+        return _avg(nd, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+    def norm(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+        return _lp(nd, input, norm_type, kernel_size, stride, ceil_mode)
+
+    export_pool(f"max_pool{nd}d", maximum, f"The largest element of each window over {nd} dimensions.")
+    export_pool(f"max_pool{nd}d_with_indices", with_indices, "`max_pool` and where in its plane each maximum is.")
+    average.__doc__ = f"The mean of each window over {nd} dimensions."
+    op(f"avg_pool{nd}d", out=nd > 1, method=False, namespaces=("", "nn.functional"))(average)
+    export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.")
+
+
+for _nd in (1, 2, 3):
+    _declare(_nd)
