@@ -157,8 +157,8 @@ ROWS: dict[str, Make] = {
     "TransformerEncoder": lambda nn: nn.TransformerEncoder(
         nn.TransformerEncoderLayer(8, 2, 16), 2, nn.LayerNorm(8), enable_nested_tensor=False
     ),
-    "Transformer": lambda nn: nn.Transformer(8, 2, 1, 2, 16, bias=False),
-    "AdaptiveLogSoftmaxWithLoss": lambda nn: nn.AdaptiveLogSoftmaxWithLoss(8, 12, [4, 8], head_bias=True),
+    "Transformer": lambda nn: nn.Transformer(8, 2, 1, 2, 16, batch_first=True),
+    "AdaptiveLogSoftmaxWithLoss": lambda nn: nn.AdaptiveLogSoftmaxWithLoss(16, 12, [4, 8], head_bias=True),
     "Sequential": lambda nn: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2))),
     "ModuleList": lambda nn: nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)]),
     "ModuleDict": lambda nn: nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.ModuleList([])}),

@@ -168,11 +168,6 @@ def test_dlpack_refusals() -> None:
 # -- lifetime -------------------------------------------------------------------------------------
 
 
-def live() -> int:
-    gc.collect()
-    return memory.memory_allocated()
-
-
 EXPORTS: dict[str, Callable[[Any], Any]] = {
     "numpy": lambda x: x.numpy(),
     "asarray": np.asarray,
@@ -189,18 +184,20 @@ EXPORTS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("how", EXPORTS)
 @pytest.mark.parametrize("size", [1000, LARGE])
 def test_an_array_keeps_the_block(how: str, size: int) -> None:
-    before = live()
+    before = memory.memory_allocated()
     x = skimp.arange(float(size)) * 2
     held = EXPORTS[how](x)
-    bytes_of_x = live() - before
+    bytes_of_x = memory.memory_allocated() - before
     assert bytes_of_x >= size * 4
     del x
-    assert live() - before == bytes_of_x
+    assert memory.memory_allocated() - before == bytes_of_x
     junk = [skimp.full((size,), -1.0) for _ in range(3)]  # would take the block if it were free
     if how != "capsule":
         assert float(np.asarray(held).ravel()[1]) in (2.0, 12.0)
     del held, junk
-    assert live() == before
+    if how == "frame":  # pandas leaves cycles
+        gc.collect()
+    assert memory.memory_allocated() == before
 
 
 def test_a_tensor_keeps_the_array() -> None:

@@ -1,4 +1,6 @@
-"""Matrix products against torch: every type, layout and form, exact integers, no hidden copies, gradients."""
+"""Matrix products against torch: every type, layout and form, exact integers, no hidden copies,
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skimp
-from samples import DTYPES, agree, array, numbers, same, same_gradients, twin
+from samples import DTYPES, agree, numbers, outcome, same, same_gradients, twin
 from skimp.backend import products
 from skimp.config import config
-from skimp.memory.ledger import host
 
 NUMBERS = [d for d in DTYPES if d != "bool"]
 LOOSE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4}
@@ -40,9 +41,15 @@ def over(library: Any, name: str, x: Any, *args: Any, **words: Any) -> Any:
 # -- shapes ---------------------------------------------------------------------------------------
 
 
-@given(st.sampled_from([(), (3,), (2, 3), (1, 3), (2, 1)]), st.sampled_from([(), (3,), (1,), (2, 3)]),
-       st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 15))  # fmt: skip
-@settings(max_examples=120, deadline=None)
+@given(
+    st.sampled_from([(), (3,), (2, 3), (1, 3), (2, 1)]),
+    st.sampled_from([(), (3,), (1,), (2, 3)]),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 15),
+)
+@settings(max_examples=80, deadline=None)
 def test_matmul_of_any_shapes(lead: Any, other_lead: Any, m: int, k: int, n: int, how: int) -> None:
     x, y = f(*lead, m, k), f(*other_lead, k, n, seed=1)
     if how & 1:
@@ -60,33 +67,47 @@ def test_matmul_of_any_shapes(lead: Any, other_lead: Any, m: int, k: int, n: int
 @pytest.mark.parametrize(
     ("name", "args"),
     [
-        ("mm", (f(2, 3), f(2, 3))), ("mm", (f(2, 3), f(3))), ("mm", (f(3), f(3, 2))), ("mm", (f(2, 3), f(3, 2).double())),
-        ("mm", (f(2, 2).bool(), f(2, 2).bool())), ("bmm", (f(2, 3), f(3, 2))), ("bmm", (f(2, 3, 4), f(3, 4, 5))),
-        ("bmm", (f(2, 3, 4), f(2, 3, 5))), ("bmm", (f(2, 3, 4), f(2, 4, 5).double())), ("mv", (f(2, 3), f(2))),
-        ("mv", (f(2, 3), f(3, 1))), ("mv", (f(2, 3), f(3).double())), ("mv", (f(2, 2).bool(), f(2).bool())),
-        ("dot", (f(2), f(3))), ("dot", (f(2, 2), f(2))), ("dot", (f(2), f(2).double())), ("dot", (f(2).bool(), f(2).bool())),
-        ("matmul", (f(2, 3), torch.tensor(1.0))), ("matmul", (f(3), f(2))), ("matmul", (f(3), f(2, 4))),
-        ("addmm", (f(3), f(2, 3), f(3, 2))), ("addmm", (f(2).double(), f(2, 3), f(3, 2))), ("addmm", (f(2), f(2, 3), f(2, 3))),
-        ("addmm", (f(1, 2, 2), f(2, 3), f(3, 2))), ("addmv", (f(3), f(2, 3), f(3))), ("addmv", (f(1, 2), f(2, 3), f(3))),
-        ("addbmm", (f(2, 3), f(2, 2, 3), f(2, 3, 2))), ("addbmm", (f(2, 2), f(2, 2, 3), f(3, 3, 2))),
-        ("baddbmm", (f(2, 3), f(2, 2, 3), f(2, 3, 2))), ("baddbmm", (f(2, 2).double(), f(2, 2, 3), f(2, 3, 2))),
-        ("addr", (f(3, 3), f(2), f(3))), ("addr", (f(2, 3), f(2, 2), f(3))), ("outer", (f(2, 2), f(2))),
+        ("mm", (f(2, 3), f(2, 3))), ("mm", (f(2, 3), f(3))), ("mm", (f(3), f(3, 2))),
+        ("mm", (f(2, 3), f(3, 2).double())),
+        ("mm", (f(2, 2).bool(), f(2, 2).bool())), ("bmm", (f(2, 3), f(3, 2))),
+        ("bmm", (f(2, 3, 4), f(3, 4, 5))),
+        ("bmm", (f(2, 3, 4), f(2, 3, 5))), ("bmm", (f(2, 3, 4), f(2, 4, 5).double())),
+        ("mv", (f(2, 3), f(2))),
+        ("mv", (f(2, 3), f(3, 1))), ("mv", (f(2, 3), f(3).double())),
+        ("mv", (f(2, 2).bool(), f(2).bool())),
+        ("dot", (f(2), f(3))), ("dot", (f(2, 2), f(2))), ("dot", (f(2), f(2).double())),
+        ("dot", (f(2).bool(), f(2).bool())),
+        ("matmul", (f(2, 3), torch.tensor(1.0))), ("matmul", (f(3), f(2))),
+        ("matmul", (f(3), f(2, 4))),
+        ("addmm", (f(3), f(2, 3), f(3, 2))), ("addmm", (f(2).double(), f(2, 3), f(3, 2))),
+        ("addmm", (f(2), f(2, 3), f(2, 3))),
+        ("addmm", (f(1, 2, 2), f(2, 3), f(3, 2))), ("addmv", (f(3), f(2, 3), f(3))),
+        ("addmv", (f(1, 2), f(2, 3), f(3))),
+        ("addbmm", (f(2, 3), f(2, 2, 3), f(2, 3, 2))),
+        ("addbmm", (f(2, 2), f(2, 2, 3), f(3, 3, 2))),
+        ("baddbmm", (f(2, 3), f(2, 2, 3), f(2, 3, 2))),
+        ("baddbmm", (f(2, 2).double(), f(2, 2, 3), f(2, 3, 2))),
+        ("addr", (f(3, 3), f(2), f(3))), ("addr", (f(2, 3), f(2, 2), f(3))),
+        ("outer", (f(2, 2), f(2))),
         ("inner", (f(2, 3), f(2))), ("trace", (f(3),)), ("tensordot", (f(2, 3), f(2, 3), 1)),
         ("tensordot", (f(2, 3), f(2, 3), 3)), ("tensordot", (f(2, 3), f(2, 3), -1)),
         ("tensordot", (f(2, 3), f(2, 3), ([0], [0, 1]))), ("linalg.multi_dot", ([f(2, 3)],)),
-        ("linalg.multi_dot", ([f(2, 3), f(2, 3)],)), ("linalg.multi_dot", ([f(2, 3), f(3), f(3, 2)],)),
-        ("linalg.cross", (f(2, 4), f(2, 4))), ("cross", (f(3, 4), f(4, 3), 0)), ("linalg.cross", (f(2, 3), f(2, 3).double())),
-        ("cdist", (f(2, 3), f(2, 4))), ("cdist", (f(2, 3), f(3))), ("cdist", (f(2, 3), f(2, 3), -1)),
+        ("linalg.multi_dot", ([f(2, 3), f(2, 3)],)),
+        ("linalg.multi_dot", ([f(2, 3), f(3), f(3, 2)],)),
+        ("linalg.cross", (f(2, 4), f(2, 4))), ("cross", (f(3, 4), f(4, 3), 0)),
+        ("linalg.cross", (f(2, 3), f(2, 3).double())),
+        ("cdist", (f(2, 3), f(2, 4))), ("cdist", (f(2, 3), f(3))),
+        ("cdist", (f(2, 3), f(2, 3), -1)),
         ("cdist", (f(2, 3).long(), f(2, 3).long())), ("nn.functional.pdist", (f(3),)),
-        ("nn.functional.linear", (f(2, 3), f(3, 2))), ("nn.functional.linear", (f(2, 3), f(3), torch.tensor(1.0))),
+        ("nn.functional.linear", (f(2, 3), f(3, 2))),
+        ("nn.functional.linear", (f(2, 3), f(3), torch.tensor(1.0))),
         ("nn.functional.bilinear", (f(2, 3), f(3, 3), f(4, 3, 3))),
     ],
 )  # fmt: skip
 def test_errors(name: str, args: Any) -> None:
-    theirs = pytest.raises(Exception, call, torch, name, *args).value
-    with pytest.raises(type(theirs)) as ours:
-        call(skimp, name, *twin(args))
-    assert str(ours.value)[:40] == str(theirs)[:40]
+    theirs, ours = outcome(call, torch, name, *args), outcome(call, skimp, name, *twin(args))
+    assert isinstance(theirs[0], type)
+    assert (ours[0], ours[1][:40]) == (theirs[0], theirs[1][:40])
 
 
 def test_operators() -> None:
@@ -108,11 +129,16 @@ def test_every_type(dtype: str) -> None:
     x, y = f(2, 5, 7, dtype=dtype), f(2, 7, 5, dtype=dtype, seed=1)
     v, tolerance = f(7, dtype=dtype, seed=2), LOOSE.get(dtype, 1e-12)
     for name, args in [
-        ("mm", (x[0], y[0])), ("mm", (x[0], x[1].t())), ("bmm", (x, y)), ("mv", (x[0], v)), ("dot", (v, y[0, :, 1])),
-        ("vdot", (v, y[0, :, 2])), ("matmul", (x, y[1])), ("matmul", (x[0], y)), ("outer", (v, v)), ("inner", (x, x[0])),
-        ("kron", (x[0], y[0])), ("tensordot", (x, y, ([0, 2], [0, 1]))), ("addmm", (f(5, dtype=dtype), x[0], y[0])),
-        ("addmv", (f(5, dtype=dtype), x[0], v)), ("baddbmm", (f(1, 5, 1, dtype=dtype), x, y)), ("addr", (x[0], v[:5], v)),
-        ("addbmm", (f(5, 5, dtype=dtype), x, y)), ("linalg.cross", (x[..., :3], x[:1, :, 3:6])), ("trace", (x[0],)),
+        ("mm", (x[0], y[0])), ("mm", (x[0], x[1].t())), ("bmm", (x, y)), ("mv", (x[0], v)),
+        ("dot", (v, y[0, :, 1])),
+        ("vdot", (v, y[0, :, 2])), ("matmul", (x, y[1])), ("matmul", (x[0], y)), ("outer", (v, v)),
+        ("inner", (x, x[0])),
+        ("kron", (x[0], y[0])), ("tensordot", (x, y, ([0, 2], [0, 1]))),
+        ("addmm", (f(5, dtype=dtype), x[0], y[0])),
+        ("addmv", (f(5, dtype=dtype), x[0], v)), ("baddbmm", (f(1, 5, 1, dtype=dtype), x, y)),
+        ("addr", (x[0], v[:5], v)),
+        ("addbmm", (f(5, 5, dtype=dtype), x, y)), ("linalg.cross", (x[..., :3], x[:1, :, 3:6])),
+        ("trace", (x[0],)),
         ("einsum", ("bij,bjk->ik", x, y)),
     ]:  # fmt: skip
         agree(lambda t, *a, name=name: call(t, name, *a), *args, tolerance=tolerance)
@@ -121,7 +147,9 @@ def test_every_type(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
 @pytest.mark.parametrize("high", [3, 2**30, 2**62])
 def test_integers_are_exact_and_wrap(dtype: str, high: int) -> None:
-    """Through float32, float64 or pieces of 16 bits, by size: always the numbers of NumPy's own loop."""
+    """Through float32, float64 or pieces of 16 bits, by size: always the numbers of NumPy's own
+    loop.
+    """
     rng = np.random.default_rng(0)
     info = np.iinfo(dtype)
     low, high = max(info.min, -high), min(info.max, high)
@@ -182,12 +210,8 @@ def test_copies_are_told_and_transposes_are_not() -> None:
         for a in (x, x.t(), x[::2].t()[:, :30], x[:, 3:50].t()):
             skimp.mm(a, y[: a.shape[1]])
             skimp.addmm(y[0], a, y[: a.shape[1]].contiguous())
-    with (
-        skimp.memory.no_copies(),
-        pytest.raises(skimp.memory.CopyError, match="mm of a tensor with strides")
-        if hasattr(skimp.memory, "CopyError")
-        else pytest.raises(RuntimeError, match="mm of a tensor with strides"),
-    ):
+    refused = pytest.raises(RuntimeError, match="mm of a tensor with strides")
+    with skimp.memory.no_copies(), refused:
         skimp.mm(x[:, ::2], y[:32])
 
 
@@ -211,9 +235,12 @@ def test_strided_and_expanded_inputs(slices: Any) -> None:
 # -- forms ----------------------------------------------------------------------------------------
 
 ADDED = [
-    ("addmm", (f(4), f(4, 3), f(3, 4))), ("addmm", (f(4, 4, seed=2).t(), f(4, 3), f(4, 3, seed=1).t())),
-    ("addmv", (f(4), f(4, 3), f(3))), ("addmv", (torch.tensor(2.0), f(4, 3), f(3))), ("addbmm", (f(4, 1), f(2, 4, 3), f(2, 3, 4))),
-    ("baddbmm", (f(2, 4, 4), f(2, 4, 3), f(2, 3, 4))), ("addr", (f(4, 3), f(4), f(3))), ("addr", (f(3), f(4), f(3))),
+    ("addmm", (f(4), f(4, 3), f(3, 4))),
+    ("addmm", (f(4, 4, seed=2).t(), f(4, 3), f(4, 3, seed=1).t())),
+    ("addmv", (f(4), f(4, 3), f(3))), ("addmv", (torch.tensor(2.0), f(4, 3), f(3))),
+    ("addbmm", (f(4, 1), f(2, 4, 3), f(2, 3, 4))),
+    ("baddbmm", (f(2, 4, 4), f(2, 4, 3), f(2, 3, 4))), ("addr", (f(4, 3), f(4), f(3))),
+    ("addr", (f(3), f(4), f(3))),
 ]  # fmt: skip
 
 
@@ -248,9 +275,12 @@ def test_beta_zero_ignores_what_is_there() -> None:
 
 @pytest.mark.parametrize(
     ("name", "args"),
-    [("mm", (f(4, 3), f(3, 4))), ("bmm", (f(2, 4, 3), f(2, 3, 4))), ("mv", (f(4, 3), f(3))), ("matmul", (f(2, 4, 3), f(3, 4))),
-     ("matmul", (f(2, 4, 3), f(2, 3, 4))), ("matmul", (f(3), f(3, 4))), ("linalg.multi_dot", ([f(2, 3), f(3, 4), f(4)],)),
-     ("tensordot", (f(2, 3), f(3, 2), 1)), ("inner", (f(2, 3), f(4, 3))), ("outer", (f(2), f(3))), ("dot", (f(3), f(3)))],
+    [("mm", (f(4, 3), f(3, 4))), ("bmm", (f(2, 4, 3), f(2, 3, 4))), ("mv", (f(4, 3), f(3))),
+     ("matmul", (f(2, 4, 3), f(3, 4))),
+     ("matmul", (f(2, 4, 3), f(2, 3, 4))), ("matmul", (f(3), f(3, 4))),
+     ("linalg.multi_dot", ([f(2, 3), f(3, 4), f(4)],)),
+     ("tensordot", (f(2, 3), f(3, 2), 1)), ("inner", (f(2, 3), f(4, 3))), ("outer", (f(2), f(3))),
+     ("dot", (f(3), f(3)))],
 )  # fmt: skip
 def test_out(name: str, args: Any) -> None:
     shape = tuple(call(torch, name, *args).shape)
@@ -280,13 +310,11 @@ def test_out_may_be_an_input() -> None:
 
 def test_only_the_result_is_allocated() -> None:
     x, b = skimp.rand(600, 600), skimp.rand(600)
-    skimp.memory.memory_allocated()
-    before, size = host.allocated, host.peak if hasattr(host, "peak") else 0
-    y = skimp.relu(skimp.addmm(b, x, x)) if hasattr(skimp, "relu") else skimp.addmm(b, x, x)
-    assert skimp.memory.memory_allocated() - before < 2 * y.numel() * 4, (
-        "a bias and what follows it cost nothing"
-    )
-    del size
+    before = skimp.memory.memory_allocated()
+    skimp.memory.reset_peak_memory_stats()
+    with config.using(defer="auto"):
+        y = skimp.relu(skimp.addmm(b, x, x))
+    assert skimp.memory.max_memory_allocated() - before < 2 * y.numel() * 4, "one block for all"
 
 
 def test_bits_do_not_depend_on_deferral() -> None:
@@ -300,28 +328,32 @@ def test_bits_do_not_depend_on_deferral() -> None:
         with config.using(defer=defer):
             p, q, r = twin(x), twin(w), twin(b)
             hidden = skimp.addmm(r, p.exp(), q)
-            found.append(
-                (hidden.t() @ p.t()[:300] if False else skimp.mm(hidden.t(), p) * 2)
-                .numpy()
-                .tobytes()
-            )
+            found.append((skimp.mm(hidden.t(), p) * 2).numpy().tobytes())
     assert len(set(found)) == 1
 
 
 # -- einsum ---------------------------------------------------------------------------------------
 
-I, J, K = f(3, 4), f(4, 5, seed=1), f(3, 3, seed=2)
+M, J, K = f(3, 4), f(4, 5, seed=1), f(3, 3, seed=2)
 B, C = f(2, 3, 4, seed=3), f(2, 4, 5, seed=4)
 EINSUMS: list[Any] = [
-    ("ij,jk->ik", I, J), ("ij,jk", I, J), ("ij->ji", I), ("ij->", I), ("ij->i", I), ("ii->i", K), ("ii", K), ("ji", I),
-    ("bij,bjk->bik", B, C), ("bij,bjk->kib", B, C), ("bij,bjk->ik", B, C), ("...ij,...jk->...ik", B, J), ("...j,jk", B, J),
-    ("i...->...", B), ("...->...", B), ("b...,b...->b...", B, B[:, :1]), ("i,j->ij", I[:, 0], J[0]), ("i,i", I[0], I[1]),
-    ("ij,ij->ij", I, I), ("ij,kj->k", I, K[:, :1].expand(3, 4)), ("ij,jk,kl->il", I, J, f(5, 2)), ("ab,bc,cd,da->", K, K, K, K),
-    ("bij,jk,bkl->bil", B, J, f(2, 5, 2)), ("aab,b->a", f(3, 3, 4), f(4)), ("Ab,bA->A", I, I.t()), (" i j , j k -> i k ", I, J),
-    ("ij,jk->ik", I, f(1, 5)), ("ij,ij->", I, f(1, 4)), ("iji->j", f(3, 4, 3)), ("i,->i", f(3), torch.tensor(2.0)),
-    ("...,...", I, f(4)), ("ij,jk->ik", I, J.double()), ("ij,jk", I, I), ("ij", I, I), ("ij,ij", I), ("ij->iij", I),
-    ("ij->k", I), ("i1->i", I), ("ijk", I), ("i", I), ("...i.->i", I), ("ij->i...j...", I), ("ii", I), ("i.j", I),
-    ("...ijk", I),
+    ("ij,jk->ik", M, J), ("ij,jk", M, J), ("ij->ji", M), ("ij->", M), ("ij->i", M), ("ii->i", K),
+    ("ii", K), ("ji", M),
+    ("bij,bjk->bik", B, C), ("bij,bjk->kib", B, C), ("bij,bjk->ik", B, C),
+    ("...ij,...jk->...ik", B, J), ("...j,jk", B, J),
+    ("i...->...", B), ("...->...", B), ("b...,b...->b...", B, B[:, :1]), ("i,j->ij", M[:, 0], J[0]),
+    ("i,i", M[0], M[1]),
+    ("ij,ij->ij", M, M), ("ij,kj->k", M, K[:, :1].expand(3, 4)), ("ij,jk,kl->il", M, J, f(5, 2)),
+    ("ab,bc,cd,da->", K, K, K, K),
+    ("bij,jk,bkl->bil", B, J, f(2, 5, 2)), ("aab,b->a", f(3, 3, 4), f(4)), ("Ab,bA->A", M, M.t()),
+    (" i j , j k -> i k ", M, J),
+    ("ij,jk->ik", M, f(1, 5)), ("ij,ij->", M, f(1, 4)), ("iji->j", f(3, 4, 3)),
+    ("i,->i", f(3), torch.tensor(2.0)),
+    ("...,...", M, f(4)), ("ij,jk->ik", M, J.double()), ("ij,jk", M, M), ("ij", M, M), ("ij,ij", M),
+    ("ij->iij", M),
+    ("ij->k", M), ("i1->i", M), ("ijk", M), ("i", M), ("...i.->i", M), ("ij->i...j...", M),
+    ("ii", M), ("i.j", M),
+    ("...ijk", M),
 ]  # fmt: skip
 
 
@@ -332,10 +364,10 @@ def test_einsum(args: Any) -> None:
 
 
 def test_einsum_with_lists_of_labels() -> None:
-    agree(lambda t, x, y: t.einsum(x, [0, 1], y, [1, 2], [0, 2]), I, J)
-    agree(lambda t, x, y: t.einsum(x, [0, 1], y, [1, 2]), I, J)
+    agree(lambda t, x, y: t.einsum(x, [0, 1], y, [1, 2], [0, 2]), M, J)
+    agree(lambda t, x, y: t.einsum(x, [0, 1], y, [1, 2]), M, J)
     agree(lambda t, x, y: t.einsum(x, [..., 0, 1], y, [1, 2], [..., 0, 2]), B, J)
-    agree(lambda t, x: t.einsum(x, [0, 60]), I, message=8)
+    agree(lambda t, x: t.einsum(x, [0, 60]), M, message=8)
     agree(lambda t: t.einsum("ij"))
 
 
@@ -438,33 +470,46 @@ P, Q = [numbers(s, "float64", i, ties=False) for i, s in enumerate([(2, 2, 3), (
 @pytest.mark.parametrize(
     ("args", "g"),
     [
-        ((X, Y), lambda t, x, y: x @ y), ((X, Y), lambda t, x, y: y.t() @ x.t()), ((X, Y), lambda t, x, y: x[0] @ y),
-        ((X, Y), lambda t, x, y: x @ y[:, 1]), ((X, Y), lambda t, x, y: t.dot(x[0], y[:, 0])), ((P, Q), lambda t, p, q: t.bmm(p, q)),
-        ((P, Q), lambda t, p, q: p @ q[0]), ((P, Q), lambda t, p, q: p[0] @ q), ((P, Q), lambda t, p, q: p.transpose(0, 1) @ q[0]),
-        ((P, Q), lambda t, p, q: p[:, None] @ q), ((P, Q), lambda t, p, q: p @ q[0, :, 0]), ((P, Q), lambda t, p, q: p[0, 0] @ q),
+        ((X, Y), lambda t, x, y: x @ y), ((X, Y), lambda t, x, y: y.t() @ x.t()),
+        ((X, Y), lambda t, x, y: x[0] @ y),
+        ((X, Y), lambda t, x, y: x @ y[:, 1]), ((X, Y), lambda t, x, y: t.dot(x[0], y[:, 0])),
+        ((P, Q), lambda t, p, q: t.bmm(p, q)),
+        ((P, Q), lambda t, p, q: p @ q[0]), ((P, Q), lambda t, p, q: p[0] @ q),
+        ((P, Q), lambda t, p, q: p.transpose(0, 1) @ q[0]),
+        ((P, Q), lambda t, p, q: p[:, None] @ q), ((P, Q), lambda t, p, q: p @ q[0, :, 0]),
+        ((P, Q), lambda t, p, q: p[0, 0] @ q),
         ((P, Q), lambda t, p, q: p.transpose(0, 1) @ q[1, :, 0]),
-        ((Z, X, Y), lambda t, z, x, y: t.addmm(z, x, y, beta=0.5, alpha=2)), ((Z, X, Y), lambda t, z, x, y: t.addmm(z[0], x, y)),
-        ((Z, X, Y), lambda t, z, x, y: (z * 1).addmm_(x, y, beta=3)), ((Z, X, Y), lambda t, z, x, y: t.addmv(z[:, 0], x, y[:, 0], alpha=3)),
-        ((X, P, Q), lambda t, x, p, q: t.baddbmm(x[:, :1], p, q, alpha=2)), ((X, P, Q), lambda t, x, p, q: t.addbmm(x[:, :1], p, q, beta=2)),
-        ((Z, X), lambda t, z, x: t.addr(z[:, :3], z[:, 0], x[0], alpha=2)), ((X, Y), lambda t, x, y: t.outer(x[0], y[0])),
-        ((X, Y), lambda t, x, y: t.kron(x, y)), ((X, Y), lambda t, x, y: t.inner(x, y.t())), ((X, Y), lambda t, x, y: t.tensordot(x, y, 1)),
-        ((X, Q), lambda t, x, q: t.linalg.cross(x, q[:, :, 0])), ((X, Y, Z), lambda t, x, y, z: t.linalg.multi_dot([x, y, z.t()])),
-        ((X, Y, Z), lambda t, x, y, z: t.einsum("ij,jk,ik->kj", x, y, z)), ((P, Q), lambda t, p, q: t.einsum("bij,bji->b", p, q)),
-        ((X, Y), lambda t, x, y: t.nn.functional.linear(x, y.t(), y[0])), ((P, X), lambda t, p, x: t.nn.functional.linear(p, x, x[:, 0])),
-        ((X, Z, P), lambda t, x, z, p: t.nn.functional.bilinear(z[:, :2], x, p)), ((X, Y), lambda t, x, y: t.cdist(x, y.t(), 2.0)),
+        ((Z, X, Y), lambda t, z, x, y: t.addmm(z, x, y, beta=0.5, alpha=2)),
+        ((Z, X, Y), lambda t, z, x, y: t.addmm(z[0], x, y)),
+        ((Z, X, Y), lambda t, z, x, y: (z * 1).addmm_(x, y, beta=3)),
+        ((Z, X, Y), lambda t, z, x, y: t.addmv(z[:, 0], x, y[:, 0], alpha=3)),
+        ((X, P, Q), lambda t, x, p, q: t.baddbmm(x[:, :1], p, q, alpha=2)),
+        ((X, P, Q), lambda t, x, p, q: t.addbmm(x[:, :1], p, q, beta=2)),
+        ((Z, X), lambda t, z, x: t.addr(z[:, :3], z[:, 0], x[0], alpha=2)),
+        ((X, Y), lambda t, x, y: t.outer(x[0], y[0])),
+        ((X, Y), lambda t, x, y: t.kron(x, y)), ((X, Y), lambda t, x, y: t.inner(x, y.t())),
+        ((X, Y), lambda t, x, y: t.tensordot(x, y, 1)),
+        ((X, Q), lambda t, x, q: t.linalg.cross(x, q[:, :, 0])),
+        ((X, Y, Z), lambda t, x, y, z: t.linalg.multi_dot([x, y, z.t()])),
+        ((X, Y, Z), lambda t, x, y, z: t.einsum("ij,jk,ik->kj", x, y, z)),
+        ((P, Q), lambda t, p, q: t.einsum("bij,bji->b", p, q)),
+        ((X, Y), lambda t, x, y: t.nn.functional.linear(x, y.t(), y[0])),
+        ((P, X), lambda t, p, x: t.nn.functional.linear(p, x, x[:, 0])),
+        ((X, Z, P), lambda t, x, z, p: t.nn.functional.bilinear(z[:, :2], x, p)),
+        ((X, Y), lambda t, x, y: t.cdist(x, y.t(), 2.0)),
         ((X, Y), lambda t, x, y: t.cdist(x, y.t(), compute_mode="use_mm_for_euclid_dist")),
     ],
 )  # fmt: skip
 def test_gradients(args: Any, g: Any) -> None:
     if "cdist" in g.__code__.co_names and "use_mm_for_euclid_dist" not in g.__code__.co_consts:
+        found: list[Any] = []
         for library in (torch, skimp):  # torch has no second derivative here
             given_ = [
                 a.clone().requires_grad_() if library is torch else twin(a).requires_grad_()
                 for a in args
             ]
-            found = library.autograd.grad(g(library, *given_).sum(), given_)
-            expected = found if library is torch else expected
-        same(found, expected, 1e-9, strides=False)
+            found.append(library.autograd.grad(g(library, *given_).sum(), given_))
+        same(found[1], found[0], 1e-9, strides=False)
         return
     same_gradients(g, *args)
 
@@ -472,9 +517,12 @@ def test_gradients(args: Any, g: Any) -> None:
 def test_gradients_of_complex_products() -> None:
     x, y = numbers((2, 3), "complex128", ties=False), numbers((3, 2), "complex128", 1, ties=False)
     for g in (
-        lambda t, x, y: x @ y, lambda t, x, y: t.addmm(x[:, :2], x, y, beta=2j, alpha=1 - 1j), lambda t, x, y: t.vdot(x[0], y[:, 0]),
-        lambda t, x, y: t.dot(x[0], y[:, 0]), lambda t, x, y: x @ y[:, 0], lambda t, x, y: t.outer(x[0], y[0]),
-        lambda t, x, y: t.stack([x, x]) @ y, lambda t, x, y: t.linalg.cross(x, y.t()), lambda t, x, y: x.mH @ y.t(),
+        lambda t, x, y: x @ y, lambda t, x, y: t.addmm(x[:, :2], x, y, beta=2j, alpha=1 - 1j),
+        lambda t, x, y: t.vdot(x[0], y[:, 0]),
+        lambda t, x, y: t.dot(x[0], y[:, 0]), lambda t, x, y: x @ y[:, 0],
+        lambda t, x, y: t.outer(x[0], y[0]),
+        lambda t, x, y: t.stack([x, x]) @ y, lambda t, x, y: t.linalg.cross(x, y.t()),
+        lambda t, x, y: x.mH @ y.t(),
     ):  # fmt: skip
         found = []
         for library in (torch, skimp):
@@ -501,10 +549,14 @@ def test_gradients_have_the_layout_of_the_parameters() -> None:
 @pytest.mark.parametrize(
     ("name", "g"),
     [
-        ("MmBackward0", lambda t, x: x @ x), ("MvBackward0", lambda t, x: x @ x[0]), ("DotBackward0", lambda t, x: x[0] @ x[1]),
-        ("BmmBackward0", lambda t, x: t.bmm(x[None], x[None])), ("AddmmBackward0", lambda t, x: t.addmm(x, x, x)),
-        ("UnsafeViewBackward0", lambda t, x: t.ones(3, 2, 2) @ x[None]), ("AddbmmBackward0", lambda t, x: t.addbmm(x, x[None], x[None])),
-        ("AddrBackward0", lambda t, x: t.addr(x, x[0], x[0])), ("AddmmBackward0", lambda t, x: t.nn.functional.linear(x, x, x[0])),
+        ("MmBackward0", lambda t, x: x @ x), ("MvBackward0", lambda t, x: x @ x[0]),
+        ("DotBackward0", lambda t, x: x[0] @ x[1]),
+        ("BmmBackward0", lambda t, x: t.bmm(x[None], x[None])),
+        ("AddmmBackward0", lambda t, x: t.addmm(x, x, x)),
+        ("UnsafeViewBackward0", lambda t, x: t.ones(3, 2, 2) @ x[None]),
+        ("AddbmmBackward0", lambda t, x: t.addbmm(x, x[None], x[None])),
+        ("AddrBackward0", lambda t, x: t.addr(x, x[0], x[0])),
+        ("AddmmBackward0", lambda t, x: t.nn.functional.linear(x, x, x[0])),
     ],
 )  # fmt: skip
 def test_names_in_the_graph(name: str, g: Any) -> None:
@@ -517,4 +569,3 @@ def test_warnings_are_the_users() -> None:
         warnings.simplefilter("always")
         skimp.chain_matmul(skimp.ones(2, 2), skimp.ones(2, 2))
     assert [w.filename for w in seen] == [__file__]
-    assert array(torch.ones(1)).size == 1

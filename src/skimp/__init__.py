@@ -52,6 +52,7 @@ from skimp.ops.random import Generator, default_generator  # noqa: E402
 from skimp.ops.storages import TypedStorage, UntypedStorage, aliases, shares_memory  # noqa: E402
 from skimp.printing import set_printoptions  # noqa: E402
 from skimp.promotion import can_cast, get_default_dtype, promote_types, set_default_dtype  # noqa: E402
+from skimp.serialization import load, save  # noqa: E402
 from skimp.size import Size  # noqa: E402
 
 short, int, long, half, float, double, cfloat, cdouble = (  # noqa: A001

@@ -210,6 +210,12 @@ def allclose(
 ) -> builtins.bool:
     """Whether all elements are close."""
 
+def alpha_dropout(input: Any, p: builtins.float, train: builtins.bool) -> Any:
+    """nn.functional.alpha_dropout, its arguments by position."""
+
+def alpha_dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any:
+    """nn.functional.alpha_dropout, its arguments by position."""
+
 def amax(
     input: Tensor, dim: Any = (), keepdim: builtins.bool = False, *, out: Tensor | None = None
 ) -> Tensor: ...
@@ -401,6 +407,8 @@ def avg_pool2d(
     ceil_mode: builtins.bool = False,
     count_include_pad: builtins.bool = True,
     divisor_override: builtins.int | None = None,
+    *,
+    out: Any = None,
 ) -> Any:
     """The mean of each window over 2 dimensions."""
 
@@ -412,6 +420,8 @@ def avg_pool3d(
     ceil_mode: builtins.bool = False,
     count_include_pad: builtins.bool = True,
     divisor_override: builtins.int | None = None,
+    *,
+    out: Any = None,
 ) -> Any:
     """The mean of each window over 3 dimensions."""
 
@@ -689,8 +699,7 @@ def cov(
     fweights: Tensor | None = None,
     aweights: Tensor | None = None,
 ) -> Tensor:
-    """The covariance matrix of variables (rows) over observations (columns), which may be
-    weighted."""
+    """The covariance of variables (rows) over observations (columns), which may be weighted."""
 
 def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
     """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
@@ -795,6 +804,12 @@ def divide(
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements."""
 
+def dropout(input: Any, p: builtins.float, train: builtins.bool) -> Any:
+    """nn.functional.dropout, its arguments by position."""
+
+def dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any:
+    """nn.functional.dropout, its arguments by position."""
+
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Pieces along the third dimension."""
 
@@ -804,6 +819,29 @@ def dstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
 def einsum(*args: Any) -> Tensor:
     """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1],
     b, [1, 2], [0, 2])`."""
+
+def embedding(
+    weight: Any,
+    indices: Any,
+    padding_idx: builtins.int = -1,
+    scale_grad_by_freq: builtins.bool = False,
+    sparse: builtins.bool = False,
+) -> Any:
+    """nn.functional.embedding with the table first."""
+
+def embedding_dense_backward(
+    grad_output: Any,
+    indices: Any,
+    num_weights: builtins.int,
+    padding_idx: builtins.int,
+    scale_grad_by_freq: builtins.bool,
+) -> Any:
+    """The gradient of the table: for each of its rows the sum of what arrived at its places."""
+
+def embedding_renorm_(
+    input: Any, indices: Any, max_norm: builtins.float, norm_type: builtins.float
+) -> Any:
+    """Scale the rows that `indices` names down to a norm of `max_norm`."""
 
 def empty(
     *size: Any,
@@ -899,6 +937,18 @@ def eye(
     requires_grad: builtins.bool = False,
 ) -> Tensor:
     """A matrix of zeros with ones on the diagonal."""
+
+def feature_alpha_dropout(input: Any, p: builtins.float, train: builtins.bool) -> Any:
+    """nn.functional.feature_alpha_dropout, its arguments by position."""
+
+def feature_alpha_dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any:
+    """nn.functional.feature_alpha_dropout, its arguments by position."""
+
+def feature_dropout(input: Any, p: builtins.float, train: builtins.bool) -> Any:
+    """nn.functional.feature_dropout, its arguments by position."""
+
+def feature_dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any:
+    """nn.functional.feature_dropout, its arguments by position."""
 
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor of one value, shaped as the input."""
@@ -1028,6 +1078,15 @@ def greater(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 
 def greater_equal(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input >= other, as bools."""
+
+def group_norm(
+    input: Any,
+    num_groups: builtins.int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: builtins.float = 1e-05,
+) -> Any:
+    """Groups of channels of each image with their mean taken out, over their deviation."""
 
 def gt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input > other, as bools."""
@@ -1206,6 +1265,16 @@ def kthvalue(
     out: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The k-th smallest value along a dim, counted from 1, and where it is."""
+
+def layer_norm(
+    input: Any,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: builtins.float = 1e-05,
+    cudnn_enable: builtins.bool = True,
+) -> Any:
+    """nn.functional.layer_norm under its other name."""
 
 def lcm(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple."""
@@ -1581,6 +1650,43 @@ def narrow(input: Tensor, dim: builtins.int, start: Any, length: builtins.int) -
 def narrow_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`narrow` that copies."""
 
+def native_batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: builtins.bool,
+    momentum: builtins.float,
+    eps: builtins.float,
+    *,
+    out: Any = None,
+) -> Any:
+    """`batch_norm` with the statistics that it saves."""
+
+def native_dropout(input: Any, p: builtins.float, train: builtins.bool | None) -> Any:
+    """(dropped, which elements stayed)."""
+
+def native_dropout_backward(grad_output: Any, mask: Any, scale: builtins.float) -> Any:
+    """The gradient of `native_dropout`."""
+
+def native_group_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    N: builtins.int,
+    C: builtins.int,
+    HxW: builtins.int,
+    group: builtins.int,
+    eps: builtins.float,
+) -> Any:
+    """(normalised, mean, one over deviation) of groups of channels."""
+
+def native_layer_norm(
+    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: builtins.float
+) -> Any:
+    """`layer_norm` with each row's mean and one over its deviation."""
+
 def ne(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input != other, as bools."""
 
@@ -1849,12 +1955,16 @@ def resolve_conj(input: Tensor) -> Tensor:
 def resolve_neg(input: Tensor) -> Tensor:
     """The tensor with its negation carried out."""
 
+def rms_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, eps: builtins.float | None = None
+) -> Any:
+    """input / sqrt(mean(input ** 2) + eps) * weight, over the last dims."""
+
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted around along dimensions; without dims, along the flattened tensor."""
 
 def rot90(input: Tensor, k: builtins.int = 1, dims: Any = ...) -> Tensor:
-    """Rotated by k quarter turns in the plane of two dimensions, from the first towards the
-    second."""
+    """Rotated by k quarter turns in a plane, from its first dimension towards the second."""
 
 def round(input: Tensor, *, decimals: builtins.int = 0, out: Tensor | None = None) -> Tensor:
     """To the nearest integer, halves to even; or to so many decimals."""
@@ -2188,8 +2298,7 @@ def threshold_(input: Tensor, threshold: builtins.float, value: builtins.float) 
     """The input where it is above the threshold, else `value`, in place."""
 
 def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """Copies of the tensor beside each other; dimensions that `dims` leaves out are not
-    repeated."""
+    """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are."""
 
 def topk(
     input: Tensor,

@@ -370,7 +370,7 @@ class Tensor:
         (preserve_format)."""
     def combinations(self, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
         """Every way to choose r elements of a vector, in order, as rows."""
-    def __complex__(self) -> Any: ...
+    def __complex__(self) -> complex: ...
     def conj(self) -> Tensor:
         """The conjugate, as a view that is resolved when it is read; a real tensor itself."""
     def conj_physical(self, *, out: Tensor | None = None) -> Tensor:
@@ -405,8 +405,7 @@ class Tensor:
         fweights: Tensor | None = None,
         aweights: Tensor | None = None,
     ) -> Tensor:
-        """The covariance matrix of variables (rows) over observations (columns), which may be
-        weighted."""
+        """The covariance of variables (rows) over observations (columns), which may be weighted."""
     def cross(self, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
         """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
     def cummax(self, dim: builtins.int, *, out: Any = None) -> tuple[Tensor, Tensor]:
@@ -574,7 +573,7 @@ class Tensor:
         """The columns in reverse order."""
     def flipud(self) -> Tensor:
         """The rows in reverse order."""
-    def __float__(self) -> Any: ...
+    def __float__(self) -> builtins.float: ...
     def float(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.float32)`."""
     def float_power(self, exponent: Any, *, out: Tensor | None = None) -> Tensor:
@@ -769,7 +768,7 @@ class Tensor:
         """The slices of `input` along `dim` at the positions in a vector."""
     def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The products of the vectors along the last dimensions."""
-    def __int__(self) -> Any: ...
+    def __int__(self) -> builtins.int: ...
     def int(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int32)`."""
     def __invert__(self) -> Tensor: ...
@@ -783,10 +782,10 @@ class Tensor:
     def is_contiguous(self, memory_format: formats.memory_format = ...) -> builtins.bool:
         """Whether the elements lie in the order of the format without gaps."""
     @property
-    def is_cpu(self) -> Any:
+    def is_cpu(self) -> builtins.bool:
         """Whether the tensor is on the CPU."""
     @property
-    def is_cuda(self) -> Any:
+    def is_cuda(self) -> builtins.bool:
         """Whether the tensor is on a CUDA device."""
     def is_floating_point(self) -> builtins.bool:
         """Whether the dtype is a float type."""
@@ -796,27 +795,27 @@ class Tensor:
     def is_leaf(self) -> builtins.bool:
         """Whether no recorded operation made the tensor."""
     @property
-    def is_meta(self) -> Any:
+    def is_meta(self) -> builtins.bool:
         """Whether the tensor has no bytes: never."""
     @property
-    def is_mps(self) -> Any:
+    def is_mps(self) -> builtins.bool:
         """Whether the tensor is on an MPS device: never."""
     def is_neg(self) -> builtins.bool:
         """Whether the bytes hold the negative."""
     @property
-    def is_nested(self) -> Any:
+    def is_nested(self) -> builtins.bool:
         """Whether the tensor is nested: never."""
     def is_nonzero(self) -> builtins.bool:
         """Whether the one element is not zero."""
     @property
-    def is_quantized(self) -> Any:
+    def is_quantized(self) -> builtins.bool:
         """Whether the tensor is quantized: never."""
     def is_set_to(self, tensor: Tensor) -> builtins.bool:
         """Whether both tensors are the same part of the same storage."""
     def is_signed(self) -> builtins.bool:
         """Whether the dtype has negative values."""
     @property
-    def is_sparse(self) -> Any:
+    def is_sparse(self) -> builtins.bool:
         """Whether the tensor is sparse: never."""
     def _is_view(self) -> builtins.bool: ...
     def isclose(
@@ -860,7 +859,7 @@ class Tensor:
     ) -> tuple[Tensor, Tensor]:
         """The k-th smallest value along a dim, counted from 1, and where it is."""
     @property
-    def layout(self) -> Any:
+    def layout(self) -> formats.layout:
         """How the elements are stored."""
     def layout_of(self) -> Layout:
         """Shape, strides and offset, in elements."""
@@ -970,7 +969,7 @@ class Tensor:
         """The elements of `source`, in order, where the mask holds."""
     def masked_select(self, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The elements where the mask (broadcast against the input) holds, as a vector."""
-    def __matmul__(self, other: Any) -> Any: ...
+    def __matmul__(self, other: Any) -> Tensor: ...
     def matmul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
         broadcast."""
@@ -1087,7 +1086,7 @@ class Tensor:
     def narrow_copy(self, *args: Any, out: Any = None, **words: Any) -> Any:
         """`narrow` that copies."""
     @property
-    def nbytes(self) -> Any:
+    def nbytes(self) -> builtins.int:
         """Bytes of all elements."""
     @property
     def ndim(self) -> builtins.int:
@@ -1241,7 +1240,7 @@ class Tensor:
         """Whole numbers: `random_(to)`, `random_(from, to)`, or all that the dtype can hold."""
     def ravel(self) -> Tensor:
         """One dimension: a view where the tensor is contiguous."""
-    def __rdiv__(self, other: Any) -> Tensor: ...
+    def __rdiv__(self, other: Any) -> Any: ...
     @property
     def real(self) -> Tensor:
         """The real parts, as a view."""
@@ -1301,7 +1300,7 @@ class Tensor:
         """Whether backward will leave a `.grad` although the tensor is not a leaf."""
     def __rfloordiv__(self, other: Any) -> Tensor: ...
     def __rlshift__(self, other: Any) -> Tensor: ...
-    def __rmatmul__(self, other: Any) -> Any: ...
+    def __rmatmul__(self, other: Any) -> Tensor: ...
     def __rmod__(self, other: Any) -> Tensor: ...
     def __rmul__(self, other: Any) -> Tensor: ...
     def roll(self, shifts: Any, dims: Any = None) -> Tensor:
@@ -1309,8 +1308,7 @@ class Tensor:
         tensor."""
     def __ror__(self, other: Any) -> Tensor: ...
     def rot90(self, k: builtins.int = 1, dims: Any = ...) -> Tensor:
-        """Rotated by k quarter turns in the plane of two dimensions, from the first towards the
-        second."""
+        """Rotated by k quarter turns in a plane, from its first dimension towards the second."""
     def round(self, *, decimals: builtins.int = 0, out: Tensor | None = None) -> Tensor:
         """To the nearest integer, halves to even; or to so many decimals."""
     def round_(self, *, decimals: builtins.int = 0) -> Tensor:
@@ -1323,7 +1321,7 @@ class Tensor:
     def rsqrt_(self) -> Tensor:
         """1 / sqrt(input). In place."""
     def __rsub__(self, other: Any) -> Any: ...
-    def __rtruediv__(self, other: Any) -> Tensor: ...
+    def __rtruediv__(self, other: Any) -> Any: ...
     def __rxor__(self, other: Any) -> Tensor: ...
     def scatter(
         self,
@@ -1559,8 +1557,7 @@ class Tensor:
     ) -> tuple[Tensor, ...]:
         """Pieces as even as can be, or cut at the indices given."""
     def tile(self, *order: Any, dims: Any = None) -> Tensor:
-        """Copies of the tensor beside each other; dimensions that `dims` leaves out are not
-        repeated."""
+        """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are."""
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`: the tensor itself where
         nothing changes."""

@@ -14,8 +14,7 @@ def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     broadcast."""
 
 def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    """The product of two or more matrices in the cheapest order; the first and last may be
-    vectors."""
+    """The product of matrices in the cheapest order; the first and last may be vectors."""
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of the elements along the last dimension, as columns."""

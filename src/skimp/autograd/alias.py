@@ -79,7 +79,7 @@ def _view_of_recorded(
     differentiable = view._dtype.category > 1
     if not _state.grad:
         creation = "inference" if _state.inference else "no_grad"
-        view._rg = view._inherits = differentiable
+        view._rg = view._inherits = base._rg and differentiable
     else:
         if multi:
             creation = "multi"
@@ -147,8 +147,7 @@ def _refuse(t: Tensor) -> None:
     base = t._base
     if base is not None:
         if t._creation is not None:
-            node = node_of_view(t)
-            raise errors.view_refused(t._creation, node, t._output, False)
+            raise errors.view_refused(t._creation, t._node, t._output, False)
         if t._rg and base._node is None:
             raise RuntimeError(errors.VIEW_OF_LEAF)
     if t._rg and t._node is None and (base is None or node_of_view(t) is None):

@@ -277,6 +277,8 @@ def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) ->
     t = self.variable
     if g is None or not t._rg:
         return ()
+    if t._node is not None:
+        raise RuntimeError("leaf variable has been moved into the graph interior")
     with _accumulating:
         have = t._grad
         if have is None:

@@ -12,7 +12,6 @@ from skimp._tensor import Tensor
 from skimp.autograd import alias, errors, lines, modes, saving
 from skimp.autograd.nodes import Grads, Node, init, shape_of
 from skimp.autograd.record import edge
-from skimp.autograd.refresh import node_of_view
 
 
 class FunctionCtx:
@@ -338,7 +337,7 @@ def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -
 def _rewrite(ctx: Any, i: int, t: Tensor, inputs: list[Tensor]) -> None:
     """An input that forward wrote to, and returned."""
     if t._base is not None and t._creation is not None:
-        raise errors.view_refused(t._creation, node_of_view(t), t._output, False)
+        raise errors.view_refused(t._creation, t._node, t._output, False)
     if t._rg and t._base is not None and t._base._node is None and t._base._rg:
         raise RuntimeError(errors.VIEW_OF_LEAF)
     if t._rg and t._node is None and t._base is None:

@@ -140,9 +140,10 @@ def retain_grad(t: Tensor) -> None:
     """Keep this tensor's `.grad` in backward although it is not a leaf."""
     if not t._rg:
         raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
-    node = grad_fn(t)
-    if node is None or t._retains:
+    if t._node is None or t._retains:
         return
+    node = grad_fn(t)
+    assert node is not None
     from weakref import ref
 
     t._retains = True

@@ -129,22 +129,28 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
     """
     edges: list[Any] = []
     mask = []
+    needed = False
+    alone = len(rule.names) == 1
     spans: dict[str, int] | None = None
     for name in rule.names:
         value = bindings.get(name)
         if isinstance(value, Tensor):
             e = edge(value)
             edges += e
-            mask.append(value._rg)
+            needed |= value._rg
+            # An input that requires grad may have nowhere to send it: a view made under no_grad.
+            # PyTorch then saves for it only where it is the op's only input.
+            mask.append(e[0] is not None or (alone and value._rg))
         elif isinstance(value, (list, tuple)):
             pairs = [edge(t) if isinstance(t, Tensor) else (None, 0) for t in value]
             edges += [x for e in pairs for x in e]
-            mask.append(any([isinstance(t, Tensor) and t._rg for t in value]))
+            mask.append(any([e[0] is not None for e in pairs]))
+            needed |= any([isinstance(t, Tensor) and t._rg for t in value])
             spans = {**(spans or {}), name: len(value)}
         else:
             edges += (None, 0)
             mask.append(False)
-    if True not in mask and (target is None or not target._rg):
+    if not needed and (target is None or not target._rg):
         return None
     key = tuple(mask)
     plan = rule.masks.get(key)

@@ -1,8 +1,9 @@
 """Matrix products of arrays, for every type, through BLAS.
 
-What BLAS has no type for is multiplied in a type that it has, block by block: half precision in float32, rounded once;
-integers in whichever float type holds every partial sum exactly, or, where none does, in pieces of 16 bits. Which way is
-taken, and where blocks end, depends on types, shapes, strides and (integers) values: never on how work is scheduled.
+What BLAS has no type for is multiplied in a type that it has, block by block: half precision in
+float32, rounded once; integers in whichever float type holds every partial sum exactly, or, where
+none does, in pieces of 16 bits. Which way is taken, and where blocks end, depends on types, shapes,
+strides and (integers) values: never on how work is scheduled.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _LIMB, _TILE, _DEPTH = 16, 512, 4096  # 2 ** (16 + 16) * 4096 is exact in float6
 def product(a: Array, b: Array, out: Array, finish: Finish | None = None) -> None:
     """out = a @ b for (..., m, k) and (..., k, n), whose batch dims broadcast to those of out.
 
-    `out` has the type of both and shares no memory with them. With `finish` the blocks go there instead, in the working
-    type, before they are rounded.
+    `out` has the type of both and shares no memory with them. With `finish` the blocks go there
+    instead, in the working type, before they are rounded.
     """
     if out.size == 0:
         return
@@ -45,7 +46,9 @@ def product(a: Array, b: Array, out: Array, finish: Finish | None = None) -> Non
 
 
 def has_unit_stride(x: Array) -> bool:
-    """Whether BLAS can read (or write) the matrices of `x` where they lie: rows or columns are runs of memory."""
+    """Whether BLAS can read (or write) the matrices of `x` where they lie: rows or columns are runs
+    of memory.
+    """
     rows, columns = x.shape[-2:]
     down, right = x.strides[-2:]
     size = x.itemsize
@@ -61,7 +64,9 @@ def has_unit_stride(x: Array) -> bool:
 
 
 def _blocks(a: Array, b: Array, out: Array, work: np.dtype[Any], finish: Finish | None) -> None:
-    """Multiply in `work`: of what has another type, or strides that BLAS can't take, a block at a time is copied."""
+    """Multiply in `work`: of what has another type, or strides that BLAS can't take, a block at a
+    time is copied.
+    """
     for where, one, other in _batches(a, b, out.shape):
         if out[where].ndim > 2:
             _finish(np.matmul(_ready(one, work), _ready(other, work)), where, out, finish)
@@ -70,7 +75,9 @@ def _blocks(a: Array, b: Array, out: Array, work: np.dtype[Any], finish: Finish 
 
 
 def _batches(a: Array, b: Array, shape: tuple[int, ...]) -> Iterator[tuple[Any, Array, Array]]:
-    """Pieces of the batch dims such that the matrices of a piece make one block; or single matrices, if they are large."""
+    """Pieces of the batch dims such that the matrices of a piece make one block; or single
+    matrices, if they are large.
+    """
     if len(shape) == 2:
         yield (), a, b
         return
@@ -93,14 +100,15 @@ def _piece(x: Array, piece: Any, lead: int) -> Array:
         return x
     if x.shape[0] == 1 or x.strides[0] == 0:
         return x[0] if isinstance(piece, int) else x[:1]
-    return x[piece]  # type: ignore[no-any-return]
+    part: Array = x[piece]
+    return part
 
 
 def _block_matrix(
     a: Array, b: Array, out: Array, where: Any, work: np.dtype[Any], finish: Finish | None
 ) -> None:
     """One matrix: the smaller operand is made ready whole, the larger in bands."""
-    m, k, n = *a.shape, b.shape[1]
+    (m, k), n = a.shape, b.shape[1]
     target = out[where]
     direct = finish is None and target.dtype == work and has_unit_stride(target)
     if a.size >= b.size:
@@ -180,7 +188,7 @@ def _exact(a: Array, b: Array, k: int) -> np.dtype[Any] | None:
 
 
 def _largest(x: Array) -> int:
-    """A bound of the absolute values: the type's, or the array's own where the type's is no help."""
+    """A bound of the absolute values: the type's, or the array's own where that is no help."""
     info = np.iinfo(x.dtype)
     return max(info.max, -info.min) if x.itemsize <= 2 else max(int(x.max()), -int(x.min()))
 

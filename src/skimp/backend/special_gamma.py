@@ -135,8 +135,18 @@ def zeta64(s: F64, q: F64) -> F64:
 
 
 def trigamma64(x: F64) -> F64:
-    """The derivative of digamma; infinite at every pole (PyTorch: 1e32 at the negative ones)."""
+    """The derivative of digamma; infinite at every pole."""
     return np.where(x == inf, 0.0, zeta64(np.full(x.shape, 2.0), x))
+
+
+def trigamma(x: Array, *, out: Array) -> None:
+    """The derivative of digamma; at the poles below 0 the large number that PyTorch's reflection gives."""
+    _trigamma(x, out=out)
+    pole = (x < 0) & (x == np.floor(x))
+    if np.any(pole):
+        x = np.atleast_1d(x)[np.atleast_1d(pole)].astype(out.dtype)
+        sine = np.sin(out.dtype.type(pi) * x)
+        np.atleast_1d(out)[np.atleast_1d(pole)] = out.dtype.type(pi * pi) / (sine * sine)
 
 
 def polygamma(x: Array, n: int, *, out: Array) -> None:
@@ -164,5 +174,5 @@ def mvlgamma(x: Array, p: int, *, out: Array) -> None:
 
 lgamma = kernel(lgamma64)
 digamma = kernel(digamma64)
-trigamma = kernel(trigamma64)
+_trigamma = kernel(trigamma64)
 zeta = kernel(zeta64)

@@ -31,6 +31,7 @@ def _prepare(x: Any, n: Any, out: Array) -> tuple[Array, Array, Array]:
     y = np.atleast_1d(out)
     x = np.broadcast_to(np.asarray(x, y.dtype), y.shape)
     n = np.broadcast_to(np.trunc(np.asarray(n, np.float64)), y.shape)
+    n = np.where(np.isfinite(n), n, -1.0)  # PyTorch turns what is no number into a negative degree
     np.copyto(y, np.where(n < 0, 0.0, 1.0), casting="same_kind")
     return x, n, y
 

@@ -23,6 +23,9 @@ def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = Fal
 def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over windows that share the input among a given result."""
 
+def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+    """Dropout that keeps the mean and variance of selu's results."""
+
 def avg_pool1d(
     input: Any,
     kernel_size: Any,
@@ -42,6 +45,8 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Any = None,
 ) -> Any:
     """The mean of each window over 2 dimensions."""
 
@@ -53,8 +58,23 @@ def avg_pool3d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Any = None,
 ) -> Any:
     """The mean of each window over 3 dimensions."""
+
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Any:
+    """Each channel with the batch's mean and variance (`training`), or the running ones, taken
+    out."""
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k], for each output k."""
@@ -153,11 +173,56 @@ def cross_entropy(
     """Minus the log-probability of each row's target: a class index, or a probability for every
     class."""
 
+def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Each element is zero with chance p, else over 1 - p."""
+
+def dropout1d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Each channel is zero with chance p, else over 1 - p."""
+
+def dropout2d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Each channel is zero with chance p, else over 1 - p."""
+
+def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    """Each channel is zero with chance p, else over 1 - p."""
+
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input above zero, else alpha (exp(input) - 1)."""
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """The input above zero, else alpha (exp(input) - 1), in place."""
+
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has no
+    effect."""
+
+def embedding_bag(
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what
+    `offsets` delimit."""
+
+def feature_alpha_dropout(
+    input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Any:
+    """`alpha_dropout` of whole channels."""
 
 def fractional_max_pool2d(
     input: Any,
@@ -186,6 +251,11 @@ def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None)
 def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
     """The first half of a dimension, times the sigmoid of the second."""
 
+def group_norm(
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-05
+) -> Any:
+    """Groups of channels of each image with their mean taken out, over their deviation."""
+
 def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
@@ -209,6 +279,24 @@ def hardtanh(
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """The input held within the limits, in place."""
 
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Any:
+    """batch_norm of every image by itself."""
+
+def layer_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-05
+) -> Any:
+    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and two
+    numbers per row."""
+
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """The input above zero, else the slope times it."""
 
@@ -217,6 +305,11 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension."""
+
+def local_response_norm(
+    input: Any, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    """input over a power of the mean square of its neighbours across channels."""
 
 def log_softmax(
     input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtypes.dtype | None = None
@@ -351,6 +444,9 @@ def nll_loss(
 ) -> Any:
     """Minus each row's element at its target; the input holds log-probabilities."""
 
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    """input over its p-norm along `dim`, which is taken to be at least eps."""
+
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """A new last dim with a 1 at the class that each element names, and 0 elsewhere."""
 
@@ -372,6 +468,11 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def relu_(input: Tensor) -> Tensor:
     """max(input, 0), in place."""
+
+def rms_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+) -> Any:
+    """input / sqrt(mean(input ** 2) + eps) * weight, over the last dims."""
 
 def rrelu(
     input: Tensor,

@@ -185,7 +185,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     q, r = np.linalg.qr(drawn.T if rows < columns else drawn)
     q *= np.sign(np.diag(r))
     with no_grad():
-        tensor.view_as(tensor).copy_(whole.from_numpy(np.ascontiguousarray(q.T if rows < columns else q)).view(tensor.shape))
+        tensor.copy_(whole.from_numpy(np.ascontiguousarray(q.T if rows < columns else q)).view(tensor.shape))
         return tensor.mul_(gain)
 
 

@@ -228,11 +228,32 @@ def _format(self: Tensor, spec: str) -> str:
     return repr(self)
 
 
-def _number(kind: Any) -> Any:
-    def convert(self: Tensor) -> Any:
-        return kind(value(self).item())
+def _float(self: Tensor) -> float:
+    return float(value(self).item())
 
-    return convert
+
+def _int(self: Tensor) -> int:
+    return int(value(self).item())
+
+
+def _complex(self: Tensor) -> complex:
+    return complex(value(self).item())
+
+
+def _nbytes(self: Tensor) -> int:
+    return self.numel() * self._dtype.itemsize
+
+
+def _always(self: Tensor) -> bool:
+    return True
+
+
+def _never(self: Tensor) -> bool:
+    return False
+
+
+def _layout(self: Tensor) -> formats.layout:
+    return formats.strided
 
 
 for _name, _f in {
@@ -244,9 +265,9 @@ for _name, _f in {
     "__repr__": _repr,
     "__str__": _repr,
     "__format__": _format,
-    "__float__": _number(float),
-    "__int__": _number(int),
-    "__complex__": _number(complex),
+    "__float__": _float,
+    "__int__": _int,
+    "__complex__": _complex,
     "__hash__": object.__hash__,
 }.items():
     setattr(Tensor, _name, _f)
@@ -254,17 +275,17 @@ for _name, _f in {
 for _name, _get, _doc in (
     ("ndim", dim, "Number of dimensions."),
     ("itemsize", element_size, "Bytes of one element."),
-    ("nbytes", lambda self: self.numel() * self._dtype.itemsize, "Bytes of all elements."),
-    ("is_cuda", lambda self: False, "Whether the tensor is on a CUDA device."),
-    ("is_cpu", lambda self: True, "Whether the tensor is on the CPU."),
-    ("is_sparse", lambda self: False, "Whether the tensor is sparse: never."),
-    ("is_quantized", lambda self: False, "Whether the tensor is quantized: never."),
-    ("is_meta", lambda self: False, "Whether the tensor has no bytes: never."),
-    ("is_mps", lambda self: False, "Whether the tensor is on an MPS device: never."),
-    ("is_nested", lambda self: False, "Whether the tensor is nested: never."),
-    ("layout", lambda self: formats.strided, "How the elements are stored."),
+    ("nbytes", _nbytes, "Bytes of all elements."),
+    ("is_cuda", _never, "Whether the tensor is on a CUDA device."),
+    ("is_cpu", _always, "Whether the tensor is on the CPU."),
+    ("is_sparse", _never, "Whether the tensor is sparse: never."),
+    ("is_quantized", _never, "Whether the tensor is quantized: never."),
+    ("is_meta", _never, "Whether the tensor has no bytes: never."),
+    ("is_mps", _never, "Whether the tensor is on an MPS device: never."),
+    ("is_nested", _never, "Whether the tensor is nested: never."),
+    ("layout", _layout, "How the elements are stored."),
 ):
     setattr(Tensor, _name, property(_get, doc=_doc))
 
-for _name, _get in (("nelement", numel), ("ndimension", dim)):
-    export(_name, _get, namespaces=())
+for _name, _counted in (("nelement", numel), ("ndimension", dim)):
+    export(_name, _counted, namespaces=())

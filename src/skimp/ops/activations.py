@@ -19,7 +19,7 @@ from skimp.ops.forms import NAMESPACES, export
 from skimp.ops.masks import where
 from skimp.ops.math_unary import sigmoid, sigmoid_backward
 from skimp.ops.pointwise import Pointwise, Refused, call, same
-from skimp.ops.rows import B, C, F, I
+from skimp.ops.rows import B, C, F, I, zeros
 
 FUNCTIONAL = ("nn.functional",)
 NO_COMPLEX = Refused(NotImplementedError, "clamp is not supported for complex types")
@@ -41,8 +41,8 @@ def apply(row: Pointwise, input: Tensor, params: tuple[Any, ...] = (), inplace: 
 
 def _back(name: str, kernel: Any, first: Callable[..., Any], second: Callable[..., Any] | None, *params: str,
           of: str = "input") -> Pointwise:  # fmt: skip
-    """The row of a derivative: of the gradient it is linear (`first`), of the input it has `second` as derivative."""
-    formulas = {"grad": first} if second is None else {"grad": first, of: second}
+    """The row of a derivative: of the gradient it is linear (`first`), of the input it has `second` as derivative, or none."""
+    formulas = {"grad": first, of: second or (lambda g: zeros(g))}
     title = "".join([w.title() for w in name.split("_")])
     return Pointwise(name, {F: kernel, C: kernel}, same, Rule(f"{title}Backward0", formulas), ("grad", of), params)
 
@@ -184,7 +184,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 def _elu_second(g: Tensor, grad: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float) -> Any:
     curve = (input * input_scale).exp() * (alpha * scale * input_scale * input_scale)  # type: ignore[operator]
-    return where(input <= 0, g * grad * curve, 0)  # type: ignore[operator]
+    return where(input < 0, g * grad * curve, 0)  # type: ignore[operator]
 
 
 CURVE = ("alpha", "scale", "input_scale")
@@ -196,7 +196,7 @@ ELU_BACK = _back(
 ELU_BACK_OF_RESULT = _back(
     "elu_backward_of_result", A.elu_backward_of_result,
     lambda g, output, alpha, scale, input_scale: call(ELU_BACK_OF_RESULT, (g, output), (alpha, scale, input_scale)),
-    lambda g, grad, output, input_scale: where(output <= 0, g * grad * input_scale, 0), *CURVE, of="output",
+    lambda g, grad, output, input_scale: where(output < 0, g * grad * input_scale, 0), *CURVE, of="output",
 )  # fmt: skip
 
 

@@ -25,12 +25,13 @@ def equal(input: Tensor, other: Tensor) -> bool:
         )
     if tuple(input.shape) != tuple(other.shape):
         return False
-    return _all(input.detach() == other.detach())  # type: ignore[attr-defined]
+    return _all(input.detach() == other.detach())
 
 
 def _all(mask: Any) -> bool:
     """Whether all are true; a comparison that waits is computed run by run and never written."""
-    return Mask(mask).count == layouts.numel(tuple(mask.shape))
+    size: int = layouts.numel(tuple(mask.shape))
+    return bool(Mask(mask).count == size)
 
 
 def _close(a: Array, b: Array, rtol: Array, atol: Array, equal_nan: Array, *, out: Array) -> None:

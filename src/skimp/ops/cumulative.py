@@ -25,6 +25,8 @@ _WIDE = {
     dtypes.complex64: np.complex128,
 }  # fmt: skip
 
+_NAMES: dict[Any, str] = {np.add: "cumsum", np.multiply: "cumprod"}
+
 Step = Callable[[Array, Any], Array]
 
 
@@ -74,6 +76,8 @@ def _summed(input: Tensor, dtype: Any) -> tuple[Tensor, dtypes.dtype]:
 def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
     dim = layouts.normalize_dim(dim, input.ndim)
     input, kind = _summed(input, dtype)
+    if kind is dtypes.bool:
+        raise NotImplementedError(f"\"{_NAMES[ufunc]}_out_cpu\" not implemented for 'Bool'")
     result, target = blank(tuple(input.shape), kind)
     if target.size:
         scan(input.array(), target, dim, _WIDE.get(kind, kind.np), _with(ufunc))

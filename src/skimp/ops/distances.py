@@ -1,4 +1,6 @@
-"""Distances between all rows: cdist and pdist, block by block, so that no array of all differences is ever made."""
+"""Distances between all rows: cdist and pdist, block by block, so that no array of all differences
+is ever made.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,20 @@ _MODES = (
 )
 
 
-def _norms(differences: Array, p: float) -> Array:
+def _norms(differences: Array, p: float) -> Any:
     """The p-norms along the last dim; `differences` is overwritten."""
     if p == 2:
-        return np.sqrt(np.einsum("...i,...i->...", differences, differences))  # type: ignore[no-any-return]
+        return np.sqrt(np.einsum("...i,...i->...", differences, differences))
     np.abs(differences, out=differences)
     if p == 0:
-        return np.not_equal(differences, 0).sum(-1)  # type: ignore[no-any-return]
+        return np.not_equal(differences, 0).sum(-1)
     if p == 1:
-        return differences.sum(-1)  # type: ignore[no-any-return]
+        return differences.sum(-1)
     if math.isinf(p):
-        return differences.max(-1, initial=0)  # type: ignore[no-any-return]
-    np.power(differences, differences.dtype.type(p), out=differences)
-    return np.power(differences.sum(-1), differences.dtype.type(1 / p))  # type: ignore[no-any-return]
+        return differences.max(-1, initial=0)
+    kind = differences.dtype.type
+    np.power(differences, kind(p), out=differences)
+    return np.power(differences.sum(-1), kind(1 / p))
 
 
 def _distances(x: Array, y: Array, p: float, into: Array) -> None:
@@ -57,18 +60,18 @@ def _distances(x: Array, y: Array, p: float, into: Array) -> None:
 def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> Any:
     """The gradient of x: sums over y of g * d|x - y|_p / dx."""
     if p == 0:
-        return x.new_zeros(tuple(x.shape))  # type: ignore[attr-defined]
+        return x.new_zeros(tuple(x.shape))
     if p == 2:
-        ratio = (g / distances).masked_fill(distances == 0, 0)  # type: ignore[operator, attr-defined]
+        ratio = (g / distances).masked_fill(distances == 0, 0)
         return ratio.sum(-1, keepdim=True) * x - matmul(ratio, y)
-    difference = x.unsqueeze(-2) - y.unsqueeze(-3)  # type: ignore[attr-defined]
-    g, distances = g.unsqueeze(-1), distances.unsqueeze(-1)  # type: ignore[attr-defined]
+    difference = x.unsqueeze(-2) - y.unsqueeze(-3)
+    g, distances = g.unsqueeze(-1), distances.unsqueeze(-1)
     if p == 1:
         return (g * difference.sign()).sum(-2)
     if math.isinf(p):
         return (g * difference.sign() * (difference.abs() == distances)).sum(-2)
-    slope = difference.sign() * difference.abs().pow(p - 1) / distances.pow(p - 1)  # type: ignore[attr-defined]
-    nothing = (distances == 0) if p >= 1 else (distances == 0) | (difference == 0)  # type: ignore[operator]
+    slope = difference.sign() * difference.abs().pow(p - 1) / distances.pow(p - 1)
+    nothing = (distances == 0) if p >= 1 else (distances == 0) | (difference == 0)
     return (g * slope.masked_fill(nothing, 0)).sum(-2)
 
 
@@ -87,10 +90,10 @@ def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
 
 def _euclidean(x1: Tensor, x2: Tensor) -> Tensor:
     """sqrt(|a|^2 - 2ab + |b|^2) by one product: PyTorch's for many rows, with its rounding."""
-    norms = [t.pow(2).sum(-1, keepdim=True) for t in (x1, x2)]  # type: ignore[attr-defined]
+    norms = [t.pow(2).sum(-1, keepdim=True) for t in (x1, x2)]
     left = cat([x1 * -2, norms[0], norms[0].detach() * 0 + 1], -1)
     right = cat([x2, norms[1].detach() * 0 + 1, norms[1]], -1)
-    return matmul(left, right.mT).clamp_min(0).sqrt()  # type: ignore[attr-defined, no-any-return]
+    return matmul(left, right.mT).clamp_min(0).sqrt()
 
 
 def _check_rows(name: str, t: Tensor, word: str) -> None:
@@ -112,8 +115,8 @@ def cdist(
 ) -> Tensor:
     """The p-norm distance between each row of x1 and each row of x2, batch by batch."""
     for word, t in (("X1", x1), ("X2", x2)):
-        if t.ndim < 2:  # type: ignore[attr-defined]
-            raise RuntimeError(f"cdist only supports at least 2D tensors, {word} got: {t.ndim}D")  # type: ignore[attr-defined]
+        if t.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {word} got: {t.ndim}D")
     if x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(
             f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
@@ -132,7 +135,7 @@ def cdist(
     some = 0 not in (x1.shape[-2], x2.shape[-2], x1.shape[-1])
     if p == 2 and some and (many or compute_mode == _MODES[1]):
         return _euclidean(x1, x2)
-    return _cdist(x1, x2, float(p))  # type: ignore[no-any-return]
+    return _cdist(x1, x2, float(p))
 
 
 # -- one set of rows ------------------------------------------------------------------------------
@@ -144,7 +147,7 @@ def _pdist_back(g: Tensor, input: Tensor, result: Tensor, p: float) -> Any:
     where = tuple([fresh(i.astype(np.int64), dtypes.int64) for i in np.triu_indices(n, 1)])
     full = []
     for v in (g, result):
-        half = v.new_zeros((n, n)).index_put(where, v)  # type: ignore[attr-defined]
+        half = v.new_zeros((n, n)).index_put(where, v)
         full.append(half + half.t())
     return _rows_back(full[0], input, input, full[1], p)
 
@@ -168,10 +171,12 @@ def _pdist(input: Tensor, p: float) -> Tensor:
 
 @op(method=False, namespaces=("", "nn.functional"))
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norm distance between every two rows: the upper triangle of cdist(input, input), flattened."""
-    if input.ndim != 2:  # type: ignore[attr-defined]
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")  # type: ignore[attr-defined]
+    """The p-norm distance between every two rows: the upper triangle of cdist(input, input),
+    flattened.
+    """
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     _check_rows("pdist", input, "X1")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    return _pdist(input, float(p))  # type: ignore[no-any-return]
+    return _pdist(input, float(p))

@@ -1,7 +1,9 @@
-"""einsum: the equation is read into labels of dimensions, and pairs of operands are contracted by batched products.
+"""einsum: the equation is read into labels of dimensions, and pairs of operands are contracted by
+batched products.
 
-A label is an int: letters are 0 to 51, the dimensions of the ellipsis are 52 and on, counted from the last. Dimensions
-of size 1 are taken out before anything is multiplied and put back at the end, so broadcasting needs no care in between.
+A label is an int: letters are 0 to 51, the dimensions of the ellipsis are 52 and on, counted from
+the last. Dimensions of size 1 are taken out before anything is multiplied and put back at the end,
+so broadcasting needs no care in between.
 """
 
 from __future__ import annotations
@@ -25,16 +27,19 @@ Labels = list[int]
 class Term:
     """An operand and the label of each of its dimensions."""
 
-    tensor: Any
+    tensor: Tensor
     labels: Labels
 
 
 @op(method=False)
 def einsum(*args: Any) -> Tensor:
-    """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
+    """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1],
+    b, [1, 2], [0, 2])`.
+    """
     if len(args) < 2:
         raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "einsum(): must specify the equation string and at least one operand, or at least one "
+            "operand and its "
             "subscripts list"
         )
     inputs, output, tensors = (
@@ -97,7 +102,8 @@ def _labels(text: str, what: str, equation: str) -> Labels:
             found.append(ord(c) - 65 if c.isupper() else ord(c) - 97 + 26)
         else:
             raise RuntimeError(
-                f"einsum(): invalid subscript given at index {equation.index(c)} in the equation string, subscripts must be "
+                f"einsum(): invalid subscript given at index {equation.index(c)} in the equation "
+                "string, subscripts must be "
                 "in [a-zA-Z]"
             )
     return found
@@ -123,7 +129,8 @@ def _listed(labels: Any) -> Labels:
             found.append(int(n))
         else:
             raise ValueError(
-                f"einsum(): subscript in subscript list is not within the valid range [0, {_LETTERS})"
+                "einsum(): subscript in subscript list is not within the valid range [0, "
+                f"{_LETTERS})"
             )
     return found
 
@@ -144,17 +151,19 @@ def _ellipsis_width(inputs: list[Labels], tensors: list[Any]) -> int:
             raise TypeError(
                 f"einsum(): argument 'operands' must be tuple of Tensors, not {type(t).__name__}"
             )
-        named, ndim = len([n for n in labels if n != ELLIPSIS]), t.ndim  # type: ignore[attr-defined]
+        named, ndim = len([n for n in labels if n != ELLIPSIS]), t.ndim
         if ELLIPSIS in labels:
             if named > ndim:
                 raise RuntimeError(
-                    f"einsum(): the number of subscripts in the equation ({named}) is more than the number of dimensions "
+                    f"einsum(): the number of subscripts in the equation ({named}) is more than "
+                    "the number of dimensions "
                     f"({ndim}) for operand {i}"
                 )
             widths.append(ndim - named)
         elif named != ndim:
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({named}) does not match the number of dimensions "
+                f"einsum(): the number of subscripts in the equation ({named}) does not match the "
+                "number of dimensions "
                 f"({ndim}) for operand {i} and no ellipsis was given"
             )
     return max(widths)
@@ -170,7 +179,7 @@ def _spelled(labels: Labels, covered: int) -> Labels:
 
 def _term(i: int, t: Tensor, labels: Labels, width: int) -> Term:
     """An operand whose repeated labels have become diagonals."""
-    spelled = _spelled(labels, t.ndim - len(labels) + 1 if ELLIPSIS in labels else 0)  # type: ignore[attr-defined]
+    spelled = _spelled(labels, t.ndim - len(labels) + 1 if ELLIPSIS in labels else 0)
     seen: Labels = []
     dim = 0
     for label in spelled:
@@ -182,9 +191,10 @@ def _term(i: int, t: Tensor, labels: Labels, width: int) -> Term:
         n, m = t.shape[first], t.shape[dim]
         if n != m:
             raise RuntimeError(
-                f"einsum(): subscript {name(label)} is repeated for operand {i} but the sizes don't match, {m} != {n}"
+                f"einsum(): subscript {name(label)} is repeated for operand {i} but the sizes "
+                f"don't match, {m} != {n}"
             )
-        t = t.diagonal(0, first, dim).movedim(-1, first)  # type: ignore[attr-defined]
+        t = t.diagonal(0, first, dim).movedim(-1, first)
     return Term(t, seen)
 
 
@@ -195,7 +205,8 @@ def _sizes(terms: list[Term]) -> dict[int, int]:
             known = sizes.get(label, 1)
             if known != n and known != 1 and n != 1:
                 raise RuntimeError(
-                    f"einsum(): subscript {name(label)} has size {n} for operand {i} which does not broadcast with "
+                    f"einsum(): subscript {name(label)} has size {n} for operand {i} which does "
+                    "not broadcast with "
                     f"previously seen size {known}"
                 )
             sizes[label] = n if known == 1 else known
@@ -210,7 +221,8 @@ def _output(inputs: list[Labels], output: Labels | None, width: int) -> Labels:
     for n in output:
         if n != ELLIPSIS and n not in given:
             raise RuntimeError(
-                f"einsum(): output subscript {name(n)} does not appear in the equation for any input operand"
+                f"einsum(): output subscript {name(n)} does not appear in the equation for any "
+                "input operand"
             )
         if output.count(n) > 1:
             raise RuntimeError(
@@ -244,11 +256,13 @@ def _contract(terms: list[Term], wanted: Labels, sizes: dict[int, int]) -> Tenso
     for dim, label in enumerate(wanted):
         if label not in term.labels:
             result = result.unsqueeze(dim)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _next_pair(terms: list[Term], wanted: Labels, sizes: dict[int, int]) -> tuple[int, int]:
-    """The pair whose product adds least to the memory in use; of those, the one with fewest multiplications."""
+    """The pair whose product adds least to the memory in use; of those, the one with fewest
+    multiplications.
+    """
 
     def price(i: int, j: int) -> tuple[int, int]:
         rest = set(wanted).union(*[t.labels for n, t in enumerate(terms) if n not in (i, j)])
@@ -299,9 +313,9 @@ def _aligned(term: Term, labels: Labels) -> Tensor:
     for dim, label in enumerate(labels):
         if label not in term.labels:
             t = t.unsqueeze(dim)
-    return t  # type: ignore[no-any-return]
+    return t
 
 
 def _merged(term: Term, labels: Labels, groups: list[int], batched: bool) -> Tensor:
     t = term.tensor.permute([term.labels.index(n) for n in labels])
-    return t.reshape(groups if batched else groups[1:])  # type: ignore[no-any-return]
+    return t.reshape(groups if batched else groups[1:])

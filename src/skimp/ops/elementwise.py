@@ -13,6 +13,7 @@ from skimp.backend import kernels as K
 from skimp.ops.forms import export
 from skimp.ops.pointwise import Pointwise, Refused, call, common, floating, predicate, same
 from skimp.ops.pointwise_forms import (
+    OPERANDS,
     ROWS,
     binary,
     compare,
@@ -27,10 +28,10 @@ from skimp.ops.rows import PAIR, B, C, F, I, conj, refused, zeros
 
 
 
-ADD = Pointwise("add", np.add, same, Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}), PAIR)
+ADD = Pointwise("add", np.add, same, Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}), PAIR, bare=True)
 SUB = Pointwise(
     "sub", {k: np.subtract for k in (I, F, C)}, same,
-    Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}), PAIR,
+    Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}), PAIR, bare=True,
 )  # fmt: skip
 RSUB = Pointwise(
     "rsub", SUB.kernels, same, Rule("RsubBackward1", {"input": lambda g: g, "other": lambda g: -g}), PAIR
@@ -140,6 +141,8 @@ sub, sub_ = _scaled(SUB, "input - alpha * other.", ("subtract",))
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"rsub(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     if type(alpha) is int and alpha == 1:
         _refuse_bool(other, input)
         return call(RSUB, (other, input))
@@ -153,18 +156,19 @@ export("rsub", rsub, method=False)
 MUL = Pointwise(
     "mul", np.multiply, same,
     Rule("MulBackward0", {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)}), PAIR,
+    bare=True,
 )  # fmt: skip
 DIV = Pointwise(
     "div", np.true_divide, floating,
     Rule("DivBackward0", {
         "input": lambda g, other: g / conj(other),
         "other": lambda g, input, other: -g * conj((input / other) / other),
-    }), PAIR,
+    }), PAIR, bare=True,
 )  # fmt: skip
 ROUNDED = {
     mode: Pointwise(
         f"div_{mode}", kernels, same,
-        Rule("DivBackward2", {"input": lambda g: zeros(g), "other": lambda g: zeros(g)}), PAIR,
+        Rule("DivBackward2", {"input": lambda g: zeros(g), "other": lambda g: zeros(g)}), PAIR, bare=True,
     )
     for mode, kernels in (
         ("trunc", {I: K.trunc_divide, F: K.trunc_divide, **{
@@ -173,7 +177,7 @@ ROUNDED = {
     )
 }  # fmt: skip
 FLOOR_DIVIDE = Pointwise("floor_divide", ROUNDED["floor"].kernels, same, refused("floor_divide"), PAIR,
-                         title="div_floor_cpu")  # fmt: skip
+                         title="div_floor_cpu", bare=True)  # fmt: skip
 
 mul = binary(MUL, aliases=("multiply",), doc="input * other.")
 divide = binary(DIV, namespaces=("",), aliases=("true_divide",), doc="input / other.")
@@ -251,16 +255,22 @@ for _word, _ufunc, _name, _sign in (
 operators(ADD, "add", add, add_)
 operators(SUB, "sub", sub, sub_, reflected=False)
 operators(MUL, "mul", mul, Tensor.mul_)  # type: ignore[attr-defined]
-operators(DIV, "truediv", divide, divide_)
-plain_operators("div", divide, divide_)
+operators(DIV, "truediv", divide, divide_, reflected=False)
+plain_operators("div", divide, divide_, reflected=False)
 plain_operators("floordiv", floor_divide, Tensor.floor_divide_)  # type: ignore[attr-defined]
 
 
 def _rsub(self: Tensor, other: Any) -> Any:
-    return rsub(self, other) if isinstance(other, (Tensor, int, float, complex, np.generic, np.ndarray)) else NotImplemented
+    return rsub(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+
+def _rtruediv(self: Tensor, other: Any) -> Any:
+    """other * (1 / self): PyTorch's rounding."""
+    return self.reciprocal() * other if isinstance(other, OPERANDS) else NotImplemented  # type: ignore[attr-defined]
 
 
 Tensor.__rsub__ = named(_rsub, "__rsub__")  # type: ignore[attr-defined]
+Tensor.__rtruediv__ = Tensor.__rdiv__ = named(_rtruediv, "__rtruediv__", _rtruediv.__doc__)  # type: ignore[attr-defined]
 Tensor.__neg__ = neg  # type: ignore[attr-defined]
 Tensor.__pos__ = positive  # type: ignore[attr-defined]
 Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]  # __eq__ answers tensors

@@ -19,13 +19,14 @@ from skimp.ops.math_unary import sigmoid
 from skimp.ops.pointwise import OPMATH, Pointwise, call, same
 from skimp.ops.random import _LOCK as lock
 from skimp.ops.random import engine_of
-from skimp.ops.rows import F
+from skimp.ops.rows import F, zeros
 
 # -- prelu: a slope for each channel ----------------------------------------------------------------
 
 PRELU_BACK = Pointwise("prelu_backward", {F: A.leaky_relu_backward}, same, Rule("PreluKernelBackwardBackward0", {
     "grad": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
-    "weight": lambda g, grad, input: call(PRELU_WEIGHT, (g * grad, input)),
+    "input": lambda g: zeros(g),
+    "weight": lambda g, grad, input: where(input > 0, 0, g * grad),
 }), ("grad", "input", "weight"))  # fmt: skip
 PRELU_WEIGHT = Pointwise("prelu_weight_backward", {F: A.prelu_weight_backward}, same, Rule("PreluKernelBackwardBackward0", {
     "grad": lambda g, input: call(PRELU_WEIGHT, (g, input)),
@@ -67,8 +68,16 @@ everywhere(prelu, True)
 
 # -- rrelu: a slope drawn for each element -----------------------------------------------------------
 
+
+def _by_noise(g: Any, x: Any, noise: Any, *, out: Any) -> None:
+    np.multiply(g, noise, out=out)
+
+
+NOISE_BACK = Pointwise("rrelu_with_noise_backward", {F: _by_noise}, same, Rule("RreluWithNoiseBackwardBackward0", {
+    "grad": lambda g, input, noise: call(NOISE_BACK, (g, input, noise)), "input": lambda g: zeros(g),
+}), ("grad", "input", "noise"))  # fmt: skip
 RRELU = {
-    node: Pointwise("rrelu", {F: np.multiply}, same, Rule(node, {"input": lambda g, noise: g * noise}),
+    node: Pointwise("rrelu", {F: np.multiply}, same, Rule(node, {"input": lambda g, input, noise: call(NOISE_BACK, (g, input, noise))}),
                     ("input", "noise"), title="rrelu_with_noise_cpu")
     for node in ("RreluWithNoiseBackward0", "RreluWithNoiseBackward1")
 }  # fmt: skip

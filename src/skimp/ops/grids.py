@@ -10,6 +10,7 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Tensor, fresh
 from skimp.memory import layout as layouts
+from skimp.ops.complex_views import view_as_complex
 from skimp.ops.elementwise import mul
 from skimp.ops.forms import export, op
 from skimp.ops.joining import cat, stack, varargs
@@ -42,13 +43,16 @@ export("broadcast_shapes", broadcast_shapes, method=False)
 
 
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
-    """Views of the vectors over the grid that they span: matrix order ("ij") or, with two, Cartesian ("xy")."""
+    """Views of the vectors over the grid that they span: matrix order ("ij") or, with two,
+    Cartesian ("xy").
+    """
     given = varargs(tensors)
     if not given:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     if indexing is None:
         warnings.warn(
-            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.",
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
+            "argument.",
             UserWarning,
             stacklevel=2,
         )
@@ -86,24 +90,26 @@ def cartesian_prod(*tensors: Any) -> Tensor:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
     if len(given) == 1:
         return given[0]
-    return stack([g.flatten() for g in meshgrid(*given, indexing="ij")], 1)  # type: ignore[no-any-return]
+    return stack([g.flatten() for g in meshgrid(*given, indexing="ij")], 1)
 
 
 @op()
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every way to choose r elements of a vector, in order, as rows."""
-    if input.ndim != 1:  # type: ignore[attr-defined]
+    if input.ndim != 1:
         raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return input.new_empty((0,))  # type: ignore[attr-defined, no-any-return]
+        return input.new_empty((0,))
     places = _chosen(input.shape[0], r, with_replacement)
-    return stack([input.index_select(0, fresh(p, dtypes.int64)) for p in places], 1)  # type: ignore[attr-defined, no-any-return]
+    return stack([input.index_select(0, fresh(p, dtypes.int64)) for p in places], 1)
 
 
 def _chosen(n: int, r: int, repeats: bool) -> list[Any]:
-    """The columns of the positions chosen: each step adds, to every row, whatever may follow its last position."""
+    """The columns of the positions chosen: each step adds, to every row, whatever may follow its
+    last position.
+    """
     columns = [np.arange(n, dtype=np.int64)]
     for _ in range(r - 1):
         last = columns[-1]
@@ -122,7 +128,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Summed over the dimensions that `size` lacks or has as 1: what undoes a broadcast."""
     wanted, shape = ints(size), tuple(input.shape)
     if not wanted:
-        return input.sum()  # type: ignore[attr-defined, no-any-return]
+        return input.sum()
     lead = len(shape) - len(wanted)
     if lead < 0 or any([w not in (1, n) for w, n in zip(wanted, shape[lead:], strict=True)]):
         raise RuntimeError(f"size {{{list(wanted)}}} is not expandable to size {{{list(shape)}}}.")
@@ -132,7 +138,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     ]
     if not dims:
         return input
-    return input.sum(dims, keepdim=True).view(wanted)  # type: ignore[attr-defined, no-any-return]
+    return input.sum(dims, keepdim=True).view(wanted)
 
 
 # -- powers ---------------------------------------------------------------------------------------
@@ -141,36 +147,36 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
 def _powers(x: Tensor, n: int) -> Tensor:
     """1, x, x squared...: n columns after the last dimension."""
     shape = tuple(x.shape)
-    ones = x.new_ones((*shape, 1))  # type: ignore[attr-defined]
+    ones = x.new_ones((*shape, 1))
     if n == 1:
-        return ones  # type: ignore[no-any-return]
-    rest = x.unsqueeze(-1).expand((*shape, n - 1)).cumprod(-1)  # type: ignore[attr-defined]
-    return cat([ones, rest], -1)  # type: ignore[no-any-return]
+        return ones
+    rest = x.unsqueeze(-1).expand((*shape, n - 1)).cumprod(-1)
+    return cat([ones, rest], -1)
 
 
-def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803  (PyTorch's name)
     """The powers of a vector's elements as columns, the highest first unless `increasing`."""
-    if x.ndim != 1:  # type: ignore[attr-defined]
+    if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     n = x.shape[0] if N is None else N
     if n < 0:
         raise RuntimeError("N must be non-negative.")
     if x._dtype.category < dtypes.FLOAT:
-        x = x.to(dtypes.int64)  # type: ignore[attr-defined]
+        x = x.to(dtypes.int64)
     if n == 0:
-        return x.new_empty((x.shape[0], 0))  # type: ignore[attr-defined, no-any-return]
+        return x.new_empty((x.shape[0], 0))
     columns = _powers(x, n)
-    return columns if increasing else columns.flip(1)  # type: ignore[attr-defined, no-any-return]
+    return columns if increasing else columns.flip(1)
 
 
-def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
+def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
     """The powers 0 to N - 1 of the elements along the last dimension, as columns."""
-    n = (x.shape[-1] if x.ndim else 1) if N is None else N  # type: ignore[attr-defined]
+    n = (x.shape[-1] if x.ndim else 1) if N is None else N
     if n <= 1:
         raise RuntimeError("N must be greater than 1.")
     if x._dtype.category < dtypes.FLOAT:
-        x = x.to(dtypes.int64)  # type: ignore[attr-defined]
-    return _powers(x.reshape(1) if x.ndim == 0 else x, n)  # type: ignore[attr-defined]
+        x = x.to(dtypes.int64)
+    return _powers(x.reshape(1) if x.ndim == 0 else x, n)
 
 
 export("vander", vander, method=False)
@@ -181,23 +187,25 @@ export("vander", linalg_vander, ("linalg",), method=False)
 
 
 def _weights(name: str, w: Tensor, observations: int, whole: bool) -> Tensor:
-    if w.ndim > 1:  # type: ignore[attr-defined]
+    if w.ndim > 1:
         raise RuntimeError(
-            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {w.ndim} dimensions"  # type: ignore[attr-defined]
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {w.ndim} "
+            "dimensions"
         )
     if whole != (w._dtype.category == dtypes.INT):
         kind = "integral" if whole else "floating point"
         raise RuntimeError(
             f"cov(): expected {name} to have {kind} dtype but got {name} with {w._dtype} dtype"
         )
-    if w.numel() != observations:  # type: ignore[attr-defined]
+    if w.numel() != observations:
         raise RuntimeError(
-            f"cov(): expected {name} to have the same numel as there are observations in the input but got "
-            f"{w.numel()} != {observations}"  # type: ignore[attr-defined]
+            f"cov(): expected {name} to have the same numel as there are observations in the input "
+            "but got "
+            f"{w.numel()} != {observations}"
         )
-    if bool((w < 0).any().item()):  # type: ignore[operator, attr-defined]
+    if bool((w < 0).any().item()):
         raise RuntimeError(f"cov(): {name} cannot be negative")
-    return w.reshape(-1)  # type: ignore[attr-defined, no-any-return]
+    return w.reshape(-1)
 
 
 @op()
@@ -208,22 +216,23 @@ def cov(
     fweights: Tensor | None = None,
     aweights: Tensor | None = None,
 ) -> Tensor:
-    """The covariance matrix of variables (rows) over observations (columns), which may be weighted."""
-    if input.ndim > 2:  # type: ignore[attr-defined]
+    """The covariance of variables (rows) over observations (columns), which may be weighted."""
+    if input.ndim > 2:
         raise RuntimeError(
-            f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"  # type: ignore[attr-defined]
+            "cov(): expected input to have two or fewer dimensions but got an input with "
+            f"{input.ndim} dimensions"
         )
     if input._dtype is dtypes.bool:
         raise RuntimeError("cov(): bool dtype is not supported for input")
-    x = input.reshape(1, -1) if input.ndim < 2 else input  # type: ignore[attr-defined]
+    x = input.reshape(1, -1) if input.ndim < 2 else input
     n = x.shape[1]
     w = None
     if fweights is not None:
         w = _weights("fweights", fweights, n, True)
     if aweights is not None:
         a = _weights("aweights", aweights, n, False)
-        w = a if w is None else w * a  # type: ignore[operator]
-    total = n if w is None else w.sum()  # type: ignore[attr-defined]
+        w = a if w is None else w * a
+    total: Any = n if w is None else w.sum()
     if w is not None and n and total.item() == 0:
         raise RuntimeError("cov(): weights sum to zero, can't be normalized")
     if w is None:
@@ -231,7 +240,7 @@ def cov(
     else:
         average = mul(x, w).sum(1) / total
     if w is not None and aweights is not None and correction:
-        norm = total - correction * (w * aweights.reshape(-1)).sum() / total  # type: ignore[operator, attr-defined]
+        norm = total - correction * (w * aweights.reshape(-1)).sum() / total
     else:
         norm = total - correction
     norm = max(norm, 0) if isinstance(norm, (int, float)) else norm.clamp(min=0)
@@ -243,19 +252,16 @@ def cov(
 @op()
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation matrix of variables (rows) over observations (columns)."""
-    if input.ndim > 2:  # type: ignore[attr-defined]
+    if input.ndim > 2:
         raise RuntimeError(
-            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions"  # type: ignore[attr-defined]
+            "corrcoef(): expected input to have two or fewer dimensions but got an input with "
+            f"{input.ndim} dimensions"
         )
     c = cov(input)
     if c.ndim == 0:
-        return c / c  # type: ignore[no-any-return]
+        return c / c
     deviation = (c.diag().real if c._dtype.is_complex else c.diag()).sqrt()
     c = c / deviation.unsqueeze(-1) / deviation.unsqueeze(0)
     if c._dtype.is_complex:
-        return (
-            type(c).complex(c.real.clip(-1, 1), c.imag.clip(-1, 1))
-            if hasattr(type(c), "complex")
-            else c
-        )
-    return c.clip(-1, 1)  # type: ignore[no-any-return]
+        return view_as_complex(stack([c.real.clip(-1, 1), c.imag.clip(-1, 1)], -1))
+    return c.clip(-1, 1)

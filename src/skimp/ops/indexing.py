@@ -320,5 +320,5 @@ def _type_name(value: Any) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
-Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
-Tensor.__setitem__ = setitem  # type: ignore[attr-defined]
+Tensor.__getitem__ = getitem  # type: ignore[method-assign]
+Tensor.__setitem__ = setitem  # type: ignore[method-assign]

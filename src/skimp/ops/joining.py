@@ -1,4 +1,6 @@
-"""Tensors joined: cat and stack, which write each input straight into its place, and what is made of them."""
+"""Tensors joined: cat and stack, which write each input straight into its place, and what is made
+of them.
+"""
 
 from __future__ import annotations
 
@@ -47,17 +49,19 @@ def varargs(values: Any) -> list[Tensor]:
 
 
 def _skipped(shape: Ints) -> bool:
-    """Empty 1-d tensors fit anything: what an empty tensor was before tensors had shapes like (0, 3)."""
+    """Empty 1-d tensors fit anything: what an empty tensor was before tensors had shapes like (0,
+    3).
+    """
     return shape == (0,)
 
 
 def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     grads, start = [], 0
     for shape in tensors_shape:
-        if _skipped(tuple(shape)) and g.ndim != 1:  # type: ignore[attr-defined]
-            grads.append(g.new_zeros((0,)))  # type: ignore[attr-defined]
+        if _skipped(tuple(shape)) and g.ndim != 1:
+            grads.append(g.new_zeros((0,)))
             continue
-        grads.append(g.narrow(dim, start, shape[dim]))  # type: ignore[attr-defined]
+        grads.append(g.narrow(dim, start, shape[dim]))
         start += shape[dim]
     return grads
 
@@ -83,7 +87,7 @@ def cat(tensors: Any, dim: Any = 0, *, out: Tensor | None = None, **numpy_words:
         arrays = _small(tensors)
         if arrays is not None and -arrays[0].ndim <= dim < arrays[0].ndim:
             return fresh(np.concatenate(arrays, dim), tensors[0]._dtype)
-    return _cat(tensors, dim, out=out, **numpy_words)  # type: ignore[no-any-return]
+    return _cat(tensors, dim, out=out, **numpy_words)
 
 
 for _name in ("cat", "concat", "concatenate"):
@@ -142,7 +146,8 @@ def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
         for d, (a, b) in enumerate(zip(first, shape, strict=True)):
             if a != b and d != dim:
                 raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {dim}. Expected size {a} but got size {b} for "
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {a} but "
+                    f"got size {b} for "
                     f"tensor number {i} in the list."
                 )
         total += shape[dim]
@@ -159,7 +164,9 @@ def _format_strides(tensors: Sequence[Tensor], shape: Ints) -> Ints | None:
 
 
 def _suggests_channels_last(layout: Layout) -> bool:
-    """PyTorch's suggest_memory_format: strides grow in channels_last order; ambiguous ones count as row-major."""
+    """PyTorch's suggest_memory_format: strides grow in channels_last order; ambiguous ones count as
+    row-major.
+    """
     shape, strides, _ = layout
     order = _CHANNELS_LAST.get(len(shape))
     if order is None or strides[1] == 0:
@@ -173,7 +180,7 @@ def _suggests_channels_last(layout: Layout) -> bool:
 
 
 def _stack_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
-    return [g.select(dim, i) for i in range(len(tensors_shape))]  # type: ignore[attr-defined]
+    return [g.select(dim, i) for i in range(len(tensors_shape))]
 
 
 @op(method=False, rule=Rule("StackBackward0", {"tensors": _stack_back}))
@@ -187,7 +194,8 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     for i, t in enumerate(given):
         if tuple(t.shape) != first:
             raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and {list(t.shape)} at "
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
+                f"{list(t.shape)} at "
                 f"entry {i}"
             )
     dtype = _promoted(given)
@@ -198,12 +206,15 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     made, into = target("stack", out, shape, dtype, given, _stacked_strides(given, shape, dim))
     lead = (slice(None),) * dim
     for i, t in enumerate(given):
-        pour(t, into[(*lead, i, ...)])  # the dots: an array where NumPy would give a scalar
+        place: Any = (*lead, i, ...)
+        pour(t, into[place])  # the dots: an array where NumPy would give a scalar
     return made
 
 
 def _stacked_strides(tensors: Sequence[Tensor], shape: Ints, dim: int) -> Ints | None:
-    """PyTorch stacks by cat along an existing dim, seen as two: so channels_last inputs leave their order."""
+    """PyTorch stacks by cat along an existing dim, seen as two: so channels_last inputs leave their
+    order.
+    """
     if dim == len(shape) - 1:
         return None
     size = shape[dim + 1]
@@ -216,20 +227,20 @@ def _stacked_strides(tensors: Sequence[Tensor], shape: Ints, dim: int) -> Ints |
 
 def _unsqueezed(t: Tensor, *dims: int) -> Tensor:
     for d in dims:
-        t = t.unsqueeze(d)  # type: ignore[attr-defined]
+        t = t.unsqueeze(d)
     return t
 
 
 def _atleast_1d(t: Tensor) -> Tensor:
-    return t if t.ndim else _unsqueezed(t, 0)  # type: ignore[attr-defined]
+    return t if t.ndim else _unsqueezed(t, 0)
 
 
 def _atleast_2d(t: Tensor) -> Tensor:
-    return _unsqueezed(t, *((0, 0), (0,), ())[min(t.ndim, 2)])  # type: ignore[attr-defined]
+    return _unsqueezed(t, *((0, 0), (0,), ())[min(t.ndim, 2)])
 
 
 def _atleast_3d(t: Tensor) -> Tensor:
-    return _unsqueezed(t, *((0, 0, 0), (0, -1), (-1,), ())[min(t.ndim, 3)])  # type: ignore[attr-defined]
+    return _unsqueezed(t, *((0, 0, 0), (0, -1), (-1,), ())[min(t.ndim, 3)])
 
 
 def _atleast(name: str, raised: Any, doc: str) -> None:
@@ -258,7 +269,7 @@ _atleast(
 
 
 def _as_column(t: Tensor) -> Tensor:
-    return t.reshape(t.numel(), 1) if t.ndim < 2 else t  # type: ignore[attr-defined, no-any-return]
+    return t.reshape(t.numel(), 1) if t.ndim < 2 else t
 
 
 def _stacking(
@@ -270,7 +281,7 @@ def _stacking(
             raise RuntimeError(f"{name} expects a non-empty TensorList")
         raised_ = [raised(t) for t in given]
         along = dim if dim is not None else int(raised_[0].ndim > 1)
-        return cat(raised_, along, out=out)  # type: ignore[no-any-return]
+        return cat(raised_, along, out=out)
 
     f.__doc__ = doc
     op(name, method=False, aliases=aliases)(f)
@@ -294,7 +305,7 @@ def _block_diag_back(g: Tensor, tensors_shape: Any) -> list[Tensor]:
     grads, row, column = [], 0, 0
     for shape in tensors_shape:
         rows, columns = (1,) * (2 - len(shape)) + tuple(shape)
-        part = g.narrow(0, row, rows).narrow(1, column, columns)  # type: ignore[attr-defined]
+        part = g.narrow(0, row, rows).narrow(1, column, columns)
         grads.append(part.reshape(tuple(shape)))
         row, column = row + rows, column + columns
     return grads
@@ -334,8 +345,9 @@ def block_diag(*tensors: Any) -> Tensor:
     for i, t in enumerate(given):
         if t.ndim > 2:
             raise RuntimeError(
-                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {t.ndim} dimensions"
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
+                f"{t.ndim} dimensions"
             )
     if not given:
         return blank((1, 0), promotion.get_default_dtype())[0]
-    return _block_diag(given)  # type: ignore[no-any-return]
+    return _block_diag(given)

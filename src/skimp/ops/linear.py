@@ -20,7 +20,7 @@ def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = No
         if made is not None:
             return made
     result = _linear(input, weight, bias)
-    return result if out is None else into(out, result, input.ndim == 1)  # type: ignore[attr-defined]
+    return result if out is None else into(out, result, input.ndim == 1)
 
 
 export("linear", linear, ("nn.functional",), method=False)
@@ -28,17 +28,17 @@ export("linear", linear, ("nn.functional",), method=False)
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
-        return matmul(input, weight.t())  # type: ignore[attr-defined]
-    if weight.ndim != 2:  # type: ignore[attr-defined]
-        raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor")  # type: ignore[attr-defined]
-    if input.ndim == 2:  # type: ignore[attr-defined]
-        return addmm(bias, input, weight.t())  # type: ignore[attr-defined, no-any-return]
+        return matmul(input, weight.t())
+    if weight.ndim != 2:
+        raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor")
+    if input.ndim == 2:
+        return addmm(bias, input, weight.t())
     shape = tuple(input.shape)
     flat = (math.prod(shape[:-1]), shape[-1]) if shape else (1, 1)
-    if shape and V.view(input.layout_of(), flat) is not None and bias.ndim <= 1:  # type: ignore[attr-defined]
-        tall = addmm(bias, input.view(flat), weight.t())  # type: ignore[attr-defined]
-        return tall.view((*shape[:-1], weight.shape[0]))  # type: ignore[no-any-return]
-    return matmul(input, weight.t()) + bias  # type: ignore[attr-defined, operator, no-any-return]
+    if shape and V.view(input.layout_of(), flat) is not None and bias.ndim <= 1:
+        tall = addmm(bias, input.view(flat), weight.t())
+        return tall.view((*shape[:-1], weight.shape[0]))
+    return matmul(input, weight.t()) + bias
 
 
 @op(method=False, namespaces=("", "nn.functional"))
@@ -47,12 +47,13 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     _check_bilinear(input1, input2, weight, bias)
     lead = tuple(input1.shape[:-1])
     outs, n1, n2 = weight.shape
-    x, y = input1.reshape(-1, n1), input2.reshape(-1, n2)  # type: ignore[attr-defined]
-    # (rows, outs * n2): the weights applied to input1; then each row's outs x n2 matrix times input2's row
-    halfway = matmul(x, weight.permute(1, 0, 2).reshape(n1, outs * n2))  # type: ignore[attr-defined]
-    whole = matmul(halfway.view((-1, outs, n2)), y.unsqueeze(2))  # type: ignore[attr-defined]
-    result = whole.reshape((*lead, outs))  # type: ignore[attr-defined]
-    return result if bias is None else result + bias  # type: ignore[no-any-return]
+    x, y = input1.reshape(-1, n1), input2.reshape(-1, n2)
+    # (rows, outs * n2): the weights applied to input1; then each row's outs x n2 matrix times
+    # input2's row
+    halfway = matmul(x, weight.permute(1, 0, 2).reshape(n1, outs * n2))
+    whole = matmul(halfway.view((-1, outs, n2)), y.unsqueeze(2))
+    result = whole.reshape((*lead, outs))
+    return result if bias is None else result + bias
 
 
 def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
@@ -68,10 +69,12 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
     for which, t in ((1, input1), (2, input2)):
         if t.shape[-1] != weight.shape[which]:
             raise RuntimeError(
-                f"bilinear(): input{which} size does not match weight size: got {t.shape[-1]} but expected "
+                f"bilinear(): input{which} size does not match weight size: got {t.shape[-1]} but "
+                "expected "
                 f"{weight.shape[which]}"
             )
     if bias is not None and bias.shape[0] != weight.shape[0]:
         raise RuntimeError(
-            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected {weight.shape[0]}"
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
+            f"{weight.shape[0]}"
         )

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from skimp import dtypes
-from skimp._tensor import Array, Tensor, fresh
+from skimp._tensor import Array, Tensor, alias, fresh
 from skimp.autograd.rules import Rule
 from skimp.backend.kernels import select
 from skimp.eval.expr import Expr, Kernel
-from skimp.eval.reduce import prepare_runs
-from skimp.eval.run import Reader, threads_for
+from skimp.eval.run import Reader, prepare_runs, threads_for
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views
 from skimp.ops.forms import export, op
@@ -267,7 +266,7 @@ class Mask:
 def _mask_source(mask: Tensor) -> Expr | Array:
     """The mask's bools in C order; a promise of a few steps is not kept but computed twice."""
     source: Expr | Array
-    source, order = source_of(mask, in_order=True)
+    source, _ = source_of(mask, in_order=True)
     if isinstance(source, Expr) and source.size > 3:
         source = mask.array()
     return source if isinstance(source, Expr) else source.view(np.uint8)
@@ -353,10 +352,14 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
             raise TypeError(
                 "nonzero() received an invalid combination of arguments - got (out=Tensor, as_tuple=bool)"
             )
-        return tuple(
-            [fresh(p, dtypes.int64) for p in _positions(input if input.ndim else input.reshape(1))]
-        )  # type: ignore[attr-defined]
+        rows: Any = _nonzero(input if input.ndim else input.reshape(1))  # type: ignore[attr-defined]
+        return tuple([_own(p) for p in rows.unbind(1)])
     return _nonzero(input, out=out)
+
+
+def _own(view: Tensor) -> Tensor:
+    """The view as a result: it is no view of anything that the user has."""
+    return alias(view, view.layout_of())
 
 
 def _positions(input: Tensor) -> tuple[Array, ...]:

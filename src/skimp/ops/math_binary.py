@@ -97,7 +97,8 @@ binary(Pointwise("copysign", {F: np.copysign}, floating, Rule("CopysignBackward0
 }), PAIR, numbers=(1,)), doc="input with the sign of other.")  # fmt: skip
 binary(Pointwise("nextafter", {F: np.nextafter, dtypes.float16: K.nextafter_rounded(np.dtype(np.float16)),
                                dtypes.bfloat16: K.nextafter_rounded(dtypes.bfloat16.np)}, same,
-                 refused("nextafter"), PAIR, numbers=()),
+                 Rule("NextafterBackward0", {"input": lambda g, input, other: where(input == other, 0, g),
+                                             "other": lambda g: zeros(g)}), PAIR, numbers=()),
        doc="The next number after input towards other.")  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from skimp._tensor import Tensor
 from skimp.autograd.rules import Rule
 from skimp.backend import kernels as K
 from skimp.backend import kernels_activation as A
+from skimp.eval.expr import COPY
 from skimp.limits import finfo
 from skimp.ops import return_types
 from skimp.ops.complex_views import real
@@ -198,7 +199,7 @@ def _real_floating(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 unary_row("angle", {F: K.angle, C: K.angle}, _angle_back, types=_real_floating, inplace=False, doc="The argument of complex numbers; pi below zero.")
 
-CONJ = Pointwise("conj_physical", np.conjugate, same, Rule("ConjPhysicalBackward0", {"input": lambda g: conj(g)}))
+CONJ = Pointwise("conj_physical", {B: COPY, I: COPY, F: COPY, C: np.conjugate}, same, Rule("ConjPhysicalBackward0", {"input": lambda g: conj(g)}))
 
 
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -1,4 +1,6 @@
-"""Matrix products: dot, mv, mm, bmm, and matmul, which is one of them. Inputs go to BLAS as they lie; results are row-major."""
+"""Matrix products: dot, mv, mm, bmm, and matmul, which is one of them. Inputs go to BLAS as they
+lie; results are row-major.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
 from skimp.ops import outs
 from skimp.ops.copies import describe
-from skimp.ops.elementwise import conj
 from skimp.ops.forms import export, move, op
-from skimp.ops.pointwise_forms import PLAIN
+from skimp.ops.pointwise import PLAIN
+from skimp.ops.rows import conj
 from skimp.ops.targets import blank, c_name, check_out
 
 Ints = tuple[int, ...]
@@ -50,7 +52,7 @@ def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) ->
             x, y = x.copy(), y.copy()
     tell(name, a, x)
     tell(name, b, y)
-    products.product(x, y, array[:, None] if b.ndim == 1 else array)  # type: ignore[attr-defined]
+    products.product(x, y, array[:, None] if b.ndim == 1 else array)
     return made
 
 
@@ -59,7 +61,9 @@ def _overlaps(out: Tensor, inputs: Sequence[Tensor]) -> bool:
 
 
 def tell(name: str, t: Tensor, array: Any) -> None:
-    """BLAS needs rows or columns that are runs of memory; anything else is copied, a block at a time."""
+    """BLAS needs rows or columns that are runs of memory; anything else is copied, a block at a
+    time.
+    """
     if array.dtype.char in "fdFD" and array.size and not has_unit_stride(array):
         told.told(array.nbytes, name, f"{name} of {describe(t)}, which BLAS can't read in place")
 
@@ -68,22 +72,24 @@ def tell(name: str, t: Tensor, array: Any) -> None:
 
 
 def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
-    if a.ndim != 1 or b.ndim != 1:  # type: ignore[attr-defined]
-        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")  # type: ignore[attr-defined]
+    if a.ndim != 1 or b.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
     if a._dtype is not b._dtype:
         x, y = promotion.scalar_type_name(a._dtype), promotion.scalar_type_name(b._dtype)
         raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {x} and {y}")
     n, m = a.shape[0], b.shape[0]
     if n != m:
         raise RuntimeError(
-            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same number of elements, but got "
+            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same "
+            "number of elements, but got "
             f"{n} and {m} elements respectively"
         )
     refuse_bool(name, a._dtype)
 
 
 @op(rule=Rule("DotBackward0", {
-    "input": lambda g, tensor: g * conj(tensor), "tensor": lambda g, input: g * conj(input)}))  # fmt: skip
+    "input": lambda g, tensor: g * conj(tensor),
+    "tensor": lambda g, input: g * conj(input)}))  # fmt: skip
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements."""
     _check_vectors("dot", input, tensor)
@@ -114,12 +120,17 @@ def _scalar(value: Any, dtype: dtypes.dtype, out: Tensor | None) -> Tensor:
 # -- a matrix and a vector ------------------------------------------------------------------------
 
 
+def _mv_vector_back(g: Tensor, input: Tensor) -> Tensor:
+    return mv(conj(input).t(), g)
+
+
 @op(rule=Rule("MvBackward0", {
-    "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0), "vec": lambda g, input: mv(conj(input).t(), g)}))  # fmt: skip
+    "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
+    "vec": _mv_vector_back}))  # fmt: skip
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A matrix times a vector."""
-    if input.ndim != 2 or vec.ndim != 1:  # type: ignore[attr-defined]
-        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")  # type: ignore[attr-defined]
+    if input.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
     check_mv(input, vec, vec._dtype if out is None else out._dtype, input.shape[0])
     return product("mv", input, vec, (input.shape[0],), out)
 
@@ -131,7 +142,8 @@ def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
     if mat._dtype is not vec._dtype or own is not vec._dtype:
         names = [promotion.scalar_type_name(d) for d in (own, mat._dtype, vec._dtype)]
         raise RuntimeError(
-            f"addmv input tensors must have the same dtype, but got {names[0]}, {names[1]}, and {names[2]}"
+            f"addmv input tensors must have the same dtype, but got {names[0]}, {names[1]}, and "
+            f"{names[2]}"
         )
     refuse_bool("addmv_impl_cpu", mat._dtype)
 
@@ -148,29 +160,30 @@ def lies_in_columns(layout: Layout) -> bool:
 def mm_first_back(g: Tensor, other: Tensor, layout: Layout) -> Tensor:
     """The gradient of the first factor, in the first factor's layout."""
     if lies_in_columns(layout):
-        return mm(conj(other), g.t()).t()  # type: ignore[attr-defined, no-any-return]
+        return mm(conj(other), g.t()).t()
     return mm(g, conj(other).t())
 
 
 def mm_second_back(g: Tensor, other: Tensor, layout: Layout) -> Tensor:
     """The gradient of the second factor, in the second factor's layout."""
     if lies_in_columns(layout):
-        return mm(g.t(), conj(other)).t()  # type: ignore[attr-defined, no-any-return]
+        return mm(g.t(), conj(other)).t()
     return mm(conj(other).t(), g)
 
 
 def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
     """The shape of the product."""
-    if input.ndim != 2:  # type: ignore[attr-defined]
+    if input.ndim != 2:
         raise RuntimeError(f"{first} must be a matrix")
-    if mat2.ndim != 2:  # type: ignore[attr-defined]
+    if mat2.ndim != 2:
         raise RuntimeError("mat2 must be a matrix")
     (m, k), (k2, n) = input.shape, mat2.shape
     if k != k2:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {k2}x{n})")
     if input._dtype is not mat2._dtype:
         raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {c_name(input._dtype)} != {c_name(mat2._dtype)}"
+            f"expected m1 and m2 to have the same dtype, but got: {c_name(input._dtype)} != "
+            f"{c_name(mat2._dtype)}"
         )
     refuse_bool("addmm_impl_cpu_", input._dtype)
     return m, n
@@ -187,18 +200,20 @@ def _mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
     if out is None and type(input) is Tensor and type(mat2) is Tensor:
-        x, y = input._np, mat2._np
-        if x is not None and y is not None and not (input._rg or mat2._rg):
-            dtype = input._dtype
-            if (
-                dtype is mat2._dtype
-                and dtype in PLAIN
-                and x.ndim == 2 == y.ndim
-                and x.shape[1] == y.shape[0]
-            ):
-                if x.flags.forc and y.flags.forc:
-                    return fresh(_multiply(x, y), dtype)
-    return _mm(input, mat2, out=out)  # type: ignore[no-any-return]
+        x, y, dtype = input._np, mat2._np, input._dtype
+        if (
+            x is not None
+            and y is not None
+            and not (input._rg or mat2._rg)
+            and dtype is mat2._dtype
+            and dtype in PLAIN
+            and x.ndim == 2 == y.ndim
+            and x.shape[1] == y.shape[0]
+            and x.flags.forc
+            and y.flags.forc
+        ):
+            return fresh(_multiply(x, y), dtype)
+    return _mm(input, mat2, out=out)
 
 
 export("mm", mm)
@@ -210,7 +225,7 @@ export("mm", mm)
 def check_bmm(batch1: Tensor, batch2: Tensor, name: str = "bmm") -> Ints:
     """The shape of the products."""
     for word, t in (("batch1", batch1), ("batch2", batch2)):
-        if t.ndim != 3:  # type: ignore[attr-defined]
+        if t.ndim != 3:
             raise RuntimeError(f"{word} must be a 3D tensor")
     b, m, k = batch1.shape
     if tuple(batch2.shape[:2]) != (b, k):
@@ -227,34 +242,44 @@ def check_bmm(batch1: Tensor, batch2: Tensor, name: str = "bmm") -> Ints:
 
 def adjoint(t: Tensor) -> Tensor:
     """The matrices conjugated and transposed."""
-    return conj(t).transpose(-2, -1)  # type: ignore[no-any-return]
+    found: Tensor = conj(t).transpose(-2, -1)
+    return found
 
 
-@op(rule=Rule("BmmBackward0", {
-    "input": lambda g, mat2: bmm(g, adjoint(mat2)), "mat2": lambda g, input: bmm(adjoint(input), g)}))  # fmt: skip
+def _bmm_first_back(g: Tensor, mat2: Tensor) -> Tensor:
+    return bmm(g, adjoint(mat2))
+
+
+def _bmm_second_back(g: Tensor, input: Tensor) -> Tensor:
+    return bmm(adjoint(input), g)
+
+
+@op(rule=Rule("BmmBackward0", {"input": _bmm_first_back, "mat2": _bmm_second_back}))
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of the matrices of two batches, pair by pair."""
     return product("bmm", input, mat2, check_bmm(input, mat2), out)
 
 
 def _first_back(g: Tensor, other: Tensor, shape: Ints) -> Tensor:
-    if len(shape) == 2 and other.ndim == g.ndim:  # type: ignore[attr-defined]
+    if len(shape) == 2 and other.ndim == g.ndim:
         return _summed(g, adjoint(other))
-    return matmul(g, adjoint(other))  # type: ignore[no-any-return]
+    return matmul(g, adjoint(other))
 
 
 def _second_back(g: Tensor, input: Tensor, shape: Ints) -> Tensor:
-    if len(shape) == 2 and input.ndim == g.ndim:  # type: ignore[attr-defined]
+    if len(shape) == 2 and input.ndim == g.ndim:
         return _summed(adjoint(input), g)
-    return matmul(adjoint(input), g)  # type: ignore[no-any-return]
+    return matmul(adjoint(input), g)
 
 
 def _summed(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of the products over the batch: the gradient of a matrix that was multiplied by each, never written in full."""
+    """The sum of the products over the batch: the gradient of a matrix that was multiplied by each,
+    never written in full.
+    """
     from skimp.ops.matmul_add import addbmm
 
-    a, b = [t.reshape((-1, *t.shape[-2:])) for t in (a, b)]  # type: ignore[attr-defined]
-    return addbmm(a.new_zeros((a.shape[1], b.shape[2])), a, b, beta=0)  # type: ignore[attr-defined, no-any-return]
+    a, b = [t.reshape((-1, *t.shape[-2:])) for t in (a, b)]
+    return addbmm(a.new_zeros((a.shape[1], b.shape[2])), a, b, beta=0)
 
 
 @op("_batched", method=False, namespaces=(), rule=Rule("UnsafeViewBackward0", {
@@ -267,7 +292,8 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
     count = math.prod(batch)
     if k != k2:
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {k}] but got: [{count}, {k2}]."
+            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {k}] but "
+            f"got: [{count}, {k2}]."
         )
     if input._dtype is not other._dtype:
         x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(other._dtype)
@@ -281,7 +307,7 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 
 @op("matmul", method=False, namespaces=())
 def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    a, b = input.ndim, other.ndim  # type: ignore[attr-defined]
+    a, b = input.ndim, other.ndim
     if a == 0 or b == 0:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D"
@@ -289,36 +315,40 @@ def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     if a == 2 and b == 2:
         return mm(input, other, out=out)
     if a == 1 and b == 1:
-        return dot(input, other, out=out)  # type: ignore[no-any-return]
+        return dot(input, other, out=out)
     if a == 2 and b == 1:
-        return mv(input, other, out=out)  # type: ignore[no-any-return]
+        return mv(input, other, out=out)
     if out is not None and (a == 1 or b <= 2):
         return into(out, _matmul(input, other), a == 1)
     if a == 1 and b == 2:
-        return mm(input.unsqueeze(0), other).squeeze(0)  # type: ignore[attr-defined, no-any-return]
+        return mm(input.unsqueeze(0), other).squeeze(0)
     if a == 1:
-        return _batched(input.unsqueeze(0), other).squeeze(-2)  # type: ignore[attr-defined, no-any-return]
+        return _batched(input.unsqueeze(0), other).squeeze(-2)
     if b <= 2:
         return _with_matrix(input, other)
-    return _batched(input, other, out=out)  # type: ignore[no-any-return]
+    return _batched(input, other, out=out)
 
 
 def _with_matrix(input: Tensor, other: Tensor) -> Tensor:
-    """A batch times one matrix or vector: one product where the batch can be seen as one tall matrix."""
+    """A batch times one matrix or vector: one product where the batch can be seen as one tall
+    matrix.
+    """
     shape = tuple(input.shape)
     flat = (math.prod(shape[:-1]), shape[-1])
     if V.view(input.layout_of(), flat) is None:
-        if other.ndim == 1:  # type: ignore[attr-defined]
-            return _batched(input, other.unsqueeze(1)).squeeze(-1)  # type: ignore[attr-defined, no-any-return]
-        return _batched(input, other)  # type: ignore[no-any-return]
-    tall = input.view(flat)  # type: ignore[attr-defined]
-    if other.ndim == 1:  # type: ignore[attr-defined]
-        return mv(tall, other).view(shape[:-1])  # type: ignore[no-any-return]
-    return mm(tall, other).view((*shape[:-1], other.shape[1]))  # type: ignore[attr-defined, no-any-return]
+        if other.ndim == 1:
+            return _batched(input, other.unsqueeze(1)).squeeze(-1)
+        return _batched(input, other)
+    tall = input.view(flat)
+    if other.ndim == 1:
+        return mv(tall, other).view(shape[:-1])
+    return mm(tall, other).view((*shape[:-1], other.shape[1]))
 
 
 def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
-    """`result` moved into `out`. `row_major`: a vector times a matrix is a product of matrices, whose shape `out` took."""
+    """`result` moved into `out`. `row_major`: a vector times a matrix is a product of matrices,
+    whose shape `out` took.
+    """
     check_out(out, result._dtype, tuple(result.shape), "matmul")
     if row_major:
         outs.resize(out, tuple(result.shape))
@@ -327,24 +357,26 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 
 
 def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims broadcast."""
+    """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
+    broadcast.
+    """
     if out is None and type(input) is Tensor and type(other) is Tensor:
         x, y = input._np, other._np
         if x is not None and y is not None and x.ndim == 2 == y.ndim:
             return mm(input, other)
-    return _matmul(input, other, out=out)  # type: ignore[no-any-return]
+    return _matmul(input, other, out=out)
 
 
 export("matmul", matmul, ("", "linalg"))
 
 
-def _operator(self: Tensor, other: Any) -> Any:
+def _operator(self: Tensor, other: Any) -> Tensor:
     return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
 
 
-def _roperator(self: Tensor, other: Any) -> Any:
+def _roperator(self: Tensor, other: Any) -> Tensor:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-Tensor.__matmul__ = _operator  # type: ignore[attr-defined]
-Tensor.__rmatmul__ = _roperator  # type: ignore[attr-defined]
+setattr(Tensor, "__matmul__", _operator)  # noqa: B010  (the stub has it as a method)
+setattr(Tensor, "__rmatmul__", _roperator)  # noqa: B010

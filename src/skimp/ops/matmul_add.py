@@ -1,7 +1,8 @@
-"""Products added to something: addmm and its kin compute beta * input + alpha * product without a temporary.
+"""Products added to something: addmm and its kin compute beta * input + alpha * product without a
+temporary.
 
-The product is written into the result's own block; the rest is a pointwise op on it, deferred where it is large, so a
-bias, and a ReLU after it, cost no memory.
+The product is written into the result's own block; the rest is a pointwise op on it, deferred where
+it is large, so a bias, and a ReLU after it, cost no memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from skimp.memory import layout as layouts
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
 from skimp.ops import outs
-from skimp.ops.elementwise import add, conj, mul
+from skimp.ops.elementwise import add, mul
 from skimp.ops.forms import export, move, op
 from skimp.ops.matmul import (
     adjoint,
@@ -34,8 +35,8 @@ from skimp.ops.matmul import (
     refuse_bool,
     tell,
 )
-from skimp.ops.pointwise import constant
-from skimp.ops.pointwise_forms import PLAIN
+from skimp.ops.pointwise import PLAIN, constant
+from skimp.ops.rows import conj
 from skimp.ops.targets import blank, c_name, check_out
 
 Ints = tuple[int, ...]
@@ -81,7 +82,7 @@ def added(
         made, into = blank(shape, dtype)
     else:
         made, into = out, out.writable()
-    matrices = into[:, None] if b.ndim == 1 else into  # type: ignore[attr-defined]
+    matrices = into[:, None] if b.ndim == 1 else into
     if dtype not in PLAIN:
         _add_in_blocks(x, y, matrices, _spread(input, seen, matrices.shape), beta, alpha, dtype)
         return made
@@ -105,7 +106,9 @@ def _add_small(into: Array, input: Tensor, beta: Any, alpha: Any) -> None:
 
 
 def _combine(made: Tensor, input: Tensor, beta: Any, alpha: Any, fresh: bool) -> Tensor:
-    """The pointwise rest: a promise on the product's block, or in place where the result must be written now."""
+    """The pointwise rest: a promise on the product's block, or in place where the result must be
+    written now.
+    """
     like = [made.layout_of(), input.layout_of()]
     shape = tuple(made.shape)
     apart = fresh and layouts.dense_strides_like(like, shape) == layouts.contiguous_strides(shape)
@@ -115,9 +118,9 @@ def _combine(made: Tensor, input: Tensor, beta: Any, alpha: Any, fresh: bool) ->
             result = add(result, input, alpha=beta)
         return result
     if alpha != 1:
-        made.mul_(alpha)  # type: ignore[attr-defined]
+        made.mul_(alpha)
     if beta != 0:
-        made.add_(input, alpha=beta)  # type: ignore[attr-defined]
+        made.add_(input, alpha=beta)
     if fresh:
         made._storage.version = 0
     return made
@@ -150,7 +153,8 @@ def _add_in_blocks(
 @op("addmm", inplace=True, rule=Rule("AddmmBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "mat1": lambda g, mat2, mat1_layout, alpha: scaled(mm_first_back(g, mat2, mat1_layout), alpha),
-    "mat2": lambda g, mat1, mat2_layout, alpha: scaled(mm_second_back(g, mat1, mat2_layout), alpha)}))  # fmt: skip
+    "mat2": lambda g, mat1, mat2_layout, alpha: scaled(
+        mm_second_back(g, mat1, mat2_layout), alpha)}))  # fmt: skip
 def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     shape = check_mm(mat1, mat2, "mat1")
@@ -161,7 +165,9 @@ def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: A
 
 
 def small_addmm(input: Any, mat1: Any, mat2: Array | None) -> Tensor | None:
-    """input + mat1 @ mat2 of small plain tensors that nobody differentiates; None sends them the general way."""
+    """input + mat1 @ mat2 of small plain tensors that nobody differentiates; None sends them the
+    general way.
+    """
     w, x = input._np, mat1._np
     if w is None or x is None or mat2 is None or input._rg or mat1._rg:
         return None
@@ -198,7 +204,7 @@ def addmm(
         made = small_addmm(input, mat1, mat2._np)
         if made is not None:
             return made
-    return _addmm(input, mat1, mat2, beta=beta, alpha=alpha, out=out)  # type: ignore[no-any-return]
+    return _addmm(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
 
 
 export("addmm", addmm)
@@ -218,17 +224,17 @@ def addmv(
     out: Tensor | None = None,
 ) -> Tensor:
     """beta * input + alpha * (mat @ vec); the input broadcasts."""
-    if mat.ndim != 2 or vec.ndim != 1 or input.ndim > 1:  # type: ignore[attr-defined]
+    if mat.ndim != 2 or vec.ndim != 1 or input.ndim > 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {input.ndim}, {mat.ndim}, {vec.ndim}"
-        )  # type: ignore[attr-defined]
-    check_mv(mat, vec, input._dtype, input.numel() if input.ndim else 1)  # type: ignore[attr-defined]
+        )
+    check_mv(mat, vec, input._dtype, input.numel() if input.ndim else 1)
     return added("addmv", input, mat, vec, (mat.shape[0],), beta, alpha, out)
 
 
 def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> Ints:
     for word, t in (("batch1", batch1), ("batch2", batch2)):
-        if t.ndim != 3:  # type: ignore[attr-defined]
+        if t.ndim != 3:
             raise RuntimeError(f"{word} must be a 3D tensor")
     b, m, k = batch1.shape
     b2, k2, n = batch2.shape
@@ -236,12 +242,14 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
         raise RuntimeError(f"batch1 and batch2 must have same number of batches, got {b} and {b2}")
     if (b, k) != (b2, k2):
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{b2}, {k2}]."
+            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: "
+            f"[{b2}, {k2}]."
         )
     if not input._dtype is batch1._dtype is batch2._dtype:
         names = [c_name(t._dtype) for t in (input, batch1, batch2)]
         raise RuntimeError(
-            f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, batch2: {names[2]}"
+            f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, batch2: "
+            f"{names[2]}"
         )
     refuse_bool("baddbmm" if name == "baddbmm" else "addbmm", batch1._dtype)
     return b, m, n
@@ -268,13 +276,16 @@ ADDBMM = Rule("AddbmmBackward0", {
     "batch1": lambda g, batch1_shape, batch2, alpha: scaled(
         bmm(g.unsqueeze(0).expand(batch1_shape[0], *g.shape), adjoint(batch2)), alpha),
     "batch2": lambda g, batch2_shape, batch1, alpha: scaled(
-        bmm(adjoint(batch1), g.unsqueeze(0).expand(batch2_shape[0], *g.shape)), alpha)})  # fmt: skip
+        bmm(adjoint(batch1), g.unsqueeze(0).expand(batch2_shape[0], *g.shape)),
+        alpha)})  # fmt: skip
 
 
 @op(rule=ADDBMM)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """beta * input + alpha * (the sum of the products of the batches' matrices); the input broadcasts."""
+    """beta * input + alpha * (the sum of the products of the batches' matrices); the input
+    broadcasts.
+    """
     b, m, n = _check_batches("addbmm", input, batch1, batch2)
     k = batch1.shape[2]
     V.expand(input.layout_of(), (m, n))
@@ -332,7 +343,7 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
         into *= constant(alpha, total._dtype)
     if beta != 0:
         into += input.array().astype(into.dtype, copy=False) * constant(beta, total._dtype)
-    return total.to(dtype)  # type: ignore[attr-defined, no-any-return]
+    return total.to(dtype)
 
 
 # -- addr -----------------------------------------------------------------------------------------
@@ -345,15 +356,15 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (the outer product of two vectors); the input broadcasts."""
     for word, v in (("vec1", vec1), ("vec2", vec2)):
-        if v.ndim != 1:  # type: ignore[attr-defined]
-            raise RuntimeError(f"addr: Expected 1-D argument {word}, but got {v.ndim}-D")  # type: ignore[attr-defined]
+        if v.ndim != 1:
+            raise RuntimeError(f"addr: Expected 1-D argument {word}, but got {v.ndim}-D")
     shape = (vec1.shape[0], vec2.shape[0])
     V.expand(input.layout_of(), shape)
     beta, alpha = _number(beta), _number(alpha)
     common = promotion.promote_types(vec1._dtype, vec2._dtype)
     dtype = promotion.promote_types(common, input._dtype)
     _check_factors(dtype, beta, alpha)
-    outer = mul(vec1.to(dtype).unsqueeze(1), vec2.to(dtype))  # type: ignore[attr-defined]
+    outer = mul(vec1.to(dtype).unsqueeze(1), vec2.to(dtype))
     if dtype is dtypes.bool:
         both = np.logical_and(outer.array(), bool(alpha))
         return fresh(np.logical_or(both, np.logical_and(input.array(), bool(beta))), dtype)
@@ -367,5 +378,6 @@ def _check_factors(dtype: dtypes.dtype, beta: Any, alpha: Any) -> None:
             raise RuntimeError(f"Boolean {word.lower()} only supported for Boolean results.")
         if isinstance(value, float) and dtype.category < dtypes.FLOAT:
             raise RuntimeError(
-                f"For integral input tensors, argument {word.lower()} must not be a floating point number."
+                f"For integral input tensors, argument {word.lower()} must not be a floating point "
+                "number."
             )

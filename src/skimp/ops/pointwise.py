@@ -41,7 +41,7 @@ class Refused(NamedTuple):
 class Pointwise:
     """A row: a kernel for each category of dtype (or for one dtype), how types go through, and the derivative."""
 
-    __slots__ = ("args", "kernels", "masks", "name", "numbers", "opmath", "params", "plain", "rule", "title", "types")
+    __slots__ = ("args", "bare", "kernels", "masks", "name", "numbers", "opmath", "params", "plain", "rule", "title", "types")
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class Pointwise:
         masks: tuple[int, ...] = (),
         title: str | None = None,
         numbers: tuple[int, ...] | None = None,
+        bare: bool = False,
     ) -> None:
         self.name = name
         self.title = title or f"{name}_cpu"  # what PyTorch's "not implemented" names
@@ -68,6 +69,7 @@ class Pointwise:
         if numbers is None:
             numbers = tuple(range(len(args))) if len(args) > 1 else ()
         self.numbers = numbers  # the arguments that may be Python numbers
+        self.bare = bare  # takes numbers without any tensor: torch.add(1, 2)
         self.plain = plain_dtypes(self)
         if rule is not None and not params and len(args) <= 2:
             rule.args = args if len(args) == 2 else (args[0], "other")
@@ -174,6 +176,9 @@ def call(
         return made
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
+    if not tensors and row.bare:
+        args = (scalar_tensor(args[0]), *args[1:])
+        tensors = [args[0]]
     if not tensors:
         what = type(args[0]).__name__
         raise TypeError(f"{row.name}(): argument '{row.args[0]}' (position 1) must be Tensor, not {what}")
@@ -234,6 +239,11 @@ def as_operand(row: Pointwise, i: int, a: Any) -> Any:
         return float(a)  # type: ignore[arg-type]
     what = type(a).__name__
     raise TypeError(f"{row.name}(): argument '{row.args[i]}' (position {i + 1}) must be Tensor, not {what}")
+
+
+def scalar_tensor(value: Any) -> Tensor:
+    dtype = promotion.scalar_dtype(value)
+    return fresh(np.asarray(value, dtype.np), dtype)
 
 
 def scalar_tensor(value: Any) -> Tensor:
@@ -484,8 +494,9 @@ def assign(
     s = out._storage
     layout = out.layout_of()
     if s.promise is not None and _is_whole(out, layout):
-        root = converted(expression(row, kernel, args, compute, result, layout), result, out._dtype, s.promise.shape)
-        if not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
+        inner = s.promise.shape
+        root = converted(expression(row, kernel, args, compute, result, layout), result, out._dtype, inner)
+        if s.promise is not None and not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
             s.replace(root)
             out.bump()
             return
@@ -493,7 +504,8 @@ def assign(
         _direct(row, kernel, args, compute, result, shape, out.writable())
         return
     target = out.writable()
-    root = converted(expression(row, kernel, args, compute, result, layout), result, out._dtype, ())
+    root = expression(row, kernel, args, compute, result, layout)
+    root = converted(root, result, out._dtype, root.shape)
     order = layouts.memory_order(layout)
     write(root, target.transpose(order))
 

@@ -31,12 +31,12 @@ def _base_back(g: Tensor, input: Tensor, exponent: Tensor) -> Any:
 def _exponent_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
     """0 where both are 0: the power is 1 whatever the exponent is near there."""
     flat = (real(exponent) >= 0) & (input == 0)
-    return where(flat, 0, g * conj(result * input.log()))
+    return g * where(flat, 0, conj(result * input.log()))
 
 
 def _of_number_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
     if input == 0:
-        return where(real(exponent) >= 0, 0, g * conj(result * -float("inf")))  # type: ignore[operator]
+        return g * where(real(exponent) >= 0, 0, conj(result * -float("inf")))  # type: ignore[operator]
     base = np.asarray(input, np.complex128 if isinstance(input, complex) or input < 0 else np.float64)
     slope: Any = np.log(base).item()
     if isinstance(slope, complex) and not result._dtype.is_complex:

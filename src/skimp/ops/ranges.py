@@ -22,22 +22,24 @@ def _ends(name: str, start: Any, end: Any) -> tuple[Any, Any]:
     values = []
     for word, v in (("start", start), ("end", end)):
         if isinstance(v, Tensor):
-            if v.ndim:  # type: ignore[attr-defined]
+            if v.ndim:
                 raise RuntimeError(
-                    f"{name} only supports 0-dimensional start and end tensors, but got {word} with {v.ndim} "  # type: ignore[attr-defined]
+                    f"{name} only supports 0-dimensional start and end tensors, but got {word} "
+                    f"with {v.ndim} "
                     "dimension(s)."
                 )
-            v = v.item()  # type: ignore[attr-defined]
+            v = v.item()
         values.append(v.item() if isinstance(v, np.generic) else v)
     return values[0], values[1]
 
 
 def _steps(name: str, steps: Any) -> int:
     if isinstance(steps, Tensor):
-        steps = steps.item()  # type: ignore[attr-defined]
+        steps = steps.item()
     if isinstance(steps, float):
         raise TypeError(
-            f"{name}() received an invalid combination of arguments: steps must be an int, not a float"
+            f"{name}() received an invalid combination of arguments: steps must be an int, not a "
+            "float"
         )
     count = as_int(steps, "steps")
     if count < 0:
@@ -74,9 +76,11 @@ def _of_out(dtype: Any, out: Tensor) -> dtypes.dtype:
 
 
 def _spaced(start: Any, end: Any, count: int, dtype: dtypes.dtype, work: np.dtype[Any]) -> Any:
-    """Blocks of `count` numbers from start to end, each half reckoned from its own end, with (first, last) places.
+    """Blocks of `count` numbers from start to end, each half reckoned from its own end, with
+    (first, last) places.
 
-    As PyTorch's loops do it: a multiplication and an addition, in float and double without rounding between them.
+    As PyTorch's loops do it: a multiplication and an addition, in float and double without rounding
+    between them.
     """
     if dtype.category == dtypes.INT:
         start, end = int(start), int(end)
@@ -98,11 +102,12 @@ def _fma(step: Any, places: Array, add: Any) -> Array:
         return fma32(places.astype(np.float32), step, add)
     if step.dtype == np.float64:
         return fma64(places.astype(np.float64), step, add)
-    return add + step * places.astype(step.dtype)  # type: ignore[no-any-return]
+    values: Array = add + step * places.astype(step.dtype)
+    return values
 
 
 def _working(dtype: dtypes.dtype) -> np.dtype[Any]:
-    """Integers are spaced in float64; halves as PyTorch's are, rounded at each step of the formula."""
+    """Integers are spaced in float64; halves are rounded at each step, as PyTorch's are."""
     return np.dtype(np.float64) if dtype.category == dtypes.INT else dtype.np
 
 
@@ -118,8 +123,18 @@ def _write(
 
 
 @create
-def linspace(start: Any, end: Any, steps: Any, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None,
-             device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def linspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """`steps` numbers from start to end, both included, evenly apart."""
     start, end = _ends("linspace", start, end)
     count = _steps("linspace", steps)
@@ -134,16 +149,27 @@ def linspace(start: Any, end: Any, steps: Any, *, out: Tensor | None = None, dty
 
 
 @create
-def logspace(start: Any, end: Any, steps: Any, base: Any = 10.0, *, out: Tensor | None = None, dtype: Any = None,
-             layout: Any = None, device: Any = None, pin_memory: bool = False,
-             requires_grad: bool = False) -> Tensor:  # fmt: skip
+def logspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    base: Any = 10.0,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """`steps` powers of base, whose exponents go evenly from start to end, both included."""
     start, end = _ends("logspace", start, end)
     count = _steps("logspace", steps)
     dtype = _type_of("logspace", start, end, dtype, out)
     if isinstance(base, complex):
         raise TypeError(
-            "logspace() received an invalid combination of arguments: base must be a float, not complex"
+            "logspace() received an invalid combination of arguments: base must be a float, not "
+            "complex"
         )
     t, into = _write("logspace", out, count, dtype, device, layout)
     work = _working(dtype)
@@ -157,8 +183,17 @@ def logspace(start: Any, end: Any, steps: Any, base: Any = 10.0, *, out: Tensor 
 
 
 @create
-def eye(n: Any, m: Any = None, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-        pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def eye(
+    n: Any,
+    m: Any = None,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """A matrix of zeros with ones on the diagonal."""
     rows = as_int(n, "n")
     columns = rows if m is None else as_int(m, "m")

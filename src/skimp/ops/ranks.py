@@ -66,7 +66,8 @@ def _argsort(a: Array, descending: bool) -> Array:
     found = np.argsort(a[:, ::-1], axis=-1, kind="stable")[
         :, ::-1
     ]  # reversed twice: ties keep their order
-    return np.subtract(a.shape[1] - 1, found)
+    positions: Array = np.subtract(a.shape[1] - 1, found)
+    return positions
 
 
 def best(a: Array, k: int, largest: bool) -> Array:

@@ -1,4 +1,6 @@
-"""Elements in another order: roll, flip, rot90, repeat. Each result is written once, straight from the input."""
+"""Elements in another order: roll, flip, rot90, repeat. Each result is written once, straight from
+the input.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def as_tuple(value: Any) -> Ints:
 
 def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
     back = tuple([-s for s in as_tuple(shifts)])
-    return roll(g, back, dims)  # type: ignore[no-any-return]
+    return roll(g, back, dims)
 
 
 @op(rule=Rule("RollBackward0", {"input": _roll_back}))
@@ -91,11 +93,15 @@ def _chosen(starred: Any, word: Any) -> Ints:
     return ints(starred, "dims") if word is None else as_tuple(word)
 
 
-@op(rule=Rule("FlipBackward0", {"input": lambda g, order, dims: flip(g, _chosen(order, dims))}))
+def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
+    return flip(g, _chosen(order, dims))
+
+
+@op(rule=Rule("FlipBackward0", {"input": _flip_back}))
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept."""
-    along = layouts.normalize_dims(_chosen(order, dims), input.ndim)  # type: ignore[attr-defined]
-    steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])  # type: ignore[attr-defined]
+    along = layouts.normalize_dims(_chosen(order, dims), input.ndim)
+    steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])
     made, into = blank(
         tuple(input.shape), input._dtype, layouts.empty_like_strides(input.layout_of())
     )
@@ -106,27 +112,31 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 @op()
 def fliplr(input: Tensor) -> Tensor:
     """The columns in reverse order."""
-    if input.ndim < 2:  # type: ignore[attr-defined]
+    if input.ndim < 2:
         raise RuntimeError("Input must be >= 2-d.")
-    return flip(input, 1)  # type: ignore[no-any-return]
+    return flip(input, 1)
 
 
 @op()
 def flipud(input: Tensor) -> Tensor:
     """The rows in reverse order."""
-    if input.ndim < 1:  # type: ignore[attr-defined]
+    if input.ndim < 1:
         raise RuntimeError("Input must be >= 1-d.")
-    return flip(input, 0)  # type: ignore[no-any-return]
+    return flip(input, 0)
 
 
-@op(rule=Rule("Rot90Backward0", {"input": lambda g, k, dims: rot90(g, -k, dims)}))
+def _rot90_back(g: Tensor, k: int, dims: Any) -> Tensor:
+    return rot90(g, -k, dims)
+
+
+@op(rule=Rule("Rot90Backward0", {"input": _rot90_back}))
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
-    """Rotated by k quarter turns in the plane of two dimensions, from the first towards the second."""
-    if input.ndim < 2:  # type: ignore[attr-defined]
-        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")  # type: ignore[attr-defined]
+    """Rotated by k quarter turns in a plane, from its first dimension towards the second."""
+    if input.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
-    a, b = [layouts.normalize_dim(d, input.ndim) for d in dims]  # type: ignore[attr-defined]
+    a, b = [layouts.normalize_dim(d, input.ndim) for d in dims]
     if a == b:
         raise RuntimeError(
             f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
@@ -135,7 +145,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     if turns == 0:
         return clone(input, memory_format=contiguous_format)
     if turns == 2:
-        return flip(input, a, b)  # type: ignore[no-any-return]
+        return flip(input, a, b)
     flipped = flip(input, b if turns == 1 else a)
     return alias(flipped, V.transpose(flipped.layout_of(), a, b))
 
@@ -147,22 +157,23 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
     times = _chosen(sizes, repeats)
     sizes = (1,) * (len(times) - len(input_shape)) + tuple(input_shape)
     if 0 in times:
-        return g.new_zeros(tuple(input_shape))  # type: ignore[attr-defined, no-any-return]
+        return g.new_zeros(tuple(input_shape))
     pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]
     many = [2 * i for i, t in enumerate(times) if t != 1]
-    whole = g.reshape(pairs)  # type: ignore[attr-defined]
-    return (whole.sum(many) if many else whole).reshape(tuple(input_shape))  # type: ignore[no-any-return]
+    whole = g.reshape(pairs)
+    return (whole.sum(many) if many else whole).reshape(tuple(input_shape))
 
 
 @op(namespaces=(), rule=Rule("RepeatBackward0", {"input": _repeat_back}))
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor beside each other, so many along each dimension."""
     times = _chosen(sizes, repeats)
-    if len(times) < input.ndim:  # type: ignore[attr-defined]
+    if len(times) < input.ndim:
         raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "tensor"
         )
-    sizes = (1,) * (len(times) - input.ndim) + tuple(input.shape)  # type: ignore[attr-defined]
+    sizes = (1,) * (len(times) - input.ndim) + tuple(input.shape)
     shape = tuple([t * n for t, n in zip(times, sizes, strict=True)])
     layouts.check_shape(shape)
     made, into = blank(shape, input._dtype)
@@ -175,15 +186,15 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
 
 @op()
 def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """Copies of the tensor beside each other; dimensions that `dims` leaves out are not repeated."""
+    """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are."""
     times = _chosen(order, dims)
-    return input.repeat((1,) * (input.ndim - len(times)) + times)  # type: ignore[attr-defined, no-any-return]
+    return input.repeat((1,) * (input.ndim - len(times)) + times)
 
 
 @op("_positions_repeated", method=False, namespaces=())
 def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     """0 as often as the first repeat says, 1 as often as the second..."""
-    if repeats.ndim > 1:  # type: ignore[attr-defined]
+    if repeats.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     if repeats._dtype not in (dtypes.int64, dtypes.int32):
         name = promotion.scalar_type_name(repeats._dtype)
@@ -200,9 +211,11 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> Tensor:
-    """Each element (or slice along `dim`) so many times; of one tensor, its positions so many times."""
+    """Each element (or slice along `dim`) so many times; of one tensor, its positions so many
+    times.
+    """
     if repeats is None:
-        return _positions_repeated(input, output_size)  # type: ignore[no-any-return]
+        return _positions_repeated(input, output_size)
     if not isinstance(repeats, Tensor) and (
         isinstance(repeats, (bool, float, complex)) or not hasattr(repeats, "__index__")
     ):
@@ -211,11 +224,11 @@ def repeat_interleave(
             f"repeat_interleave() received an invalid combination of arguments - got ({what})"
         )
     if dim is None:
-        input, dim = input.flatten(), 0  # type: ignore[attr-defined]
-    elif input.ndim == 0:  # type: ignore[attr-defined]
+        input, dim = input.flatten(), 0
+    elif input.ndim == 0:
         layouts.normalize_dim(dim, 0)
-        input, dim = input.flatten(), 0  # type: ignore[attr-defined]
-    dim = layouts.normalize_dim(dim, input.ndim)  # type: ignore[attr-defined]
+        input, dim = input.flatten(), 0
+    dim = layouts.normalize_dim(dim, input.ndim)
     if isinstance(repeats, Tensor):
         return _interleaved_by(input, repeats, dim, output_size)
     n, size = repeats.__index__(), input.shape[dim]
@@ -224,18 +237,18 @@ def repeat_interleave(
     if output_size is not None and output_size != n * size:
         raise RuntimeError("repeat_interleave: Invalid output_size")
     shape = tuple(input.shape)
-    spread = input.unsqueeze(dim + 1).expand((*shape[: dim + 1], n, *shape[dim + 1 :]))  # type: ignore[attr-defined]
+    spread = input.unsqueeze(dim + 1).expand((*shape[: dim + 1], n, *shape[dim + 1 :]))
     whole = spread.clone(memory_format=contiguous_format)
-    return whole.view((*shape[:dim], n * size, *shape[dim + 1 :]))  # type: ignore[no-any-return]
+    return whole.view((*shape[:dim], n * size, *shape[dim + 1 :]))
 
 
 def _interleaved_by(input: Tensor, repeats: Tensor, dim: int, output_size: Any) -> Tensor:
     n = input.shape[dim]
-    if repeats.ndim == 0 or (repeats.ndim == 1 and repeats.shape[0] == 1):  # type: ignore[attr-defined]
-        repeats = repeats.reshape(1).expand(n)  # type: ignore[attr-defined]
-    elif repeats.ndim == 1 and repeats.shape[0] != n:  # type: ignore[attr-defined]
+    if repeats.ndim == 0 or (repeats.ndim == 1 and repeats.shape[0] == 1):
+        repeats = repeats.reshape(1).expand(n)
+    elif repeats.ndim == 1 and repeats.shape[0] != n:
         raise RuntimeError(
             "repeats must have the same size as input along dim, but got repeats.size(0) = "
             f"{repeats.shape[0]} and input.size({dim}) = {n}"
         )
-    return input.index_select(dim, _positions_repeated(repeats, output_size))  # type: ignore[attr-defined, no-any-return]
+    return input.index_select(dim, _positions_repeated(repeats, output_size))

@@ -413,7 +413,10 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
         axis: Any = None,
     ) -> Any:
         if not isinstance(input, Tensor):
-            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+            raise TypeError(
+                f"{name}(): argument 'input' (position 1) must be Tensor, not "
+                f"{type(input).__name__}"
+            )
         dim = axis if axis is not None else dim
         if isinstance(dim, Tensor):
             other, dim = dim, None

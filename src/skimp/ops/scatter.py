@@ -334,6 +334,10 @@ def scatter_reduce(
         raise RuntimeError(
             f"\"scatter_reduce\" not implemented for '{scalar_type_name(input._dtype)}'"
         )
+    if input._dtype is dtypes.bool and reduce == "mean":
+        raise NotImplementedError(
+            "\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'"
+        )
     where = index.array()
     target = input.writable()
     if where.size == 0:

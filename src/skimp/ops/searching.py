@@ -111,14 +111,18 @@ def _search(
     result, target = blank(tuple(values.shape), dtypes.int32 if out_int32 else dtypes.int64)
     if not target.size:
         return result
-    if rows.ndim == 1:
+    has_nan = rows.dtype.kind == "f" and bool(
+        np.isnan(rows).any()
+    )  # NumPy sorts them, PyTorch does not
+    if rows.ndim == 1 and not has_nan:
         ordered = rows if sorter is None else rows[sorter]
         side: Any = "right" if right else "left"
         in_windows(
             target.shape, lambda w: target.__setitem__(w, np.searchsorted(ordered, wanted[w], side))
         )
         return result
-    rows, wanted = rows.reshape(-1, rows.shape[-1]), wanted.reshape(-1, wanted.shape[-1])
+    rows = rows.reshape(-1, rows.shape[-1])
+    wanted = wanted.reshape(len(rows), -1)
     into, order = (
         target.reshape(wanted.shape),
         None if sorter is None else sorter.reshape(rows.shape),
@@ -163,9 +167,7 @@ def bucketize(
 # -- histograms -----------------------------------------------------------------------------------
 
 
-def _extent(
-    name: str, array: Array, low: float, high: float, margin: float
-) -> tuple[Any, Any]:
+def _extent(name: str, array: Array, low: float, high: float, margin: float) -> tuple[Any, Any]:
     """The range of a histogram: the one given, or the data's if that is empty."""
     kind = array.dtype.type
     if low == high and array.size:

@@ -49,6 +49,11 @@ def _need_int(name: str, index: Tensor) -> None:
         raise RuntimeError(f"{name}: Expected dtype int32 or int64 for index")
 
 
+def _at(dim: int, where: Array) -> Any:
+    """The NumPy index of slices along `dim`."""
+    return (*[slice(None)] * dim, where)
+
+
 def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
     """The vector `index` as the index of a gather along `dim` of a result of this shape (nothing is written)."""
     return np.broadcast_to(index.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape)
@@ -72,6 +77,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         _check_in_self(where, 1)
         return input.clone()  # type: ignore[attr-defined, no-any-return]
     shape = tuple(input.shape)
+    if where.size and not shape[dim]:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
     _check_in_self(where, shape[dim])
     result, target = blank((*shape[:dim], where.size, *shape[dim + 1 :]), input._dtype)
     if target.size:
@@ -94,7 +101,7 @@ def _slices(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -
     dim = layouts.normalize_dim(dim, input.ndim)
     where = _vector(index, f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
     have, given = tuple(input.shape), tuple(source.shape)
-    if len(given) > 1 and len(have) != len(given) or (not given and where.size != 1):
+    if (len(given) > 1 and len(have) != len(given)) or (not given and where.size != 1):
         raise IndexError(
             f"{name}(): When source and destination are not scalars, their dimensionality must match. Source "
             f"dimensionality ({len(given)}), destination dimensionality ({len(have)})"
@@ -173,11 +180,11 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> None:
     """Merge slices into the target, one after the other; long ones as slices, short ones element by element."""
     n = target.shape[dim] if target.ndim else 1
+    if not values.size or not target.size:
+        return
     bad = first_outside(where, 0, n)
     if bad is not None:
         raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
-    if not values.size or not target.size:
-        return
     if target.ndim == 0:
         target, values = target.reshape(1), values.reshape(-1)
     values = values.reshape(
@@ -230,7 +237,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
         target[...] = values.reshape(())
     elif values.size:
         rows = bits(target)
-        rows[(*[slice(None)] * dim, where)] = bits(values)
+        rows[_at(dim, where)] = bits(values)
 
 
 def _need_place(input: Tensor, dim: int, index: Tensor) -> tuple[int, Array]:
@@ -269,7 +276,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
         if where.size:
             target[...] = number
         return
-    target[(*[slice(None)] * dim, where)] = number
+    target[_at(dim, where)] = number
 
 
 def _front(g: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -344,7 +351,7 @@ def index_reduce(
     target = input.writable()
     rows = target.reshape(1) if target.ndim == 0 else target
     if not include_self and where.size:
-        rows[(*[slice(None)] * dim, where)] = identity(reduce, input._dtype)
+        rows[_at(dim, where)] = identity(reduce, input._dtype)
     _merge(rows, dim, where, values, UFUNCS[reduce])
     if reduce == "mean":
         counts = np.bincount(where, minlength=rows.shape[dim]) + int(include_self)
@@ -383,9 +390,11 @@ def take(input: Tensor, index: Tensor) -> Tensor:
         into, where = into.reshape(1), where.reshape(1)
     if source.flags.c_contiguous:
         flat = source.reshape(-1)
-        in_windows(
-            into.shape, lambda window: flat.take(where[window], out=into[window], mode="clip")
-        )
+
+        def from_flat(window: Any) -> None:
+            np.take(flat, where[window], out=into[window], mode="clip")
+
+        in_windows(into.shape, from_flat)
         return result
 
     def work(window: Any) -> None:

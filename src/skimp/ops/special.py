@@ -6,6 +6,7 @@ from math import pi, sqrt
 from typing import Any
 
 from skimp._tensor import Tensor
+from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.backend import kernels_activation as A
 from skimp.backend import special as S
@@ -49,18 +50,19 @@ unary_row("sinc", S.sinc, _sinc_back, namespaces=BOTH, doc="sin(pi input) / (pi 
 _alias("psi", "digamma")
 _alias("gammaln", "lgamma")
 
-LOGIT_BACK = Pointwise(
-    "logit_backward", {F: A.logit_backward}, same,
-    Rule("LogitBackwardBackward0", {
-        "grad": lambda g, input, eps: call(LOGIT_BACK, (g, input), (eps,)),
-        "input": lambda g, grad, input, eps: (
-            call(LOGIT_BACK, (call(LOGIT_BACK, (g * grad, input), (eps,)), input), (eps,)) * (2 * input - 1)
-        ),
-    }),
-    ("grad", "input"), ("eps",),
-)  # fmt: skip
+LOGIT_BACK = Pointwise("logit_backward", {F: A.logit_backward}, same, None, ("grad", "input"), ("eps",))
+
+
+def _logit_back(g: Tensor, input: Tensor, eps: float | None) -> Any:
+    if not modes.state.grad:
+        return call(LOGIT_BACK, (g, input), (eps,))
+    low, value = (0.0, float("nan")) if eps is None else (eps, 0.0)
+    inside = (input >= low) & (input <= 1 - low)  # type: ignore[operator]
+    return where(inside, g / (input * (1 - input)), value)  # type: ignore[operator]
+
+
 LOGIT = Pointwise("logit", {F: S.logit}, floating, Rule("LogitBackward0", {
-    "input": lambda g, input, eps: call(LOGIT_BACK, (g, input), (eps,)),
+    "input": lambda g, input, eps: _logit_back(g, input, eps),
 }), params=("eps",))  # fmt: skip
 
 
@@ -145,7 +147,7 @@ _alias("multigammaln", "mvlgamma")
 
 
 xlogy = binary(Pointwise("xlogy", {F: S.xlogy}, floating, Rule("XlogyBackward0", {
-    "input": lambda g, input, other: where((input == 0) & (other <= 0), 0, g * xlogy(input != 0, other)),
+    "input": lambda g, input, other: where((input == 0) & (other <= 0), 0, xlogy(g, other)),
     "other": lambda g, input, other: g * (input / other),
 }), PAIR), doc="input * log(other), 0 where input is 0.", namespaces=BOTH)  # fmt: skip
 binary(Pointwise("xlog1py", {F: S.xlog1py}, floating, Rule("SpecialXlog1PyBackward0", {
@@ -161,20 +163,20 @@ def _gamma_density(input: Any, other: Any) -> Any:
 
 def _no_derivative(name: str) -> Any:
     def formula(g: Tensor) -> Tensor:
-        raise RuntimeError(f"the derivative for '{name}: input' is not implemented")
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
 
     return formula
 
 
 for _name, _kernel, _sign in (("igamma", S.gammainc, 1), ("igammac", S.gammaincc, -1)):
     _f = binary(Pointwise(_name, {F: _kernel}, same, Rule(node_name(_name), {
-        "input": _no_derivative(_name),
+        "input": _no_derivative(f"{_name}: input"),
         "other": lambda g, input, other, sign=_sign: g * (sign * _gamma_density(input, other)),
     }), PAIR, numbers=()), doc="The regularised incomplete gamma function.")  # fmt: skip
     export(_name.replace("igamma", "gammainc"), _f, ("special",), False)
 
 zeta = binary(Pointwise("zeta", {F: S.zeta, **NO_HALVES}, floating, Rule("SpecialZetaBackward0", {
-    "input": _no_derivative("special_zeta"), "other": lambda g, input, other: g * (-input * zeta(input + 1, other)),
+    "input": _no_derivative("zeta"), "other": lambda g, input, other: g * (-input * zeta(input + 1, other)),
 }), PAIR), doc="Hurwitz's zeta function.", namespaces=("special",), inplace=False, method=False)  # fmt: skip
 
 # -- one argument, in torch.special alone -----------------------------------------------------------

@@ -1,4 +1,6 @@
-"""Where an op that is not pointwise writes: a fresh dense tensor, from the pool if it is large, or a checked `out=`."""
+"""Where an op that is not pointwise writes: a fresh dense tensor, from the pool if it is large, or
+a checked `out=`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Ints = tuple[int, ...]
 
 
 def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tuple[Tensor, Array]:
-    """An uninitialised dense tensor, row-major unless told otherwise, and the array to fill it through."""
+    """An uninitialised dense tensor, row-major unless told otherwise, and the array to fill it
+    through.
+    """
     if strides is None and layouts.numel(shape) * dtype.itemsize < POOLED:
         array = np.empty(shape, dtype.np)
         return fresh(array, dtype), array
@@ -30,9 +34,10 @@ def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tupl
 
 
 _C_NAMES = {
-    dtypes.bool: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short int",
-    dtypes.int32: "int", dtypes.int64: "long int", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
-    dtypes.float32: "float", dtypes.float64: "double", dtypes.complex64: "c10::complex<float>",
+    dtypes.bool: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char",
+    dtypes.int16: "short int", dtypes.int32: "int", dtypes.int64: "long int",
+    dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16", dtypes.float32: "float",
+    dtypes.float64: "double", dtypes.complex64: "c10::complex<float>",
     dtypes.complex128: "c10::complex<double>",
 }  # fmt: skip
 
@@ -43,12 +48,13 @@ def c_name(dtype: dtypes.dtype) -> str:
 
 
 def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
-    """`out=` of an op that converts nothing: of the result's type exactly; it takes the result's shape."""
+    """`out=` of an op that converts nothing has the result's type, and takes its shape."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if out._dtype is not dtype:
         raise RuntimeError(
-            f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} instead"
+            f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} "
+            "instead"
         )
     outs.resize_out(name, out, shape)
     outs.check_overlap(out, ())
@@ -62,7 +68,9 @@ def target(
     inputs: Sequence[Tensor],
     strides: Ints | None = None,
 ) -> tuple[Tensor, Array]:
-    """`out` in the result's shape, or a blank tensor, with its array; `out` must share no byte with an input."""
+    """`out` in the result's shape, or a blank tensor, with its array; `out` must share no byte with
+    an input.
+    """
     if out is None:
         return blank(shape, dtype, strides)
     was_empty = 0 in out.shape
@@ -74,7 +82,9 @@ def target(
 
 
 def pour(source: Tensor, into: Array) -> None:
-    """Write all of `source`, converted, into an array of its shape; a promise is computed straight into its place."""
+    """Write all of `source`, converted, into an array of its shape; a promise is computed straight
+    into its place.
+    """
     expr = source._storage.promise
     layout = source.layout_of()
     if expr is None or layout.offset or not layouts.is_non_overlapping_and_dense(layout):

@@ -21,12 +21,14 @@ _ROWS = 128  # rows whose border between kept and cleared elements is drawn by o
 
 
 def _check(name: str, input: Tensor) -> None:
-    if input.ndim < 2:  # type: ignore[attr-defined]
+    if input.ndim < 2:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
 
 
 def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
-    """Zero what lies beyond the diagonal: whole columns of a band of rows at once, the border by a mask."""
+    """Zero what lies beyond the diagonal: whole columns of a band of rows at once, the border by a
+    mask.
+    """
     rows, columns = matrices.shape[-2:]
     for top in range(0, rows, _ROWS):
         end = min(top + _ROWS, rows)
@@ -103,7 +105,7 @@ _triangle(
 )
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices of zeros with the last dimension as their diagonals."""
-    ndim = input.ndim + 1  # type: ignore[attr-defined]
+    ndim = input.ndim + 1
     a, b = layouts.normalize_dim(dim1, ndim), layouts.normalize_dim(dim2, ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -124,9 +126,9 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
-    zeros = g.new_zeros(tuple(input_shape))  # type: ignore[attr-defined]
+    zeros = g.new_zeros(tuple(input_shape))
     zeros.diagonal(diagonal).copy_(g)
-    return zeros  # type: ignore[no-any-return]
+    return zeros
 
 
 @op(
@@ -136,18 +138,18 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     rule=Rule("DiagonalBackward0_copy", {"input": _diagonal_back}),
 )
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
-    view = input.diagonal(diagonal)  # type: ignore[attr-defined]
+    view = input.diagonal(diagonal)
     made, into = blank(tuple(view.shape), input._dtype)
     copy(into, view.array())
     return made
 
 
 def _diag(input: Tensor, diagonal: int) -> Tensor:
-    if input.ndim == 1:  # type: ignore[attr-defined]
-        return diag_embed(input, diagonal)  # type: ignore[no-any-return]
-    if input.ndim == 2:  # type: ignore[attr-defined]
-        return _diagonal_copy(input, diagonal)  # type: ignore[no-any-return]
-    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")  # type: ignore[attr-defined]
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim == 2:
+        return _diagonal_copy(input, diagonal)
+    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
 
 
 @op()
@@ -164,33 +166,33 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
 @op()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """The matrix with the elements, in order, as a diagonal."""
-    return diag_embed(input.reshape(-1), offset)  # type: ignore[attr-defined, no-any-return]
+    return diag_embed(input.reshape(-1), offset)
 
 
 def _trace_back(g: Tensor, input_shape: Any) -> Tensor:
-    zeros = g.new_zeros(tuple(input_shape))  # type: ignore[attr-defined]
+    zeros = g.new_zeros(tuple(input_shape))
     diagonal = zeros.diagonal()
-    diagonal.copy_(g.expand(diagonal.shape))  # type: ignore[attr-defined]
-    return zeros  # type: ignore[no-any-return]
+    diagonal.copy_(g.expand(diagonal.shape))
+    return zeros
 
 
 @op(rule=Rule("TraceBackward0", {"input": _trace_back}))
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
-    if input.ndim != 2:  # type: ignore[attr-defined]
-        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")  # type: ignore[attr-defined]
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     if input._dtype.category == 0:
         raise NotImplementedError(
             f"\"trace\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
         )
-    return input.diagonal().sum()  # type: ignore[attr-defined, no-any-return]
+    return input.diagonal().sum()
 
 
 # -- channels -------------------------------------------------------------------------------------
 
 
 def _shuffle_back(g: Tensor, input_shape: Any, groups: int) -> Tensor:
-    return channel_shuffle(g, input_shape[1] // groups)  # type: ignore[no-any-return]
+    return channel_shuffle(g, input_shape[1] // groups)
 
 
 @op(
@@ -200,9 +202,10 @@ def _shuffle_back(g: Tensor, input_shape: Any, groups: int) -> Tensor:
 )
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels dealt out: the first of each group, then the second of each group..."""
-    if input.ndim <= 2:  # type: ignore[attr-defined]
+    if input.ndim <= 2:
         raise RuntimeError(
-            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input.shape)}"
+            "channel_shuffle expects input with > 2 dims, but got input with sizes "
+            f"{list(input.shape)}"
         )
     batch, channels, *rest = input.shape
     if groups <= 0:
@@ -211,7 +214,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         )
     if channels % groups:
         raise RuntimeError(
-            f"Number of channels must be divisible by groups. Got {channels} channels and {groups} groups."
+            f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
+            "groups."
         )
     made, into = blank(tuple(input.shape), input._dtype)
     each = channels // groups

@@ -100,7 +100,8 @@ def _whole_order(rows: Array) -> Array:
     order = np.empty((1, len(rows)), np.int64)
     if len(rows):
         ranks.order(rows.reshape(1, -1), False, order)
-    return order[0]
+    found: Array = order[0]
+    return found
 
 
 def _slice_order(rows: Array) -> Array:

@@ -42,7 +42,7 @@ def _copies(name: str, f: Any) -> None:
     def copied(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
         view = (f or getattr(Tensor, name))(input, *args, **words)
         several = isinstance(view, tuple)
-        made = tuple([_dense(v) for v in view]) if several else _dense(view)
+        made: Any = tuple([_dense(v) for v in view]) if several else _dense(view)
         if out is None:
             return made
         targets, results = (out, made) if several else ((out,), (made,))
@@ -114,14 +114,17 @@ def _only_function(name: str) -> None:
     delattr(Tensor, f"{name}_")
 
 
-@writer(rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index")))
+@writer(
+    row_major=False, rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index"))
+)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
     """The input with `src` written over one position of a dim."""
     _place(_select(input, dim, index), src)
 
 
 @writer(
-    rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step"))
+    row_major=False,
+    rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")),
 )
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
@@ -131,7 +134,8 @@ def slice_scatter(
 
 
 @writer(
-    rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2"))
+    row_major=False,
+    rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")),
 )
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
@@ -140,9 +144,13 @@ def diagonal_scatter(
     _place(_diagonal(input, offset, dim1, dim2), src)
 
 
+def _strided_cleared(g: Any, size: Any, stride: Any, storage_offset: Any, src_shape: Any) -> Any:
+    src = g.new_zeros(src_shape)
+    return as_strided_scatter(g.contiguous(), src, size, stride, storage_offset)
+
+
 @op(out="same", rule=Rule("AsStridedScatterBackward0", {
-    "input": lambda g, size, stride, storage_offset, src_shape: as_strided_scatter(
-        g.contiguous(), g.new_zeros(src_shape), size, stride, storage_offset),
+    "input": _strided_cleared,
     "src": lambda g, size, stride, storage_offset: views.as_strided(g.contiguous(), size, stride, storage_offset).clone(),
 }))  # fmt: skip
 def as_strided_scatter(

@@ -18,8 +18,9 @@ from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
-from skimp.ops import outs
-from skimp.ops.copies import clone, copied, describe
+from skimp.memory import layout_overlap as overlap
+from skimp.ops import formats, outs
+from skimp.ops.copies import clone
 from skimp.ops.forms import OPS, Function, Op, _call, _spread, _wrapper, move, tensors_in
 
 
@@ -29,18 +30,21 @@ def writer(
     rule: Rule | None = None,
     out: bool = True,
     function: bool = True,
+    row_major: bool = True,
     namespaces: tuple[str, ...] = ("",),
 ) -> Callable[[Function], Function]:
     """Declare `name`, `name_` and `name(out=)` by the body that writes into its first argument.
 
-    `function=False`: there are only the methods and, in place, no function.
+    `row_major`: the copy is, as where PyTorch's op allocates its result; else it has the input's
+    strides. `function=False`: there are only the methods and, in place, no function.
     """
 
     def declare(raw: Function) -> Function:
         title = name or raw.__name__
         o = Op(title, raw, rule, (), namespaces if function else ())
         OPS[title] = o
-        main = _wrapper(title, o, _run_on_copy, out)
+        copy = _row_major if row_major and out else _like_input
+        main = _wrapper(title, o, lambda o, given, out: _run_on_copy(o, given, out, copy), out)
         _spread(o, title, main, ())
         o.namespaces = ("",) if f"{title}_" in _FUNCTIONS else ()
         _spread(o, f"{title}_", _wrapper(f"{title}_", o, _run_in_place, False), ())
@@ -55,7 +59,18 @@ _FUNCTIONS = frozenset(
 )  # in-place forms that PyTorch has as functions too
 
 
-def _run_on_copy(o: Op, given: dict[str, Any], out: Any) -> Tensor:
+def _row_major(input: Tensor) -> Tensor:
+    return clone(input, memory_format=formats.contiguous_format)  # type: ignore[no-any-return]
+
+
+def _like_input(input: Tensor) -> Tensor:
+    return clone(input)  # type: ignore[no-any-return]
+
+
+Copy = Callable[[Tensor], Tensor]
+
+
+def _run_on_copy(o: Op, given: dict[str, Any], out: Any, copy: Copy) -> Tensor:
     first = next(iter(given))
     input: Any = given[first]
     if not isinstance(input, Tensor):
@@ -67,11 +82,15 @@ def _run_on_copy(o: Op, given: dict[str, Any], out: Any) -> Tensor:
     tracked = (
         o.rule is not None and modes.state.grad and any([t._rg for t in tensors_in(given.values())])
     )
-    result = quiet(lambda: _on_copy(o, given, first, input))
+    result: Tensor = quiet(lambda: _on_copy(o, given, first, copy(input)))
     if tracked:
         assert o.rule is not None
-        record(o.rule, given, result)
+        record(_rule_for(o, given), given, result)
     return result
+
+
+def _rule_for(o: Op, given: dict[str, Any]) -> Any:
+    return o.rule(given) if o.rule is not None and not isinstance(o.rule, Rule) else o.rule
 
 
 def quiet(f: Callable[[], Any]) -> Any:
@@ -85,28 +104,10 @@ def quiet(f: Callable[[], Any]) -> Any:
         state.grad = before
 
 
-def _on_copy(o: Op, given: dict[str, Any], first: str, input: Tensor) -> Tensor:
-    result = _separate(input, given)
+def _on_copy(o: Op, given: dict[str, Any], first: str, result: Tensor) -> Tensor:
     _call(o, {**given, first: result})
     result._storage.version = 0
     return result
-
-
-def _separate(input: Tensor, given: dict[str, Any]) -> Tensor:
-    """The copy to write to, large enough for every op that broadcasts its first argument (masked_fill does)."""
-    mask = given.get("mask")
-    if isinstance(mask, Tensor):
-        shape = layouts.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
-        if shape != tuple(input.shape):
-            wide: Tensor = input.expand(shape)  # type: ignore[attr-defined]
-            return copied(
-                wide,
-                layouts.contiguous_strides(shape),
-                input._dtype,
-                "clone",
-                f"clone of {describe(wide)}",
-            )
-    return clone(input)
 
 
 def _run_on_out(o: Op, given: dict[str, Any], first: str, out: Any) -> Tensor:
@@ -124,7 +125,9 @@ def _run_on_out(o: Op, given: dict[str, Any], first: str, out: Any) -> Tensor:
         if t._storage is out._storage
     ]
     outs.check_no_overlap(out, others)
-    result = _on_copy(o, given, first, input) if out._storage is input._storage else None
+    result = (
+        _on_copy(o, given, first, _row_major(input)) if out._storage is input._storage else None
+    )
     outs.resize_out(o.name, out, tuple(input.shape))
     if result is not None:
         move(out, result)
@@ -135,7 +138,7 @@ def _run_on_out(o: Op, given: dict[str, Any], first: str, out: Any) -> Tensor:
 
 
 def _run_in_place(o: Op, given: dict[str, Any], out: None) -> Tensor:
-    return in_place(next(iter(given.values())), o.rule, given, lambda: _call(o, given))
+    return in_place(next(iter(given.values())), _rule_for(o, given), given, lambda: _call(o, given))
 
 
 def in_place(
@@ -148,7 +151,7 @@ def in_place(
         history.before_inplace(target)
     layout = target.layout_of()
     if not layouts.is_contiguous(layout):
-        outs.overlap.assert_no_internal_overlap(layout)
+        overlap.assert_no_internal_overlap(layout)
     kept = history.prepare(target, rule, given) if tracked and rule is not None else None
     quiet(write)
     if kept is not None:

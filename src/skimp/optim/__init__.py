@@ -1,0 +1,21 @@
+"""torch.optim: optimizers and learning rate schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp.optim import optimizer
+from skimp.optim.adam import Adam, AdamW
+from skimp.optim.optimizer import Optimizer
+from skimp.optim.rprop import ASGD, Rprop
+from skimp.optim.sgd import SGD
+from skimp.optim.squares import Adadelta, Adagrad, RMSprop
+from skimp.optim.variants import Adamax, NAdam, RAdam
+
+__all__ = ["ASGD", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "optimizer"]
+
+
+def __getattr__(name: str) -> Any:
+    from skimp.compat.missing import missing
+
+    raise missing("torch.optim", name, list(globals()))

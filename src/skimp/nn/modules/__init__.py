@@ -31,6 +31,8 @@ from skimp.nn.modules.activation import (
     Tanhshrink,
     Threshold,
 )
+from skimp.nn.modules.adaptive import AdaptiveLogSoftmaxWithLoss
+from skimp.nn.modules.attention import MultiheadAttention
 from skimp.nn.modules.batchnorm import (
     BatchNorm1d,
     BatchNorm2d,
@@ -161,13 +163,23 @@ from skimp.nn.modules.rearranging import (
     Unflatten,
     Unfold,
 )
+from skimp.nn.modules.rnn import GRU, LSTM, RNN, RNNBase
+from skimp.nn.modules.rnn_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from skimp.nn.modules.sparse import Embedding, EmbeddingBag
+from skimp.nn.modules.transformer import (
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 from skimp.nn.modules.upsampling import Upsample, UpsamplingBilinear2d, UpsamplingNearest2d
 
 __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -214,6 +226,8 @@ __all__ = [
     "FractionalMaxPool3d",
     "GELU",
     "GLU",
+    "GRU",
+    "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
     "Hardshrink",
@@ -231,6 +245,8 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "LSTM",
+    "LSTMCell",
     "LayerNorm",
     "LazyBatchNorm1d",
     "LazyBatchNorm2d",
@@ -266,6 +282,7 @@ __all__ = [
     "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
+    "MultiheadAttention",
     "NLLLoss",
     "NLLLoss2d",
     "NonDynamicallyQuantizableLinear",
@@ -277,6 +294,10 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNN",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -302,6 +323,11 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from skimp._tensor import Tensor
@@ -15,10 +15,10 @@ def _as_parameter(value: Any) -> Any:
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
-def _line(name: str, p: Any) -> str:
+def _line(name: str, p: Any, kind_of: Callable[[Tensor], object]) -> str:
     if isinstance(p, Tensor):
         kind = "Parameter" if isinstance(p, Parameter) else "Tensor"
-        return f"  ({name}): {kind} containing: [{typename(p)} of size {'x'.join(map(str, p.shape))}]"
+        return f"  ({name}): {kind} containing: [{kind_of(p)} of size {'x'.join(map(str, p.shape))}]"
     if isinstance(p, Module):
         return f"  ({name}): " + repr(p).replace("\n", "\n  ")
     return f"  ({name}): Object of type: {type(p).__name__}"
@@ -73,7 +73,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_line(str(k), p) for k, p in enumerate(self))
+        return "\n".join(_line(str(k), p, lambda t: t.dtype) for k, p in enumerate(self))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("ParameterList should not be called.")
@@ -200,7 +200,7 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_line(str(k), p) for k, p in self.items())
+        return "\n".join(_line(str(k), p, typename) for k, p in self.items())
 
     def __call__(self, input: Any) -> Any:
         raise RuntimeError("ParameterDict should not be called.")

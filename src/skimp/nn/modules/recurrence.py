@@ -1,0 +1,150 @@
+"""What recurrent layers compute: cells, a layer over a padded or a packed sequence, layers on top of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.nn import functional as F
+from skimp.nn import whole
+
+State = tuple[Tensor, ...]  # (h,) or (h, c)
+Cell = Callable[[Tensor, State], State]  # the step's share of the input projection, the state -> the new state
+Weights = Sequence[Any]  # weight_ih, weight_hh, bias_ih or None, bias_hh or None, weight_hr or None
+
+
+def _simple(activation: Callable[[Tensor], Tensor]) -> Callable[[Weights], tuple[Any, Cell]]:
+    def build(weights: Weights) -> tuple[Any, Cell]:
+        _, w, b_ih, b_hh, _ = weights
+        across = w.t()
+
+        def cell(x: Tensor, state: State) -> State:
+            return (activation(whole.addmm(x, state[0], across)),)
+
+        return _sum(b_ih, b_hh), cell
+
+    return build
+
+
+def _lstm(weights: Weights) -> tuple[Any, Cell]:
+    _, w, b_ih, b_hh, w_hr = weights
+    across = w.t()
+    down = None if w_hr is None else w_hr.t()
+
+    def cell(x: Tensor, state: State) -> State:
+        i, f, g, o = whole.addmm(x, state[0], across).chunk(4, 1)
+        c = whole.sigmoid(f) * state[1] + whole.sigmoid(i) * whole.tanh(g)
+        h = whole.sigmoid(o) * whole.tanh(c)
+        return h if down is None else whole.mm(h, down), c
+
+    return _sum(b_ih, b_hh), cell
+
+
+def _gru(weights: Weights) -> tuple[Any, Cell]:
+    _, w, b_ih, b_hh, _ = weights
+
+    def cell(x: Tensor, state: State) -> State:
+        h = state[0]
+        x_r, x_z, x_n = x.chunk(3, 1)
+        h_r, h_z, h_n = F.linear(h, w, b_hh).chunk(3, 1)
+        n = whole.tanh(x_n + whole.sigmoid(x_r + h_r) * h_n)
+        return (n + whole.sigmoid(x_z + h_z) * (h - n),)
+
+    return b_ih, cell
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return None if a is None else a + b
+
+
+CELLS: dict[str, Callable[[Weights], tuple[Any, Cell]]] = {
+    "RNN_TANH": _simple(lambda t: whole.tanh(t)),
+    "RNN_RELU": _simple(lambda t: whole.relu(t)),
+    "LSTM": _lstm,
+    "GRU": _gru,
+}
+
+
+def once(mode: str, input: Tensor, state: State, weights: Weights) -> State:
+    """One step of a cell."""
+    bias, cell = CELLS[mode](weights)
+    return cell(F.linear(input, weights[0], bias), state)
+
+
+def _padded(cell: Cell, xs: Tensor, state: State, reverse: bool) -> tuple[Tensor, State]:
+    """Over (time, batch, features)."""
+    steps = xs.unbind(0)
+    found: list[Tensor] = []
+    for x in reversed(steps) if reverse else steps:
+        state = cell(x, state)
+        found.append(state[0])
+    if reverse:
+        found.reverse()
+    return whole.stack(found), state
+
+
+def _packed(cell: Cell, xs: Tensor, state: State, reverse: bool, sizes: list[int]) -> tuple[Tensor, State]:
+    """Over the rows of a packed sequence: as many as there are sequences that are still going on."""
+    steps = xs.split(sizes)
+    return _packed_back(cell, steps, state, sizes) if reverse else _packed_on(cell, steps, state, sizes)
+
+
+def _packed_on(cell: Cell, steps: Sequence[Tensor], state: State, sizes: list[int]) -> tuple[Tensor, State]:
+    found: list[Tensor] = []
+    ended: list[State] = []
+    for x, size in zip(steps, sizes, strict=True):
+        if size < state[0].size(0):
+            ended.append(tuple([s[size:] for s in state]))
+            state = tuple([s[:size] for s in state])
+        state = cell(x, state)
+        found.append(state[0])
+    ended.append(state)
+    return whole.cat(found), _rows(ended[::-1])
+
+
+def _packed_back(cell: Cell, steps: Sequence[Tensor], state: State, sizes: list[int]) -> tuple[Tensor, State]:
+    found: list[Tensor] = []
+    going = tuple([s[: sizes[-1]] for s in state])
+    for x, size in zip(reversed(steps), reversed(sizes), strict=True):
+        have = going[0].size(0)
+        if size > have:
+            going = _rows([going, tuple([s[have:size] for s in state])])
+        going = cell(x, going)
+        found.append(going[0])
+    return whole.cat(found[::-1]), going
+
+
+def _rows(states: list[State]) -> State:
+    return states[0] if len(states) == 1 else tuple([whole.cat(parts) for parts in zip(*states, strict=True)])
+
+
+def run(
+    mode: str,
+    input: Tensor,
+    hidden: State,
+    weights: list[Weights],
+    sizes: list[int] | None,
+    directions: int,
+    dropout: float,
+) -> tuple[Tensor, State]:
+    """All layers over (time, batch, features), or over packed rows; `weights` of each layer and direction in turn."""
+    ends: list[State] = []
+    layers = len(weights) // directions
+    for layer in range(layers):
+        outs = []
+        for direction in range(directions):
+            index = layer * directions + direction
+            bias, cell = CELLS[mode](weights[index])
+            xs = F.linear(input, weights[index][0], bias)
+            start = tuple([h[index] for h in hidden])
+            if sizes is None:
+                out, end = _padded(cell, xs, start, direction == 1)
+            else:
+                out, end = _packed(cell, xs, start, direction == 1, sizes)
+            outs.append(out)
+            ends.append(end)
+        input = outs[0] if directions == 1 else whole.cat(outs, -1)
+        if dropout > 0 and layer < layers - 1:
+            input = F.dropout(input, dropout, True)
+    return input, tuple([whole.stack(parts) for parts in zip(*ends, strict=True)])

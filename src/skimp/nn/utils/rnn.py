@@ -1,0 +1,213 @@
+"""Sequences of different lengths: packed for recurrent layers, or padded."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes
+from skimp._tensor import Tensor
+from skimp.nn import whole
+
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pack_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpack_sequence",
+    "unpad_sequence",
+]
+
+PackedSequence_ = namedtuple("PackedSequence_", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+
+
+class PackedSequence(PackedSequence_):
+    """The rows of sequences sorted by length, step by step; `batch_sizes` says how many go on at each step."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        data: Tensor,
+        batch_sizes: Tensor | None = None,
+        sorted_indices: Tensor | None = None,
+        unsorted_indices: Tensor | None = None,
+    ) -> PackedSequence:
+        if unsorted_indices is None:
+            unsorted_indices = invert_permutation(sorted_indices)
+        if batch_sizes is None:  # a pair in place of the two
+            data, batch_sizes = data
+        return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
+
+    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """The same sequences with `data.to(...)`."""
+        data = self.data.to(*args, **kwargs)
+        return self if data is self.data else self._with(data)
+
+    def _with(self, data: Tensor) -> PackedSequence:
+        return type(self)(data, self.batch_sizes, self.sorted_indices, self.unsorted_indices)
+
+    def pin_memory(self) -> PackedSequence:
+        """The same: there is no device that pinned memory would serve."""
+        return self
+
+    def cpu(self) -> PackedSequence:
+        """The same: all memory is the host's."""
+        return self
+
+    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+        """Raises: no CUDA here."""
+        return self.to("cuda")
+
+    def double(self) -> PackedSequence:
+        return self.to(dtypes.float64)
+
+    def float(self) -> PackedSequence:
+        return self.to(dtypes.float32)
+
+    def half(self) -> PackedSequence:
+        return self.to(dtypes.float16)
+
+    def long(self) -> PackedSequence:
+        return self.to(dtypes.int64)
+
+    def int(self) -> PackedSequence:
+        return self.to(dtypes.int32)
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    def is_pinned(self) -> bool:
+        return False
+
+
+def invert_permutation(permutation: Any) -> Any:
+    """The permutation that undoes this one."""
+    if permutation is None:
+        return None
+    order = permutation.array()
+    back = np.empty_like(order)
+    back[order] = np.arange(order.size, dtype=order.dtype)
+    return whole.from_numpy(back)
+
+
+def _places(lengths: Any) -> tuple[Any, Any]:
+    """For lengths from long to short: step and sequence of every packed row."""
+    steps = np.arange(lengths[0])
+    return np.nonzero(steps[:, None] < lengths[None, :])
+
+
+def pack_padded_sequence(
+    input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """The rows of a padded batch that are within their sequence's length."""
+    counts = np.asarray(lengths.array() if isinstance(lengths, Tensor) else lengths, np.int64).reshape(-1)
+    order = None
+    if not enforce_sorted:
+        order = np.argsort(-counts, kind="stable")
+        counts = counts[order]
+    if batch_first:
+        input = input.transpose(0, 1)
+    _check_lengths(input, counts)
+    ordered = None
+    if order is not None:
+        ordered = whole.from_numpy(order)
+        input = input.index_select(1, ordered)
+    steps, rows = _places(counts)
+    sizes = np.bincount(steps, minlength=int(counts[0]))
+    data = input[whole.from_numpy(steps), whole.from_numpy(rows)]
+    return PackedSequence(data, whole.from_numpy(sizes), ordered, None)
+
+
+def _check_lengths(input: Tensor, counts: Any) -> None:
+    if len(counts) != input.size(1):
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} (batch_size={input.size(1)})"
+        )
+    if counts[-1] <= 0 or (counts <= 0).any():
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+        )
+    if (np.diff(counts) > 0).any():
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do "
+            "not need ONNX exportability."
+        )
+    if counts[0] > input.size(0):
+        raise RuntimeError(f"Expected all lengths to be at most {input.size(0)}, but got {counts[0]}")
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: Any = None
+) -> tuple[Tensor, Tensor]:
+    """The padded batch behind a packed one, and its lengths."""
+    data, sizes, _, back = sequence
+    steps = sizes.numel()
+    if total_length is not None:
+        if total_length < steps:
+            raise ValueError(
+                "Expected total_length to be at least the length of the longest sequence in input, but got "
+                f"total_length={total_length} and max sequence length being {steps}"
+            )
+        steps = total_length
+    counts = sizes.array()
+    lengths = (counts[:, None] > np.arange(counts[0])[None, :]).sum(0)
+    step, row = _places(lengths)
+    shape = (steps, int(counts[0]), *data.shape[1:])
+    padded = data.new_full(shape, padding_value)
+    padded = padded.index_put((whole.from_numpy(step), whole.from_numpy(row)), data)
+    if back is not None:
+        padded = padded.index_select(1, back)
+        lengths = lengths[back.array()]
+    if batch_first:
+        padded = padded.transpose(0, 1)
+    return padded, whole.from_numpy(lengths)
+
+
+def pad_sequence(
+    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Tensor:
+    """Sequences of different lengths as one batch."""
+    if isinstance(sequences, Tensor):
+        sequences = sequences.unbind(0)
+    if not isinstance(sequences, Iterable):
+        raise RuntimeError(
+            "pad_sequence: Expected iterable for input sequences, but got arg of type: " + str(type(sequences))
+        )
+    parts = tuple(sequences)
+    if not parts:
+        raise RuntimeError("received an empty list of sequences")
+    if padding_side not in ("left", "right"):
+        raise RuntimeError(f"padding_side should be either right or left. But got {padding_side}")
+    longest = max(p.size(0) for p in parts)
+    rows = []
+    for p in parts:
+        fill = p.new_full((longest - p.size(0), *p.shape[1:]), padding_value)
+        rows.append(whole.cat([p, fill] if padding_side == "right" else [fill, p]))
+    return whole.stack(rows, 0 if batch_first else 1)
+
+
+def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
+    """The sequences of a padded batch."""
+    if not batch_first:
+        padded_sequences = padded_sequences.transpose(0, 1)
+    return [rows[:n] for rows, n in zip(padded_sequences.unbind(0), lengths.tolist(), strict=True)]
+
+
+def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
+    """Pack a list of sequences."""
+    lengths = whole.tensor([v.size(0) for v in sequences])
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """The sequences of a packed batch."""
+    padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
+    return unpad_sequence(padded, lengths, batch_first=True)

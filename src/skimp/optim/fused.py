@@ -1,0 +1,218 @@
+"""The step of an optimizer as one formula per element, run in one pass over memory.
+
+A formula takes the tensors that it changes, then those that it only reads, then plain numbers, and returns the new
+values of the former. It is written in operators and in the functions below, so the same formula runs on
+
+- expressions, for large float32 and float64 tensors: one program writes the parameter and its state, block by block,
+  into their own memory, and nothing else is allocated;
+- NumPy arrays, for small ones;
+- tensors, for other dtypes and layouts, and where the step itself is differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes
+from skimp._tensor import Array, Tensor
+from skimp.autograd import modes
+from skimp.config import config
+from skimp.eval import run
+from skimp.eval.expr import COPY, Expr, Kernel, Leaf
+from skimp.memory import layout as layouts
+
+Formula = Callable[..., tuple[Any, ...]]
+_PLAIN = (dtypes.float32, dtypes.float64)
+
+
+def _select(condition: Array, yes: Any, no: Any, out: Array) -> None:
+    np.copyto(out, no)
+    np.copyto(out, yes, where=condition)
+
+
+_KERNELS = {
+    f: Kernel(f.__name__, f)
+    for f in (
+        np.add, np.subtract, np.multiply, np.true_divide, np.negative, np.sqrt, np.maximum, np.minimum, np.absolute,
+        np.sign, np.greater, np.less, np.equal,
+    )
+}  # fmt: skip
+_WHERE = Kernel("where", _select, aliases=False, strided=True, dense=True)
+_COMPARES = frozenset((np.greater, np.less, np.equal))
+
+
+class Term:
+    """A value of a formula that is being written down as an expression."""
+
+    __slots__ = ("dtype", "node", "shape")
+
+    def __init__(self, node: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.node = node
+        self.shape = shape
+        self.dtype = dtype
+
+    def _made(self, kernel: Kernel, args: tuple[Any, ...], dtype: np.dtype[Any] | None = None) -> Term:
+        nodes = tuple([a.node if type(a) is Term else np.asarray(a, self.dtype) for a in args])
+        dtype = self.dtype if dtype is None else dtype
+        return Term(Expr(kernel, nodes, self.shape, dtype), self.shape, self.dtype)
+
+    def __add__(self, other: Any) -> Term:
+        return self._made(_KERNELS[np.add], (self, other))
+
+    def __radd__(self, other: Any) -> Term:
+        return self._made(_KERNELS[np.add], (other, self))
+
+    def __sub__(self, other: Any) -> Term:
+        return self._made(_KERNELS[np.subtract], (self, other))
+
+    def __rsub__(self, other: Any) -> Term:
+        return self._made(_KERNELS[np.subtract], (other, self))
+
+    def __mul__(self, other: Any) -> Term:
+        return self._made(_KERNELS[np.multiply], (self, other))
+
+    def __rmul__(self, other: Any) -> Term:
+        return self._made(_KERNELS[np.multiply], (other, self))
+
+    def __truediv__(self, other: Any) -> Term:
+        return self._made(_KERNELS[np.true_divide], (self, other))
+
+    def __rtruediv__(self, other: Any) -> Term:
+        return self._made(_KERNELS[np.true_divide], (other, self))
+
+    def __neg__(self) -> Term:
+        return self._made(_KERNELS[np.negative], (self,))
+
+
+# -- what formulas call ---------------------------------------------------------------------------
+
+
+def _call(ufunc: np.ufunc, method: str, *args: Any) -> Any:
+    first = args[0]
+    if type(first) is Term:
+        dtype = np.dtype(np.bool_) if ufunc in _COMPARES else None
+        return first._made(_KERNELS[ufunc], args, dtype)
+    if isinstance(first, Tensor):
+        return getattr(first, method)(*args[1:])
+    return ufunc(*args)
+
+
+def sqrt(x: Any) -> Any:
+    return _call(np.sqrt, "sqrt", x)
+
+
+def absolute(x: Any) -> Any:
+    return _call(np.absolute, "abs", x)
+
+
+def sign(x: Any) -> Any:
+    return _call(np.sign, "sign", x)
+
+
+def maximum(a: Any, b: Any) -> Any:
+    return _call(np.maximum, "maximum", a, b)
+
+
+def clamp(x: Any, low: float, high: float) -> Any:
+    if isinstance(x, Tensor):
+        return x.clamp(low, high)
+    return _call(np.minimum, "", _call(np.maximum, "", x, low), high)
+
+
+def above(a: Any, b: float) -> Any:
+    return _call(np.greater, "gt", a, b)
+
+
+def below(a: Any, b: float) -> Any:
+    return _call(np.less, "lt", a, b)
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """`yes` where the condition holds, else `no`; either may be a number."""
+    if type(condition) is Term:
+        return condition._made(_WHERE, (condition, yes, no))
+    if isinstance(condition, Tensor):
+        from skimp.ops.masks import where as select
+
+        return select(condition, yes, no)
+    like = yes if isinstance(yes, np.ndarray) else no
+    kind = like.dtype if isinstance(like, np.ndarray) else None
+    return np.where(condition, np.asarray(yes, kind), np.asarray(no, kind))
+
+
+def lerp(a: Any, b: Any, weight: float) -> Any:
+    """a + weight * (b - a), from whichever end is nearer: PyTorch's formula."""
+    return a + (b - a) * weight if abs(weight) < 0.5 else b - (b - a) * (1 - weight)
+
+
+# -- running a formula ----------------------------------------------------------------------------
+
+
+def update(formula: Formula, written: Sequence[Tensor], read: Sequence[Tensor], *numbers: Any) -> None:
+    """Replace the values of `written` by the formula's."""
+    first = written[0]
+    dtype = first._dtype
+    if dtype in _PLAIN and not modes.state.grad and all([t._dtype is dtype for t in (*written, *read)]):
+        order = layouts.memory_order(first.layout_of())
+        leaves = [t.array().transpose(order) for t in read]
+        if all([_is_run(t, order) for t in written]):
+            outs = [t.writable().transpose(order) for t in written]
+            if first.numel() < config.small_below:
+                _on_arrays(formula, outs, leaves, numbers)
+            else:
+                _in_one_pass(formula, written, read, outs, leaves, numbers)
+            return
+    _on_tensors(formula, written, read, numbers)
+
+
+def _is_run(t: Tensor, order: tuple[int, ...]) -> bool:
+    layout = t.layout_of()
+    shape = tuple([layout.shape[d] for d in order])
+    strides = tuple([layout.strides[d] for d in order])
+    expected = layouts.contiguous_strides(shape)
+    return all([n == 1 or s == e for n, s, e in zip(shape, strides, expected, strict=True)])
+
+
+def _on_arrays(formula: Formula, outs: list[Array], leaves: list[Array], numbers: tuple[Any, ...]) -> None:
+    for out, new in zip(outs, formula(*outs, *leaves, *numbers), strict=True):
+        if new is not out:
+            np.copyto(out, new)
+
+
+def _in_one_pass(
+    formula: Formula,
+    written: Sequence[Tensor],
+    read: Sequence[Tensor],
+    outs: list[Array],
+    leaves: list[Array],
+    numbers: tuple[Any, ...],
+) -> None:
+    shape = outs[0].shape
+    terms = [
+        Term(Leaf(t._storage, a), shape, a.dtype) for t, a in zip((*written, *read), (*outs, *leaves), strict=True)
+    ]
+    changed: list[tuple[Expr, Array]] = []
+    for out, old, new in zip(outs, terms, formula(*terms, *numbers), strict=False):
+        if new is not old:
+            node = new.node if type(new.node) is Expr else Expr(COPY, (new.node,), shape, new.dtype)
+            changed.append((node, out))
+    run.evaluate_many(tuple([node for node, _ in changed]), tuple([out for _, out in changed]))
+
+
+def _on_tensors(
+    formula: Formula, written: Sequence[Tensor], read: Sequence[Tensor], numbers: tuple[Any, ...]
+) -> None:
+    """By ops; complex numbers as pairs of real ones, as PyTorch's optimizers see them."""
+    if written[0]._dtype.is_complex:
+        from skimp.ops.complex_views import view_as_real
+
+        written = [view_as_real(t) for t in written]
+        read = [view_as_real(t) for t in read]
+    old = [t.clone() for t in written] if modes.state.grad else written
+    new = formula(*old, *read, *numbers)
+    for target, before, value in zip(written, old, new, strict=True):
+        if value is not before:
+            target.copy_(value)

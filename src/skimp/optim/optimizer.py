@@ -1,0 +1,373 @@
+"""Optimizer: parameter groups, state, hooks, saving; the protocol of torch.optim."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from copy import deepcopy
+from itertools import chain
+from typing import Any, Final
+
+from skimp import dtypes
+from skimp._tensor import Tensor
+from skimp.autograd import modes
+from skimp.autograd.modes import enable_grad, set_grad_enabled
+from skimp.autograd.nodes import RemovableHandle
+from skimp.nn import whole
+from skimp.nn.parameter import typename
+from skimp.optim import fused
+
+Hooks = OrderedDict[int, Callable[..., Any]]
+_STEP_PRE: Hooks = OrderedDict()
+_STEP_POST: Hooks = OrderedDict()
+
+
+class _RequiredParameter:
+    """Stands for a default that a group must give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required: Final = _RequiredParameter()
+
+
+def _put(hooks: Hooks, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle.put(hooks, hook)
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before every optimizer's step."""
+    return _put(_STEP_PRE, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after every optimizer's step."""
+    return _put(_STEP_POST, hook)
+
+
+def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(step)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for hook in (*_STEP_PRE.values(), *self._optimizer_step_pre_hooks.values()):
+            new = hook(self, args, kwargs)
+            if new is None:
+                continue
+            if not (isinstance(new, tuple) and len(new) == 2):
+                raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {new}.")
+            args, kwargs = new
+        out = step(self, *args, **kwargs)
+        for hook in (*self._optimizer_step_post_hooks.values(), *_STEP_POST.values()):
+            hook(self, args, kwargs)
+        return out
+
+    wrapper.hooked = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+_HOOKS = (
+    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
+)  # fmt: skip
+
+
+class Optimizer:
+    """The base of all optimizers; subclasses define `step`."""
+
+    defaults: dict[str, Any]
+    state: defaultdict[Any, Any]
+    param_groups: list[dict[str, Any]]
+    _optimizer_step_pre_hooks: Hooks
+    _optimizer_step_post_hooks: Hooks
+    _optimizer_state_dict_pre_hooks: Hooks
+    _optimizer_state_dict_post_hooks: Hooks
+    _optimizer_load_state_dict_pre_hooks: Hooks
+    _optimizer_load_state_dict_post_hooks: Hooks
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("step")
+        if own is not None and not hasattr(own, "hooked"):
+            cls.step = _hooked(own)  # type: ignore[method-assign]
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        for name in _HOOKS:
+            setattr(self, name, OrderedDict())
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                + typename(params)
+            )
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups = list(params)
+        if len(groups) == 0:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: Any) -> None:
+        """More parameters, with options of their own."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        _name_params(param_group)
+        for p in param_group["params"]:
+            if not isinstance(p, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {typename(p)}")
+            if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        new = {id(p) for p in param_group["params"]}
+        if len(new) != len(param_group["params"]):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                how = "with names" if "param_names" in param_group else "without names"
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. "
+                    f"cannot add param group {how} to the optimizer"
+                )
+        if any(id(p) in new for group in self.param_groups for p in group["params"]):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters by what their gradients say; `closure` computes the loss anew."""
+        raise NotImplementedError
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or fill them with zeros."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                    continue
+                if grad.grad_fn is not None:
+                    grad.detach_()
+                else:
+                    grad.requires_grad_(False)
+                grad.zero_()
+
+    # -- hooks ------------------------------------------------------------------------------------
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before step; it may return new ones."""
+        return _put(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after step."""
+        return _put(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` before the state_dict is made."""
+        return _put(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` when the state_dict is made; it may return another."""
+        return _put(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` before one is loaded; it may return another."""
+        return _put(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` after a state_dict is loaded."""
+        return _put(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+    # -- saving -----------------------------------------------------------------------------------
+
+    def state_dict(self) -> Any:
+        """State and options, with parameters as numbers in the order of the groups."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        numbers: dict[int, int] = {}
+        packed = []
+        start = 0
+        for group in self.param_groups:
+            for i, p in enumerate(group["params"], start):
+                numbers.setdefault(id(p), i)
+            start += len(group["params"])
+            rest = {k: v for k, v in group.items() if k != "params"}
+            packed.append({**rest, "params": [numbers[id(p)] for p in group["params"]]})
+        state = {numbers[id(k)] if isinstance(k, Tensor) else k: v for k, v in self.state.items()}
+        found: Any = {"state": state, "param_groups": packed}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            new = hook(self, found)
+            found = found if new is None else new
+        return found
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Take over what `state_dict` gave, converted to the parameters' dtypes."""
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            new = hook(self, state_dict)
+            state_dict = state_dict if new is None else new
+        groups, saved = self.param_groups, deepcopy(state_dict["param_groups"])
+        if len(groups) != len(saved):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved, strict=True)):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
+        numbers = chain.from_iterable(s["params"] for s in saved)
+        by_number = dict(zip(numbers, chain.from_iterable(g["params"] for g in groups), strict=True))
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for k, v in state_dict["state"].items():
+            if k in by_number:
+                group = next(s for s in saved if k in s["params"])
+                state[by_number[k]] = _taken(by_number[k], v, group, None)
+            else:
+                state[k] = v
+        for g, s in zip(groups, saved, strict=True):
+            s["params"] = g["params"]
+            if "param_names" in g:
+                s.setdefault("param_names", g["param_names"])
+        self.__setstate__({"state": state, "param_groups": saved})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in _HOOKS:
+            self.__dict__.setdefault(name, OrderedDict())
+        self.defaults.setdefault("differentiable", False)
+        for group in self.param_groups:  # options that are younger than what was saved
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def _name_params(group: dict[str, Any]) -> None:
+    """The group's parameters as a list, their names (if given as pairs) apart."""
+    params = group["params"]
+    if isinstance(params, Tensor):
+        params = [params]
+    elif isinstance(params, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+            "change between runs. Please use a list instead."
+        )
+    params = list(params)
+    names = [p[0] for p in params if isinstance(p, tuple)]
+    group["params"] = [p[1] if isinstance(p, tuple) else p for p in params]
+    if names:
+        if len(names) != len(params):
+            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+        group["param_names"] = names
+
+
+def _taken(param: Tensor, value: Any, group: dict[str, Any], key: Hashable) -> Any:
+    """Loaded state as this parameter needs it: floating point as the parameter's dtype, except for step counts."""
+    if isinstance(value, Tensor):
+        if key == "step":
+            single = group.get("capturable") or group.get("fused")
+            return value.to(dtypes.float32) if single else value
+        return value.to(param.dtype) if param.is_floating_point() else value
+    if isinstance(value, dict):
+        return {k: _taken(param, v, group, k) for k, v in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return type(value)(_taken(param, v, group, None) for v in value)  # type: ignore[call-arg]
+    return value
+
+
+# -- optimizers whose step is a formula -----------------------------------------------------------
+
+
+class Elementwise(Optimizer):
+    """An optimizer that changes each element of a parameter by a formula of its gradient and state."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change every parameter that has a gradient, in one pass over its memory."""
+        before = modes.state.grad
+        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
+            loss = None
+            if closure is not None:
+                with enable_grad() if not before else set_grad_enabled(True):
+                    loss = closure()
+            for group in self.param_groups:
+                for p in group["params"]:
+                    grad = p.grad
+                    if grad is not None:
+                        self._update(group, p, grad)
+        return loss
+
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+        raise NotImplementedError
+
+
+def number(value: Any) -> Any:
+    """An option as a Python number, where it may be a tensor."""
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def counter(value: float = 0.0) -> Tensor:
+    """A number of an optimizer's state, as PyTorch keeps it: a tensor of its own."""
+    return whole.tensor(value, dtype=dtypes.float32)
+
+
+def advance(state: dict[str, Any]) -> float:
+    """One more step; the number of this one."""
+    step = state["step"].writable()
+    step += 1
+    return float(step)
+
+
+def zeros(p: Tensor) -> Tensor:
+    """State of a parameter, at 0."""
+    return whole.zeros_like(p.detach())
+
+
+def check(lr: Any, **values: tuple[Any, str]) -> None:
+    """Refuse a negative learning rate and other negative options; each comes with what PyTorch calls it."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    if not lr >= 0.0:
+        raise ValueError(f"Invalid learning rate: {lr}")
+    for value, title in values.values():
+        if not value >= 0.0:
+            raise ValueError(f"Invalid {title}: {value}")
+
+
+def check_betas(betas: Any) -> None:
+    """Refuse betas outside [0, 1)."""
+    for i in range(2):
+        if not 0.0 <= betas[i] < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
+
+
+def check_flags(fused_: bool | None, foreach: bool | None, differentiable: bool) -> None:
+    """Refuse flags that exclude each other; for the rest they are accepted: every step here is fused."""
+    if fused_ and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused_ and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+update = fused.update

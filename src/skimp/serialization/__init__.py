@@ -1,0 +1,27 @@
+"""torch.serialization: tensors in files. PyTorch's zip format both ways, and safetensors."""
+
+from __future__ import annotations
+
+from skimp.serialization import safetensors
+from skimp.serialization.loading import get_unsafe_globals_in_checkpoint, load
+from skimp.serialization.places import default_restore_location
+from skimp.serialization.safe import (
+    add_safe_globals,
+    clear_safe_globals,
+    get_safe_globals,
+    safe_globals,
+)
+from skimp.serialization.saving import DEFAULT_PROTOCOL, save
+
+__all__ = [
+    "DEFAULT_PROTOCOL",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "default_restore_location",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "safe_globals",
+    "safetensors",
+    "save",
+]

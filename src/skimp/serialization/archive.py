@@ -1,0 +1,123 @@
+"""PyTorch's zip archives: uncompressed records below one root, whose bytes begin at multiples of 64."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from types import TracebackType
+from typing import IO, Any
+
+from skimp._tensor import Array
+
+ALIGNMENT = 64
+CHUNK = 1 << 20  # bytes that are checked and copied at a time: they stay in the cache
+LARGE = 1 << 30  # from here on a record's header has room for sizes of 8 bytes
+
+
+class ArchiveWriter:
+    """Writes records to a file that is open for writing."""
+
+    def __init__(self, file: IO[bytes], root: str) -> None:
+        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+        self._root = root
+        self._names = self._sums = 0
+
+    def add(self, name: str, data: bytes | memoryview) -> None:
+        """Write one record; nothing is copied."""
+        info = zipfile.ZipInfo(f"{self._root}/{name}")
+        info.file_size = len(data)
+        large = len(data) > LARGE
+        info.extra = _padding(self._zip.start_dir, info, large)
+        with self._zip.open(info, "w", force_zip64=large) as record:
+            for start in range(0, len(data), CHUNK):
+                record.write(data[start : start + CHUNK])
+        self._names = zlib.crc32(name.encode(), self._names)
+        self._sums = zlib.crc32(struct.pack("<I", info.CRC), self._sums)
+
+    def identity(self) -> bytes:
+        """A number that says which archive this is: files with the same records have the same."""
+        return f"{self._names:020d}{self._sums:020d}".encode()
+
+    def __enter__(self) -> ArchiveWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+        self._zip.close()
+
+
+def _padding(start: int, info: zipfile.ZipInfo, large: bool) -> bytes:
+    """An extra field that moves the record's bytes to a multiple of ALIGNMENT."""
+    begin = start + 30 + len(info.filename.encode()) + (20 if large else 0) + 4
+    n = -begin % ALIGNMENT
+    return b"FB" + struct.pack("<H", n) + b"Z" * n
+
+
+class ArchiveReader:
+    """Reads the records of a file that is open for reading."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        try:
+            self._zip = zipfile.ZipFile(file)
+            self._records = {info.filename: info for info in self._zip.infolist()}
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+            raise RuntimeError(
+                "PytorchStreamReader failed reading zip archive: failed finding central directory. "
+                f"The file is damaged, or its end is missing ({error}); write it again"
+            ) from error
+        self._root = next(iter(self._records), "").partition("/")[0]
+
+    def __contains__(self, name: str) -> bool:
+        return f"{self._root}/{name}" in self._records
+
+    def size(self, name: str) -> int:
+        """Bytes of a record."""
+        return self._info(name).file_size
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a small record."""
+        try:
+            return self._zip.read(self._info(name))
+        except (zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
+            raise _damaged(name, error) from error
+
+    def read_into(self, name: str, target: Array) -> None:
+        """A record's bytes, checked, into an array of just that many."""
+        view = memoryview(target)
+        done = 0
+        try:
+            with self._zip.open(self._info(name)) as record:
+                while piece := record.read(min(CHUNK, len(view) - done)):
+                    view[done : done + len(piece)] = piece
+                    done += len(piece)
+                record.read(1)  # at the end the sum is compared
+        except (zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
+            raise _damaged(name, error) from error
+        if done != len(view):
+            raise _damaged(name, f"{done} of {len(view)} bytes")
+
+    def offset(self, name: str) -> int:
+        """Where a record's bytes begin in the file."""
+        info = self._info(name)
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise RuntimeError(f"The record {name} is compressed, so it can't be mapped; load without mmap=True")
+        self._file.seek(info.header_offset + 26)
+        try:
+            of_name, of_extra = struct.unpack("<HH", self._file.read(4))
+        except struct.error as error:
+            raise _damaged(name, error) from error
+        return info.header_offset + 30 + int(of_name) + int(of_extra)
+
+    def _info(self, name: str) -> zipfile.ZipInfo:
+        info = self._records.get(f"{self._root}/{name}")
+        if info is None:
+            raise RuntimeError(
+                f"PytorchStreamReader failed locating file {name}: file not found. "
+                "This is a zip file, but none that torch.save wrote"
+            )
+        return info
+
+
+def _damaged(name: str, why: object) -> RuntimeError:
+    return RuntimeError(f"PytorchStreamReader failed reading file {name}: the record is damaged ({why})")

@@ -1,0 +1,106 @@
+"""A pickler that writes skimp's objects under PyTorch's names, and leaves the bytes of storages out."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from types import FunctionType
+from typing import IO, Any
+
+from skimp import dtypes
+from skimp._tensor import Tensor
+from skimp.memory.storage import Storage
+from skimp.nn.parameter import Parameter
+from skimp.ops.formats import layout
+from skimp.ops.storages import TypedStorage, UntypedStorage
+from skimp.serialization import names, rebuild
+from skimp.size import Size
+from skimp.tensor_types import STORAGE_TYPES
+
+_Base: Any = pickle._Pickler  # type: ignore[attr-defined]  # the one whose names of globals can be chosen
+ATOMS = frozenset((str, int, float, bool, bytes, tuple, list, dict, type(None), OrderedDict))
+MIXED = "Cannot save multiple tensors or storages that view the same data as different types"
+
+
+class Pickler(_Base):  # type: ignore[misc]
+    """Writes one pickle. `storages` are the storages that it refers to, by the number that it calls them."""
+
+    def __init__(self, file: IO[bytes], protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.storages: list[Storage] = []
+        self._keys: dict[int, str] = {}
+        self._dtypes: dict[int, dtypes.dtype] = {}
+
+    def persistent_id(self, obj: Any) -> Any:
+        """How the pickle refers to a storage: ("storage", type, key, place, number of elements)."""
+        if isinstance(obj, TypedStorage):
+            s, kind, n = obj.untyped()._storage, STORAGE_TYPES[obj.dtype], len(obj)
+            if self._dtypes.setdefault(id(s), obj.dtype) is not obj.dtype:
+                raise RuntimeError(f"{MIXED}; save a copy: x.view(dtype).clone()")
+        elif isinstance(obj, UntypedStorage):
+            s, kind, n = obj._storage, UntypedStorage, obj.nbytes()
+        else:
+            return None
+        key = self._keys.get(id(s))
+        if key is None:
+            key = self._keys[id(s)] = str(len(self.storages))
+            self.storages.append(s)
+        return "storage", kind, key, "cpu", n
+
+    def reducer_override(self, obj: Any) -> Any:
+        """How the types that files know are built again."""
+        kind = type(obj)
+        if kind in ATOMS:
+            return NotImplemented
+        if isinstance(obj, Tensor):
+            return _tensor(obj)
+        if kind is Size:
+            return Size, (tuple(obj),)
+        if kind is layout:
+            return rebuild.layout, (repr(obj),)
+        return NotImplemented
+
+    def save_global(self, obj: Any, name: str | None = None) -> None:
+        """The name of a class or function; ours go under PyTorch's."""
+        known = names.WRITTEN.get(id(obj))
+        if known is None:
+            module = str(getattr(obj, "__module__", ""))
+            title = name or obj.__qualname__
+            if not module.startswith("skimp.") or "." in title:
+                super().save_global(obj, name)
+                return
+            known = names.theirs(module), title
+        if self.proto >= 4:
+            self.save(known[0])
+            self.save(known[1])
+            self.write(pickle.STACK_GLOBAL)
+        else:
+            self.write(pickle.GLOBAL + f"{known[0]}\n{known[1]}\n".encode())
+        self.memoize(obj)
+
+    dispatch = {**_Base.dispatch, FunctionType: save_global}  # noqa: RUF012  (as in the base)
+
+
+def _tensor(t: Tensor) -> tuple[Any, ...]:
+    if isinstance(t, Parameter) and type(t) is Parameter:
+        data = t.detach()
+        data.__class__ = Tensor
+        state = _attributes(t)
+        if state:
+            return rebuild.parameter_with_state, (data, t.requires_grad, OrderedDict(), state)
+        return rebuild.parameter, (data, t.requires_grad, OrderedDict())
+    storage = TypedStorage(wrap_storage=UntypedStorage(t._storage), dtype=t._dtype)
+    layout = t.layout_of()
+    args: tuple[Any, ...] = (storage, layout.offset, layout.shape, layout.strides, t._rg, OrderedDict())
+    flags = {name: True for name, is_set in (("conj", t._conj), ("neg", t._neg)) if is_set}
+    if flags:
+        args = (*args, flags)
+    state = _attributes(t)
+    if state or type(t) is not Tensor:
+        return rebuild.from_type, (rebuild.tensor_v2, type(t), args, state)
+    return rebuild.tensor_v2, args
+
+
+def _attributes(t: Tensor) -> dict[str, Any]:
+    """What a program has set on the tensor."""
+    return {name: value for name, value in t.__dict__.items() if name not in rebuild.OWN and name[:1] != "_"}

@@ -1,0 +1,512 @@
+"""Files of PyTorch load here and files of skimp load there; nothing of a file's is run; a save is whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+import time
+import warnings
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from skimp.memory.ledger import host
+from skimp.nn.parameter import Parameter
+from skimp.serialization import safetensors as ours_safetensors
+from skimp.serialization import unpickler
+
+DTYPES = [d.name for d in skimp.dtypes.ALL]
+SHAPES: list[tuple[int, ...]] = [(), (0,), (3,), (2, 3, 4)]
+
+
+@pytest.fixture(autouse=True)
+def no_globals() -> Iterator[None]:
+    yield
+    skimp.serialization.clear_safe_globals()
+
+
+def through(obj: Any, write: Any, read: Any, **words: Any) -> Any:
+    buffer = io.BytesIO()
+    write(obj, buffer)
+    buffer.seek(0)
+    return read(buffer, **words)
+
+
+def to_torch(obj: Any, **words: Any) -> Any:
+    return through(obj, skimp.save, torch.load, **words)
+
+
+def to_skimp(obj: Any, **words: Any) -> Any:
+    return through(obj, torch.save, skimp.load, **words)
+
+
+def same(ours: Any, theirs: Any) -> None:
+    assert str(ours.dtype) == str(theirs.dtype)
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    assert tuple(ours.stride()) == tuple(theirs.stride())
+    assert ours.storage_offset() == theirs.storage_offset()
+    assert ours.requires_grad == theirs.requires_grad
+    assert ours.tolist() == theirs.tolist()
+
+
+def twins(name: str, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    values = (np.arange(int(np.prod(shape))) % 5).reshape(shape)
+    theirs = torch.tensor(values, dtype=getattr(torch, name))
+    return skimp.tensor(values.tolist(), dtype=getattr(skimp, name)).reshape(shape), theirs
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", DTYPES)
+def test_both_ways(name: str, shape: tuple[int, ...]) -> None:
+    ours, theirs = twins(name, shape)
+    same(to_skimp(theirs), theirs)
+    same(ours, to_torch(ours))
+
+
+def test_views_share_and_keep_their_strides() -> None:
+    x = torch.arange(24.0).reshape(4, 6)
+    a, b, c = to_skimp([x, x.t()[1:], x[2]])
+    same(b, x.t()[1:])
+    assert skimp.shares_memory(a, b)
+    c.fill_(-1)
+    assert a[2, 0].item() == -1
+    y = skimp.arange(24.0).reshape(4, 6)
+    d, e = to_torch([y, y.t()[1:]])
+    same(y.t()[1:], e)
+    assert d.untyped_storage().data_ptr() == e.untyped_storage().data_ptr()
+    f, g = through([y, y.t()[1:]], skimp.save, skimp.load)
+    assert skimp.shares_memory(f, g)
+    assert host.allocated
+
+
+def test_plain_values() -> None:
+    plain = {"a": [1, 2.5, None, True, "text", b"bytes", (1, ()), 1 << 70], 3: {4: {5}}, "c": 1 + 2j,
+             "o": OrderedDict(x=1), "n": Counter("aab"), "b": bytearray(b"xy")}  # fmt: skip
+    assert to_torch(plain) == to_skimp(plain) == through(plain, skimp.save, skimp.load) == plain
+
+
+def test_our_types() -> None:
+    ours = {"dtype": skimp.bfloat16, "size": skimp.Size([1, 2]), "device": skimp.device("cpu"), "layout": skimp.strided}
+    theirs = {"dtype": torch.bfloat16, "size": torch.Size([1, 2]), "device": torch.device("cpu"), "layout": torch.strided}
+    assert to_torch(ours) == theirs
+    found = to_skimp(theirs)
+    assert found == ours
+    assert found["dtype"] is skimp.bfloat16
+    assert type(found["size"]) is skimp.Size
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_protocols(protocol: int) -> None:
+    x = skimp.tensor([1.0, 2.0], requires_grad=True)
+    obj = {"x": x, "set": {1}, "p": Parameter(skimp.ones(2)), "b": b"ab"}
+    buffer = io.BytesIO()
+    skimp.save(obj, buffer, pickle_protocol=protocol)
+    for load in (skimp.load, torch.load) if protocol == 2 else (skimp.load,):
+        buffer.seek(0)
+        found = load(buffer)
+        assert found["x"].requires_grad
+        assert found["x"].tolist() == [1.0, 2.0]
+        assert found["b"] == b"ab"
+        assert type(found["p"]).__name__ == "Parameter"
+    theirs = io.BytesIO()
+    torch.save({"x": torch.ones(2), "b": bytearray(b"q"), "f": frozenset()} if protocol > 3 else torch.ones(2), theirs,
+               pickle_protocol=protocol)  # fmt: skip
+    theirs.seek(0)
+    found = skimp.load(theirs)
+    assert (found["x"] if protocol > 3 else found).tolist() == [1.0, 1.0]
+
+
+def test_parameters_and_attributes() -> None:
+    p = Parameter(skimp.ones(2), requires_grad=False)
+    p.tag = "mine"
+    t = skimp.zeros(2)
+    t.tag = [1]
+    found = to_torch([p, t])
+    assert isinstance(found[0], torch.nn.Parameter)
+    assert (found[0].tag, found[1].tag, found[0].requires_grad) == ("mine", [1], False)
+    q = torch.nn.Parameter(torch.ones(2))
+    q.tag = "theirs"
+    again = to_skimp(q)
+    assert isinstance(again, Parameter)
+    assert again.tag == "theirs"
+    assert again.requires_grad
+
+
+def test_lazy_conjugates() -> None:
+    z = torch.tensor([1 + 2j, 3 - 1j])
+    assert to_skimp(z.conj()).tolist() == z.conj().tolist()
+    assert to_skimp(z.conj().imag).tolist() == z.conj().imag.tolist()
+    w = skimp.tensor([1 + 2j, 3 - 1j])
+    assert to_torch(w.conj()).tolist() == w.conj().tolist()
+
+
+def test_storages() -> None:
+    x = skimp.arange(3)
+    found = to_torch([x.untyped_storage(), x])
+    assert found[0].nbytes() == 24
+    assert to_skimp(torch.arange(3).untyped_storage()).tolist() == torch.arange(3).untyped_storage().tolist()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own about typed storages
+        typed = to_skimp(torch.arange(3).storage())
+    assert (typed.dtype, typed.tolist()) == (skimp.int64, [0, 1, 2])
+
+
+def test_state_dicts_both_ways() -> None:
+    torch.manual_seed(0)
+    theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+    ours = skimp.nn.Sequential(skimp.nn.Linear(3, 4), skimp.nn.BatchNorm1d(4), skimp.nn.Linear(4, 2))
+    state = to_skimp(theirs.state_dict())
+    assert type(state) is OrderedDict
+    assert state._metadata == theirs.state_dict()._metadata
+    assert not str(ours.load_state_dict(state)).count("missing")
+    back = to_torch(ours.state_dict())
+    for name, t in theirs.state_dict().items():
+        assert torch.equal(back[name], t)
+    assert back._metadata == theirs.state_dict()._metadata
+
+
+def test_generator_states_continue_elsewhere() -> None:
+    skimp.manual_seed(7)
+    skimp.rand(5)
+    generator = torch.Generator()
+    generator.set_state(to_torch(skimp.get_rng_state()))
+    assert torch.rand(3, generator=generator).tolist() == skimp.rand(3).tolist()
+
+
+def test_deferred_results_are_saved() -> None:
+    x = skimp.ones(1 << 17)
+    assert to_torch(x * 2 + 1)[5].item() == 3
+
+
+def test_other_types_on_one_storage_are_refused() -> None:
+    x = skimp.ones(4)
+    with pytest.raises(RuntimeError, match="Cannot save multiple tensors or storages that view the same data"):
+        skimp.save([x, x.view(skimp.int32)], io.BytesIO())
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def test_map_location() -> None:
+    seen: list[str] = []
+
+    def place(storage: Any, tag: str) -> Any:
+        seen.append(tag)
+        return storage if len(seen) == 1 else None
+
+    for where in (place, "cpu", skimp.device("cpu"), {"cpu": "cpu"}, None):
+        assert to_skimp([torch.ones(1), torch.zeros(1)], map_location=where)[0].item() == 1
+    assert seen == ["cpu", "cpu"]
+    with pytest.raises(RuntimeError, match=r"Attempting to deserialize object on a CUDA device .* map_location"):
+        to_skimp(torch.ones(1), map_location="cuda:0")
+    with pytest.raises(RuntimeError, match="don't know how to restore data location"):
+        to_skimp(torch.ones(1), map_location={"cpu": "tpu"})
+
+
+# -- mapped files ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writer", [skimp, torch])
+def test_mmap(writer: Any, tmp_path: Path) -> None:
+    path = tmp_path / "large.pt"
+    x = writer.arange(3 << 20)
+    writer.save({"x": x, "v": x[5:].view(-1, 1), "none": x[:0].clone()}, path)
+    before = host.allocated
+    found = skimp.load(path, mmap=True)
+    assert host.allocated == before
+    assert found["x"][-1].item() == (3 << 20) - 1
+    assert found["v"][0].item() == 5
+    found["x"][5] = 7
+    assert found["v"][0].item() == 7
+    assert (found["x"] + 1)[5].item() == 8
+    assert skimp.load(path)["x"][5].item() == 5
+    if writer is skimp:
+        assert torch.load(path, mmap=True)["x"][-1].item() == (3 << 20) - 1
+    with pytest.raises(ValueError, match="f must be a file path"):
+        skimp.load(io.BytesIO(), mmap=True)
+
+
+def test_loading_allocates_the_tensors_and_no_more() -> None:
+    buffer = io.BytesIO()
+    skimp.save(skimp.ones(1 << 20), buffer)
+    buffer.seek(0)
+    gauge = host.open_gauge()
+    before = host.allocated
+    x = skimp.load(buffer)
+    assert gauge.peak - before == host.allocated - before == 4 << 20
+    host.close_gauge(gauge)
+    del x
+
+
+# -- what files may ask for -----------------------------------------------------------------------
+
+
+class Evil:
+    def __init__(self, *call: Any) -> None:
+        self.call = call
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+class Plain:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+def function() -> None: ...
+
+
+@pytest.mark.parametrize("weights_only", [None, True, False])
+@pytest.mark.parametrize("call", [(os.system, ("exit 3",)), (eval, ("1/0",)), (subprocess.getoutput, ("true",)),
+                                  (getattr, ("", "join")), (__import__, ("antigravity",))])  # fmt: skip
+def test_nothing_is_run(call: Any, weights_only: Any) -> None:
+    with pytest.raises(pickle.UnpicklingError, match=rf"{call[0].__name__}"):
+        to_skimp({"x": torch.ones(1), "evil": Evil(*call)}, weights_only=weights_only)
+
+
+def test_what_is_refused_is_named_with_the_way_out() -> None:
+    with pytest.raises(pickle.UnpicklingError, match=r"GLOBAL .*Plain was not an allowed global .*add_safe_globals\(\[Plain\]"):
+        through(Plain(3), skimp.save, skimp.load)
+    with skimp.serialization.safe_globals([Plain]):
+        assert through(Plain(3), skimp.save, skimp.load).n == 3
+    assert skimp.serialization.get_safe_globals() == []
+    skimp.serialization.add_safe_globals([Plain, (function, "elsewhere.f")])
+    assert through(Plain(4), torch.save, skimp.load).n == 4
+    assert skimp.serialization.get_safe_globals() == [Plain, (function, "elsewhere.f")]
+
+
+def test_unsafe_names_are_listed() -> None:
+    buffer = io.BytesIO()
+    skimp.save({"x": skimp.ones(1), "p": Plain(1), "s": {1}}, buffer)
+    buffer.seek(0)
+    assert skimp.serialization.get_unsafe_globals_in_checkpoint(buffer) == [f"{Plain.__module__}.Plain"]
+
+
+def pickled(data: bytes) -> io.BytesIO:
+    """An archive around a pickle of somebody's own."""
+    from skimp.serialization.archive import ArchiveWriter
+
+    buffer = io.BytesIO()
+    with ArchiveWriter(buffer, "archive") as archive:
+        archive.add("data.pkl", data)
+        archive.add("data/0", bytes(16))
+        archive.add("version", b"3\n")
+    buffer.seek(0)
+    return buffer
+
+
+def tensor_of(args: bytes, n: bytes = b"K\x04") -> bytes:
+    storage = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpu" + n + b"tQ"
+    return b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + storage + args + b"\x89ccollections\nOrderedDict\n)RtR."
+
+
+HOSTILE = {
+    "out of bounds": tensor_of(b"K\x00K\x05\x85K\x01\x85"),
+    "offset": tensor_of(b"K\x04K\x01\x85K\x01\x85"),
+    "negative stride": tensor_of(b"K\x00K\x02\x85J\xff\xff\xff\xff\x85"),
+    "more bytes than the record has": tensor_of(b"K\x00K\x04\x85K\x01\x85", b"K\x63"),
+    "state of a function": b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sb.",
+    "state of a class": b"\x80\x02ctorch\nTensor\n}X\x01\x00\x00\x00aK\x01sb.",
+    "items of a class": b"\x80\x02ctorch\nTensor\nK\x01a.",
+    "instance opcode": b"\x80\x02(cposix\nsystem\no.",
+    "bare tensor": b"\x80\x02ctorch\nTensor\n)\x81.",
+    "call of a string": b"\x80\x02X\x01\x00\x00\x00a)R.",
+    "extension": b"\x80\x02\x82\x01.",
+    "codec": b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x04\x00\x00\x00zlib\x86R.",
+    "nothing": b"\x80\x02.",
+    "unknown opcode": b"\x80\x02\xff.",
+    "half a pickle": b"\x80\x02}X\x05\x00\x00\x00ab",
+    "memo": b"\x80\x02h\x07.",
+    "own attribute": b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\n(" + tensor_of(b"K\x00K\x01\x85K\x01\x85")[2:-2].replace(
+        b"_rebuild_tensor_v2\n(", b"_rebuild_tensor_v2\n(", 1)[:0]
+    + b"ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n((X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000"
+    b"X\x03\x00\x00\x00cpuK\x04tQK\x00K\x01\x85K\x01\x85\x89}t}X\x07\x00\x00\x00_layoutNstR.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_pickles(what: str) -> None:
+    with pytest.raises((pickle.UnpicklingError, EOFError)):
+        skimp.load(pickled(HOSTILE[what]), weights_only=False)
+
+
+def test_the_good_form_of_the_hostile_tensor_loads() -> None:
+    assert skimp.load(pickled(tensor_of(b"K\x00K\x04\x85K\x01\x85"))).tolist() == [0.0] * 4
+
+
+def test_opcodes_that_build_anything_are_not_there() -> None:
+    for op in (pickle.INST, pickle.OBJ, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER):
+        assert op[0] not in unpickler.Unpickler.dispatch
+
+
+def test_types_that_do_not_exist_here_are_named() -> None:
+    with pytest.raises(pickle.UnpicklingError, match=r"torch.uint16, which skimp does not have"):
+        to_skimp(torch.zeros(2, dtype=torch.uint16))
+
+
+# -- whole modules --------------------------------------------------------------------------------
+
+
+class Net(skimp.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = skimp.nn.Sequential(skimp.nn.Linear(2, 3), skimp.nn.ReLU())
+        self.register_buffer("seen", skimp.zeros(1))
+
+    def forward(self, x: Any) -> Any:
+        return self.body(x) + self.seen
+
+
+def test_whole_modules() -> None:
+    net = Net()
+    with pytest.raises(pickle.UnpicklingError, match="Net"):
+        through(net, skimp.save, skimp.load, weights_only=False)
+    skimp.serialization.add_safe_globals([Net])
+    with pytest.raises(pickle.UnpicklingError, match=r"torch.nn.modules.\w+.(Sequential|Linear)"):
+        through(net, skimp.save, skimp.load)
+    x = skimp.ones(1, 2)
+    assert through(net, skimp.save, skimp.load, weights_only=False)(x).tolist() == net(x).tolist()
+    skimp.serialization.add_safe_globals([skimp.nn.Linear, skimp.nn.ReLU, skimp.nn.Sequential])
+    found = through(net, skimp.save, skimp.load)
+    assert found(x).tolist() == net(x).tolist()
+    assert isinstance(found.body[0].weight, Parameter)
+
+
+# -- damaged files --------------------------------------------------------------------------------
+
+
+def test_damaged_files_say_so(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    skimp.save({"x": skimp.arange(1000)}, buffer)
+    data = buffer.getvalue()
+    with pytest.raises(RuntimeError, match="failed finding central directory"):
+        skimp.load(io.BytesIO(data[: len(data) // 2]))
+    bent = bytearray(data)
+    bent[len(data) // 2] ^= 1
+    with pytest.raises(RuntimeError, match=r"data/0: the record is damaged"):
+        skimp.load(io.BytesIO(bytes(bent)))
+    with pytest.raises(EOFError, match="Ran out of input"):
+        skimp.load(io.BytesIO())
+    with pytest.raises(pickle.UnpicklingError, match="none that torch.save wrote"):
+        skimp.load(io.BytesIO(b"hello, this is text"))
+    legacy = io.BytesIO()
+    torch.save(torch.ones(1), legacy, _use_new_zipfile_serialization=False)
+    legacy.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match=r"before version 1\.6"):
+        skimp.load(legacy)
+    with pytest.raises(FileNotFoundError):
+        skimp.load(tmp_path / "nothing.pt")
+    with pytest.raises(RuntimeError, match="Parent directory .* does not exist"):
+        skimp.save(1, tmp_path / "no" / "file.pt")
+
+
+def test_torch_reads_what_we_write_aligned(tmp_path: Path) -> None:
+    path = tmp_path / "näme.pt"
+    skimp.save([skimp.arange(5), skimp.ones(3)], path)
+    assert torch.load(path)[0].tolist() == [0, 1, 2, 3, 4]
+    import zipfile
+
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None
+        for info in file.infolist():
+            raw = path.read_bytes()[info.header_offset :]
+            start = info.header_offset + 30 + int.from_bytes(raw[26:28], "little") + int.from_bytes(raw[28:30], "little")
+            assert start % 64 == 0
+
+
+# -- writes are whole or nothing ------------------------------------------------------------------
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    skimp.save(1, path)
+    path.chmod(0o640)
+    with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
+        skimp.save([skimp.ones(3), lambda: 1], path)
+    assert skimp.load(path) == 1
+    skimp.save(2, path)
+    assert skimp.load(path) == 2
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [p.name for p in tmp_path.iterdir()] == ["x.pt"]
+
+
+KILLED = """
+    import sys
+    import skimp
+    x = skimp.ones(1 << 22)
+    skimp.save({"x": skimp.zeros(3)}, sys.argv[1])
+    print("ready", flush=True)
+    while True:
+        skimp.save({"x": x}, sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_a_killed_save_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    process = subprocess.Popen([sys.executable, "-c", dedent(KILLED), str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.05)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert skimp.load(path)["x"].numel() in (3, 1 << 22)
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    path, link = tmp_path / "x.pt", tmp_path / "link.pt"
+    skimp.save(1, path)
+    link.symlink_to(path)
+    skimp.save(2, link)
+    assert link.is_symlink()
+    assert skimp.load(path) == 2
+    skimp.save(3, os.devnull)
+
+
+# -- safetensors ----------------------------------------------------------------------------------
+
+
+def test_safetensors_both_ways(tmp_path: Path) -> None:
+    import safetensors.torch
+
+    ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.safetensors"
+    names = [n for n in DTYPES if n not in ("complex128",)]
+    pairs = {name: twins(name, (2, 3)) for name in names} | {"none": twins("float32", (0,)), "one": twins("int8", ())}
+    ours_safetensors.save_file({n: a for n, (a, _) in pairs.items()}, ours, {"made": "here"})
+    for name, t in safetensors.torch.load_file(ours).items():
+        same(pairs[name][0], t)
+    safetensors.torch.save_file({n: b for n, (_, b) in pairs.items()}, theirs)
+    before = host.allocated
+    found = ours_safetensors.load_file(theirs)
+    assert host.allocated - before < 64
+    for path in (ours, theirs):
+        for name, t in skimp.load(path).items():
+            same(t, pairs[name][1])
+        for name, t in ours_safetensors.load(path.read_bytes()).items():
+            same(t, pairs[name][1])
+    found["float32"].fill_(9)
+    same(ours_safetensors.load_file(theirs)["float32"], pairs["float32"][1])
+    assert safetensors.torch.load(ours_safetensors.save({"x": skimp.ones(2)}))["x"].tolist() == [1, 1]
+
+
+def test_safetensors_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
+    x, path = skimp.ones(2, 3), tmp_path / "x.safetensors"
+    with pytest.raises(ValueError, match="non contiguous tensor"):
+        ours_safetensors.save_file({"x": x.t()}, path)
+    with pytest.raises(RuntimeError, match="share memory"):
+        ours_safetensors.save_file({"x": x, "y": x[0]}, path)
+    with pytest.raises(ValueError, match="complex128"):
+        ours_safetensors.save_file({"x": x.to(skimp.complex128)}, path)
+    assert list(tmp_path.iterdir()) == []
