@@ -6,6 +6,7 @@ is small: what a tensor is, how it is made, and how its elements are reached.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,21 @@ if TYPE_CHECKING:
     from skimp.autograd.graph import Node
 
 Array = np.ndarray[Any, Any]
+
+
+class _Inference(threading.local):
+    """Whether tensors made now, on this thread, are made in inference mode (autograd/modes.py sets it)."""
+
+    here = False
+
+
+class Marks:
+    """`anywhere` counts the threads in inference mode: the only thing that the path of every op looks at."""
+
+    anywhere = 0
+    of_thread = _Inference()
+
+
 _ndarray = np.ndarray
 _new = object.__new__
 
@@ -58,7 +74,12 @@ class Tensor:
     _conj: bool = False  # the bytes hold the conjugate
     _neg: bool = False  # the bytes hold the negative
     _inference: bool = False
-    _accumulate: Node | None = None  # the leaf's node in the graph, made when first needed
+    _inherits: bool = False  # a view that requires grad because its base does
+    _creation: str | None = None  # how a view was made, if in-place ops on it must be refused
+    _views: Any = None  # weak references to the views that require no grad
+    _output: int = 0  # which of several views of one call this is
+    _cut: Any = None  # where the chain of gradients was cut
+    _accumulate: Any = None  # the leaf's node in the graph, made when first needed
     _hooks: Any = None
     _post_hooks: Any = None
     _retains: bool = False
@@ -130,11 +151,14 @@ class Tensor:
         if a is not None:
             return a
         assert self._layout is not None
-        if self._conj or self._neg:
-            raise RuntimeError(
-                "skimp: in-place writes to a lazily conjugated tensor; call resolve_conj() first"
-            )
         return s.view(self._layout, self._dtype.np)
+
+    def written(self, array: Array) -> None:
+        """After `writable()` was written to: where the bytes hold the conjugate or the negative, make them so."""
+        if self._conj:
+            np.conjugate(array, out=array)
+        if self._neg:
+            np.multiply(array, -1, out=array)
 
     def bump(self) -> None:
         """One more in-place write."""
@@ -170,6 +194,8 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     t._np = array
     t._storage = s
     t._dtype = dtype
+    if Marks.anywhere and Marks.of_thread.here:
+        t._inference = True
     return t
 
 
@@ -189,6 +215,8 @@ def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
     t._storage = s
     t._layout = layout
     t._dtype = dtype
+    if Marks.anywhere and Marks.of_thread.here:
+        t._inference = True
     return t
 
 

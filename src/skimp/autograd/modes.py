@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
+from skimp._tensor import Marks
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -146,6 +148,11 @@ class enable_grad(_Grad):  # noqa: N801
     value = True
 
 
+def _mark(inference: bool) -> None:
+    Marks.anywhere += inference - state.inference
+    state.inference = Marks.of_thread.here = inference
+
+
 class inference_mode(_Mode):  # noqa: N801
     """Nothing inside is recorded, and tensors made inside never take part in differentiation."""
 
@@ -164,8 +171,9 @@ class inference_mode(_Mode):  # noqa: N801
 
     def __enter__(self) -> None:
         self.previous = state.grad, state.inference
-        state.inference = self.mode
+        _mark(self.mode)
         state.grad = not self.mode
 
     def __exit__(self, *_: object) -> None:
-        state.grad, state.inference = self.previous
+        state.grad, inference = self.previous
+        _mark(inference)

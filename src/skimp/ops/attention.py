@@ -16,7 +16,7 @@ from skimp.backend.attend import Attention
 from skimp.memory import layout as layouts
 from skimp.ops.dropout import _kept, _noise
 from skimp.ops.forms import export, op
-from skimp.ops.rowwise import _safe_softmax, wide
+from skimp.ops.rowwise import HALVES, _safe_softmax, wide
 from skimp.ops.targets import blank
 
 
@@ -171,13 +171,24 @@ def scaled_dot_product_attention(
     kept, grow = _dropout(query, key, dropout_p)
     wanted = attn_mask is not None and attn_mask._rg and modes.state.grad
     if wanted or not query._dtype.is_floating_point:
-        p = _weights(query, key, attn_mask, is_causal, factor)
-        result = (p if kept is None else p * _noise(kept, grow, p._dtype)).matmul(value)
+        result = _in_ops(query, key, value, attn_mask, is_causal, factor, kept, grow)
     else:
         result = _attention(query, key, value, attn_mask, bool(is_causal), factor, kept, grow)[0]
     if grouped:
         result = result.reshape(shape)
     return result.squeeze(0) if flat else result
+
+
+def _in_ops(
+    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
+) -> Any:
+    """The whole matrix after all: somebody wants the mask's gradient. Half precision goes through float32."""
+    dtype = query._dtype
+    if dtype in HALVES:
+        query, key, value = [t.to(dtypes.float32) for t in (query, key, value)]
+    p = _weights(query, key, mask, causal, scale)
+    result = (p if kept is None else p * _noise(kept, grow, p._dtype)).matmul(value)
+    return result if result._dtype is dtype else result.to(dtype)
 
 
 def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:

@@ -163,6 +163,8 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
             f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
         )
     if src is input:
+        if modes.state.grad:
+            history.before_inplace(input)
         input.bump()
         return input
     write(input, src)
@@ -216,7 +218,9 @@ def fill(target: Tensor, value: Any) -> None:
     matter here).
     """
     number = constant(value, target._dtype)
-    target.writable()[...] = number
+    array = target.writable()
+    array[...] = number
+    target.written(array)
 
 
 @op("fill_", namespaces=())

@@ -41,11 +41,9 @@ def sizes_of(values: Any) -> tuple[int, ...]:
 
 
 def finish(t: Tensor, requires_grad: bool, pin_memory: bool = False) -> Tensor:
+    """A new tensor as its maker hands it out: nobody has written to it yet."""
+    t._storage.version = 0
     if requires_grad:
-        if t._dtype.category < dtypes.FLOAT:
-            raise RuntimeError(
-                "Only Tensors of floating point and complex dtype can require gradients"
-            )
         t.requires_grad_(True)
     return t
 
@@ -78,29 +76,29 @@ def blank(
 # -- from data ------------------------------------------------------------------------------------
 
 
-def infer(data: Any) -> Any:
+def infer(data: Any, dtype: Any = None) -> Any:
     """An ndarray of nested sequences, with PyTorch's choice of dtype and its errors."""
     if isinstance(data, np.ndarray):
         return data
     if isinstance(data, np.generic):
         return np.asarray(data)
     if isinstance(data, (bool, int, float, complex)):
-        return _of_numbers(data)
+        return _of_numbers(data, dtype)
     if isinstance(data, (list, tuple, range)):
-        return _of_sequence(data)
+        return _of_sequence(data, dtype)
     if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         return np.asarray(data)
     if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
-        return _of_sequence(list(data))
+        return _of_sequence(list(data), dtype)
     if isinstance(data, str):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
 
 
-def _of_sequence(data: Any) -> Any:
+def _of_sequence(data: Any, dtype: Any = None) -> Any:
     _check_nesting(data)
     try:
-        return _of_numbers(data)
+        return _of_numbers(data, dtype)
     except ValueError:
         pass
     return np.asarray(_plain(data))
@@ -136,7 +134,7 @@ def _plain(data: Any) -> Any:
     return data
 
 
-def _of_numbers(data: Any) -> Any:
+def _of_numbers(data: Any, dtype: Any = None) -> Any:
     plain = _plain(data)
     try:
         array = np.asarray(plain)
@@ -149,6 +147,8 @@ def _of_numbers(data: Any) -> Any:
         return array.astype(promotion.get_default_dtype().np)
     if _has_arrays(data):
         return array
+    if dtype is not None and kind in "fc":
+        return array  # converted once, to what was asked for
     if kind == "f":
         return array.astype(promotion.get_default_dtype().np)
     if kind == "c":
@@ -222,7 +222,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 def _copy_of(data: Any, dtype: Any) -> Tensor:
     if dtype is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
         return fresh(_checked_number(data, dtype), dtype)
-    array = infer(data)
+    array = infer(data, dtype)
     want = known(array.dtype.newbyteorder("=")) if dtype is None else dtype
     if (
         want.category == dtypes.INT

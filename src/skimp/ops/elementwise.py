@@ -17,9 +17,11 @@ from skimp.ops.pointwise_forms import (
     ROWS,
     binary,
     compare,
+    direct,
     named,
     operators,
     plain_operators,
+    short_inplace,
     unary,
 )
 from skimp.ops.rows import PAIR, B, C, F, I, conj, refused, zeros
@@ -68,6 +70,7 @@ SCALED = {
 
 def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
     f = binary(row, inplace=False, method=False, namespaces=(), doc=doc)
+    short = direct(row)
 
     def function(input: Any, other: Any, *rest: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
         if rest:  # add(input, alpha, other), which PyTorch has deprecated
@@ -79,6 +82,9 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
     def function_(input: Tensor, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
         if rest:
             alpha, other = other, rest[0]
+        elif type(alpha) is int and alpha == 1 and input._np is not None:
+            if short_inplace(*short, input, input._np, other):
+                return input
         return _run(row, input, other, alpha, input, True)
 
     function.__signature__ = _signature("input, other, *, alpha=1, out=None")  # type: ignore[attr-defined]
@@ -252,16 +258,17 @@ for _word, _ufunc, _name, _sign in (
 
 
 
+def _of_reflected(other: Any, self: Tensor) -> Tensor:
+    return rsub(self, other)
+
+
 operators(ADD, "add", add, add_)
 operators(SUB, "sub", sub, sub_, reflected=False)
+operators(RSUB, "sub", _of_reflected, None, forward=False)
 operators(MUL, "mul", mul, Tensor.mul_)  # type: ignore[attr-defined]
 operators(DIV, "truediv", divide, divide_, reflected=False)
 plain_operators("div", divide, divide_, reflected=False)
 plain_operators("floordiv", floor_divide, Tensor.floor_divide_)  # type: ignore[attr-defined]
-
-
-def _rsub(self: Tensor, other: Any) -> Any:
-    return rsub(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
 
 def _rtruediv(self: Tensor, other: Any) -> Any:
@@ -269,7 +276,6 @@ def _rtruediv(self: Tensor, other: Any) -> Any:
     return self.reciprocal() * other if isinstance(other, OPERANDS) else NotImplemented  # type: ignore[attr-defined]
 
 
-Tensor.__rsub__ = named(_rsub, "__rsub__")  # type: ignore[attr-defined]
 Tensor.__rtruediv__ = Tensor.__rdiv__ = named(_rtruediv, "__rtruediv__", _rtruediv.__doc__)  # type: ignore[attr-defined]
 Tensor.__neg__ = neg  # type: ignore[attr-defined]
 Tensor.__pos__ = positive  # type: ignore[attr-defined]

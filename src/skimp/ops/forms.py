@@ -341,7 +341,9 @@ def move(target: Tensor, source: Tensor) -> None:
     if not outs.layouts.is_contiguous(target.layout_of()):
         outs.overlap.assert_no_internal_overlap(target.layout_of())
     array = source.array()
-    convert(target.writable(), array)
+    written = target.writable()
+    convert(written, array)
+    target.written(written)
 
 
 def _run_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
@@ -350,6 +352,13 @@ def _run_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
     tracked = modes.state.grad and any([t._rg for t in tensors_in(given.values())])
     if modes.state.grad:
         history.before_inplace(target)
+    if tracked and o.rule is None:  # composite: the result has a history, and is copied over
+        from skimp.ops.copies import write
+
+        result = _call(o, given)
+        outs.check_inplace(o.name, target, result._dtype, tuple(result.shape))
+        write(target, result)
+        return target
     result = unrecorded(o, given) if tracked else _call(o, given)
     outs.check_inplace(o.name, target, result._dtype, tuple(result.shape))
     kept = history.prepare(target, rule_for(o, given), given) if tracked and o.rule is not None else None
@@ -369,8 +378,8 @@ def _run_view(o: Op, given: dict[str, Any], out: None) -> Any:
         history.view_of(input, new, o.rule, given)
         return new
     views = tuple([alias(input, layout) for layout in found])
-    for i, new in enumerate(views):
-        history.view_of(input, new, o.rule, {**given, "output": i}, multi=True)
+    assert isinstance(o.rule, Rule)
+    history.views_of(input, views, o.rule, given)
     return views
 
 

@@ -12,7 +12,7 @@ from skimp._tensor import Tensor, alias, fresh
 from skimp.autograd import alias as history
 from skimp.autograd.rules import Rule
 from skimp.memory import layout_views as V
-from skimp.ops import advanced
+from skimp.ops import advanced, outs
 from skimp.ops.copies import _filled, write
 from skimp.ops.masks import check_number
 from skimp.ops.pointwise import constant
@@ -300,6 +300,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         source = fresh(constant(value, self._dtype), self._dtype) if number else value
         advanced_put(target, tensors, source)
     elif number:
+        outs.check_overlap(target, ())
         _filled(target, value)
     else:
         write(target, _without_leading_ones(value))

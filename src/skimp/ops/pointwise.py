@@ -501,13 +501,16 @@ def assign(
             out.bump()
             return
     if layouts.numel(shape) < config.small_below:
-        _direct(row, kernel, args, compute, result, shape, out.writable())
+        target = out.writable()
+        _direct(row, kernel, args, compute, result, shape, target)
+        out.written(target)
         return
     target = out.writable()
     root = expression(row, kernel, args, compute, result, layout)
     root = converted(root, result, out._dtype, root.shape)
     order = layouts.memory_order(layout)
     write(root, target.transpose(order))
+    out.written(target)
 
 
 def _is_whole(t: Tensor, layout: Layout) -> bool:

@@ -97,18 +97,45 @@ def binary(
             if dtype is other._dtype and dtype in ok:
                 x = input._np
                 y = other._np
-                if x is not None and y is not None and x.shape == y.shape:
-                    made = fresh(ufunc(x, y), result or dtype)
+                if x is not None and y is not None:
+                    try:
+                        made = fresh(ufunc(x, y), result or dtype)
+                    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+                        return call(row, (input, other))
                     if (input._rg or other._rg) and rule is not None and _state.grad:
                         record2(rule, input, other, made)
                     return made
         return call(row, (input, other), (), out)
 
     def function_(input: Tensor, other: Any) -> Tensor:
+        x = input._np
+        if x is not None and short_inplace(ufunc, ok, input, x, other):
+            return input
         return call(row, (input, other), (), input, True)
 
     function, function_ = renamed(function, row.args[1]), renamed(function_, row.args[1])
     return _export(row, function, function_ if inplace else None, method, namespaces, aliases, doc)
+
+
+def short_inplace(ufunc: Any, ok: frozenset[dtypes.dtype], target: Tensor, x: Any, other: Any) -> bool:
+    """Write ufunc(target, other) over a small row-major target; False where that needs the general way."""
+    dtype = target._dtype
+    if target._rg or dtype not in ok or not x.flags.c_contiguous:
+        return False
+    kind = type(other)
+    if kind is Tensor:
+        y = other._np
+        if y is None or other._dtype is not dtype or other._rg or y.shape != x.shape:
+            return False
+        if other._storage is target._storage and other is not target:
+            return False
+    elif (kind is float or (kind is int and -_WIDE <= other < _WIDE)) and dtype in FLOATS:
+        y = other
+    else:
+        return False
+    before_inplace(target)
+    ufunc(x, y, out=target.writable())
+    return True
 
 
 def renamed(f: Function, second: str) -> Function:
@@ -151,10 +178,10 @@ def _export(
 OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
 
 
-def operators(row: Pointwise, word: str, slow: Function, inplace: Function | None, *, reflected: bool = True) -> None:
-    """Set `__word__`, `__rword__` and `__iword__` on Tensor: the path of `a + b`, `a + 1.0` and `a += b`."""
+def operators(row: Pointwise, word: str, slow: Function, inplace: Function | None, *, forward: bool = True, reflected: bool = True) -> None:
+    """Set `__word__`, `__rword__` and `__iword__` on Tensor: the path of `a + b`, `1.0 + a` and `a += b`."""
     ufunc, ok = _strided(row)
-    numbers = FLOATS & ok
+    numbers, whole = FLOATS & ok, ok & {dtypes.int64}
     rule = row.rule
 
     def operator(self: Tensor, other: Any) -> Tensor:
@@ -164,14 +191,17 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
             if dtype is other._dtype and dtype in ok:
                 x = self._np
                 y = other._np
-                if x is not None and y is not None and (x.shape == y.shape or _broadcast(x, y)):
-                    made = fresh(ufunc(x, y), dtype)
+                if x is not None and y is not None:
+                    try:
+                        made = fresh(ufunc(x, y), dtype)
+                    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+                        return slow(self, other)
                     if (self._rg or other._rg) and _state.grad:
                         record2(rule, self, other, made)  # type: ignore[arg-type]
                     return made
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
-            if x is not None and self._dtype in numbers:
+            if x is not None and (self._dtype in numbers or (kind is int and self._dtype in whole)):
                 made = fresh(ufunc(x, other), self._dtype)
                 if self._rg and _state.grad:
                     record2(rule, self, other, made)  # type: ignore[arg-type]
@@ -184,61 +214,33 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
         kind = type(other)
         if kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
-            if x is not None and self._dtype in numbers and not self._rg:
-                return fresh(ufunc(other, x), self._dtype)
+            if x is not None and (self._dtype in numbers or (kind is int and self._dtype in whole)):
+                made = fresh(ufunc(other, x), self._dtype)
+                if self._rg and _state.grad:
+                    record2(rule, other, self, made)  # type: ignore[arg-type]
+                return made
         return slow(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
-    _set(word, operator)
+    if forward:
+        _set(word, operator)
     if reflected:
         _set(f"r{word}", roperator)
     if inplace is not None:
-        _set(f"i{word}", _short_inplace(ufunc, ok, inplace))
-
-
-def _short_inplace(ufunc: Any, ok: frozenset[dtypes.dtype], slow: Function) -> Function:
-    numbers = FLOATS & ok
-
-    def ioperator(self: Tensor, other: Any) -> Tensor:
-        x = self._np
-        if x is not None and not self._rg and x.flags.c_contiguous:
-            kind = type(other)
-            if kind is Tensor:
-                y = other._np
-                if (
-                    other._dtype is self._dtype
-                    and self._dtype in ok
-                    and y is not None
-                    and y.shape == x.shape
-                    and not other._rg
-                    and (other._storage is not self._storage or other is self)
-                ):
-                    before_inplace(self)
-                    ufunc(x, y, out=self.writable())
-                    return self
-            elif (kind is float or (kind is int and -_WIDE <= other < _WIDE)) and self._dtype in numbers:
-                before_inplace(self)
-                ufunc(x, other, out=self.writable())
-                return self
-        return slow(self, other) if isinstance(other, OPERANDS) else NotImplemented
-
-    return ioperator
+        _set_inplace(word, inplace)
 
 
 _WIDE = 1 << 63  # integers beyond are errors, which the general way raises
 
 
-def _broadcast(x: Any, y: Any) -> bool:
-    """Whether the shapes fit, one of them being the result's (else the general way raises, or lays out the result)."""
-    m, n = x.shape, y.shape
-    if len(m) < len(n):
-        m, n = n, m
-    return all([a == b or b == 1 for a, b in zip(m[len(m) - len(n) :], n, strict=True)]) and (
-        x.flags.c_contiguous and y.flags.c_contiguous
-    )
-
-
 def _set(word: str, f: Function) -> None:
     setattr(Tensor, f"__{word}__", named(f, f"__{word}__"))
+
+
+def _set_inplace(word: str, inplace: Function) -> None:
+    def ioperator(self: Tensor, other: Any) -> Tensor:
+        return inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    _set(f"i{word}", ioperator)
 
 
 def plain_operators(word: str, f: Function, inplace: Function | None = None, *, reflected: bool = True) -> None:
@@ -254,11 +256,7 @@ def plain_operators(word: str, f: Function, inplace: Function | None = None, *, 
     if reflected:
         _set(f"r{word}", roperator)
     if inplace is not None:
-
-        def ioperator(self: Tensor, other: Any) -> Tensor:
-            return inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
-
-        _set(f"i{word}", ioperator)
+        _set_inplace(word, inplace)
 
 
 def compare(row: Pointwise, word: str, slow: Function) -> None:
@@ -272,8 +270,10 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
             x = self._np
             y = other._np
             if x is not None and y is not None and self._dtype is other._dtype and self._dtype in ok:
-                if x.shape == y.shape or _broadcast(x, y):
+                try:
                     return fresh(ufunc(x, y), _BOOL)
+                except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+                    return slow(self, other)
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
             if x is not None and (self._dtype in numbers or (self._dtype is _INT64 and kind is int)):

@@ -56,6 +56,8 @@ POW_OF_NUMBER = Pointwise("pow", POW_KINDS, same, Rule("PowBackward2", {"exponen
 
 
 def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tensor:
+    if type(exponent) in (int, float) and isinstance(input, Tensor) and input._dtype.category == F:
+        return call(POW_NUMBER, (input,), (exponent,), out, inplace)
     if isinstance(exponent, Tensor):
         return call(POW if isinstance(input, Tensor) else POW_OF_NUMBER, (input, exponent), (), out, inplace)
     if not isinstance(input, Tensor) or not isinstance(exponent, (int, float, complex, np.generic)):

@@ -458,7 +458,7 @@ def randint(
     if out is not None:
         outs.resize_out("randint", out, shape)
     draw_into(t, lambda a: draws_integers.random_(a, engine, low, high))
-    return finish(t, requires_grad)
+    return finish(t, requires_grad) if out is None else t
 
 
 def randint_like(
@@ -504,7 +504,7 @@ def randperm(
     if out is not None:
         outs.resize_out("randperm", out, (int(n),))
     draw_into(t, lambda a: draws_integers.randperm(a, engine_of(generator)))
-    return finish(t, requires_grad)
+    return finish(t, requires_grad) if out is None else t
 
 
 def normal(

@@ -350,14 +350,17 @@ _matrix(
 
 # -- pieces ---------------------------------------------------------------------------------------
 
-PIECE = {
-    "input": lambda g, input_shape, pieces, output, dim: scattered(
-        g, input_shape, lambda z: z.narrow(dim, *pieces[output])
-    )
-}
 
 
-@view("_pieces", function=False, method=False, multi=True, rule=Rule("SplitBackward0", PIECE))
+def _joined(grads: Any, dim: int) -> Tensor:
+    return OPS["cat"].forms["cat"](grads, dim)  # type: ignore[no-any-return]
+
+
+def _stacked(grads: Any, dim: int) -> Tensor:
+    return OPS["stack"].forms["stack"](grads, dim)  # type: ignore[no-any-return]
+
+
+@view("_pieces", function=False, method=False, multi=True, rule=Rule("SplitBackward0", {"input": lambda grads, dim: _joined(grads, dim)}))
 def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
     return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
 
@@ -399,7 +402,8 @@ def tensor_split(
     how = next(v for v in (indices_or_sections, indices, sections) if v is not None)
     if isinstance(how, Tensor):
         how = how.tolist()
-    return _pieces(input, S.tensor_split(tuple(input.shape), how, dim), dim)
+    pieces = S.tensor_split(tuple(input.shape), how, dim)
+    return tuple([narrow(input, dim, start, length) for start, length in pieces])
 
 
 def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
@@ -435,9 +439,7 @@ _stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
     rule=Rule(
         "UnbindBackward0",
         {
-            "input": lambda g, input_shape, output, dim: scattered(
-                g, input_shape, lambda z: z.select(dim, output)
-            )
+            "input": lambda grads, dim: _stacked(grads, dim),
         },
     ),
 )

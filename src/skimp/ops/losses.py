@@ -1,0 +1,483 @@
+"""The losses of nn.functional: pointwise rows and reductions, deferred where they are large."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes, promotion
+from skimp._tensor import Array, Tensor, fresh
+from skimp.autograd.rules import Rule
+from skimp.memory import layout as layouts
+from skimp.ops.cross_entropy import check_reduction, reduction_of
+from skimp.ops.elementwise import conj
+from skimp.ops.forms import NAMESPACES, export, op
+from skimp.ops.pointwise import Pointwise, call, same
+from skimp.ops.pointwise_forms import named
+
+PAIR = ("input", "target")
+
+
+def reduced(loss: Any, reduction: str) -> Any:
+    """All losses, their mean or their sum."""
+    check_reduction(reduction)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+def _warn_sizes(input: Any, target: Any) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely "
+            "lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=4,
+        )
+
+
+def _weighted(loss: Any, weight: Any) -> Any:
+    return loss if weight is None else loss * weight
+
+
+# -- distances between pairs of elements ------------------------------------------------------------
+
+
+def _square(x: Array, y: Array, *, out: Array) -> None:
+    np.subtract(x, y, out=out)
+    np.multiply(out, out, out=out)
+
+
+def _distance(x: Array, y: Array, *, out: Array) -> None:
+    np.subtract(x, y, out=out)
+    np.absolute(out, out=out)
+
+
+def _smooth(x: Array, y: Array, beta: Any, *, out: Array) -> None:
+    """Quadratic below beta, linear above."""
+    np.subtract(x, y, out=out)
+    np.absolute(out, out=out)
+    near = out < beta
+    far = out - 0.5 * np.asarray(beta, out.dtype)
+    np.multiply(out, out, out=out)
+    np.multiply(out, 0.5 / beta, out=out)
+    np.copyto(out, far, where=~near)
+
+
+def _huber(x: Array, y: Array, delta: Any, *, out: Array) -> None:
+    np.subtract(x, y, out=out)
+    np.absolute(out, out=out)
+    near = out <= delta
+    far = (out - 0.5 * np.asarray(delta, out.dtype)) * delta
+    np.multiply(out, out, out=out)
+    np.multiply(out, 0.5, out=out)
+    np.copyto(out, far, where=~near)
+
+
+def _both(f: Any) -> dict[str, Any]:
+    """A formula that is antisymmetric in its two tensors, as the rule of both."""
+    return {"input": f, "target": lambda g, input, target: -f(g, input, target)}
+
+
+MSE = Pointwise("mse_loss", _square, same, Rule("MseLossBackward0", _both(
+    lambda g, input, target: g * (input - target) * 2)), PAIR)  # fmt: skip
+SMOOTH = Pointwise("smooth_l1_loss", _smooth, same, Rule("SmoothL1LossBackward0", {
+    "input": lambda g, input, target, beta: g * ((input - target) / beta).clamp(-1, 1),
+    "target": lambda g, input, target, beta: -g * ((input - target) / beta).clamp(-1, 1)}), PAIR, ("beta",))  # fmt: skip
+HUBER = Pointwise("huber_loss", _huber, same, Rule("HuberLossBackward0", {
+    "input": lambda g, input, target, delta: g * (input - target).clamp(-delta, delta),
+    "target": lambda g, input, target, delta: -g * (input - target).clamp(-delta, delta)}), PAIR, ("delta",))  # fmt: skip
+
+
+def _promoted(input: Any, target: Any) -> tuple[Any, Any]:
+    layouts.broadcast_shapes(tuple(input.shape), tuple(target.shape))
+    return input, target
+
+
+def mse_loss(
+    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    weight: Any = None,
+) -> Any:  # fmt: skip
+    """The squares of the differences."""
+    _warn_sizes(input, target)
+    input, target = _promoted(input, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    loss = _difference_square(input, target)
+    if weight is None:
+        return reduced(loss, reduction)
+    return _weighted_mean(loss * weight, weight, reduction)
+
+
+def _difference_square(input: Any, target: Any) -> Any:
+    if input._dtype.is_complex or target._dtype.is_complex:
+        raise NotImplementedError(f"\"mse_cpu\" not implemented for '{promotion.scalar_type_name(input._dtype)}'")
+    return call(MSE, (input, target))
+
+
+def _weighted_mean(loss: Any, weight: Any, reduction: str) -> Any:
+    """Weighted losses; their mean is over the sum of the weights."""
+    check_reduction(reduction)
+    if reduction == "none":
+        return loss
+    return loss.sum() / weight.expand(tuple(loss.shape)).sum() if reduction == "mean" else loss.sum()
+
+
+def l1_loss(
+    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    weight: Any = None,
+) -> Any:  # fmt: skip
+    """The absolute differences."""
+    _warn_sizes(input, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    loss = (input - target).abs()
+    if weight is None:
+        return reduced(loss, reduction)
+    return _weighted_mean(loss * weight, weight, reduction)
+
+
+def smooth_l1_loss(
+    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    beta: float = 1.0,
+) -> Any:  # fmt: skip
+    """Half the squared difference over beta where it is below beta, else the absolute one less half of beta."""
+    _warn_sizes(input, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    if beta == 0.0:
+        return l1_loss(input, target, reduction=reduction)
+    _real("smooth_l1_cpu", input)
+    return reduced(call(SMOOTH, (input, target), (float(beta),)), reduction)
+
+
+def huber_loss(
+    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
+) -> Any:
+    """Half the squared difference where it is at most delta, else linear."""
+    _warn_sizes(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    _real("huber_cpu", input)
+    loss = call(HUBER, (input, target), (float(delta),))
+    return reduced(loss, reduction) if weight is None else _weighted_mean(loss * weight, weight, reduction)
+
+
+def _real(name: str, t: Tensor) -> None:
+    if not t._dtype.is_floating_point:
+        raise NotImplementedError(f'"{name}" not implemented for \'{promotion.scalar_type_name(t._dtype)}\'')
+
+
+# -- probabilities ----------------------------------------------------------------------------------
+
+
+def _log_down_to(x: Array, low: float) -> Array:
+    found = np.log(x)
+    np.maximum(found, low, out=found)
+    return found
+
+
+def _bce(x: Array, y: Array, *, out: Array) -> None:
+    """(y - 1) max(log(1 - x), -100) - y max(log(x), -100)."""
+    np.negative(x, out=out)
+    first = np.maximum(np.log1p(out), -100)
+    np.multiply(first, y - 1, out=first)
+    np.multiply(_log_down_to(x, -100), y, out=out)
+    np.subtract(first, out, out=out)
+
+
+BCE = Pointwise("binary_cross_entropy", _bce, same, Rule("BinaryCrossEntropyBackward0", {
+    "input": lambda g, input, target: g * (input - target) / ((1 - input) * input).clamp_min(1e-12),
+    "target": lambda g, input: g * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))}), PAIR)  # fmt: skip
+
+
+def binary_cross_entropy(
+    input: Any, target: Any, weight: Any = None, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least -100."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    if tuple(target.shape) != tuple(input.shape):
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
+            "Please ensure they have the same size."
+        )
+    _real("binary_cross_entropy", input)
+    _same_type(input, target)
+    values = input.detach().array()
+    if values.size and not bool(((values >= 0) & (values <= 1)).all()):
+        raise RuntimeError("all elements of input should be between 0 and 1")
+    return reduced(_weighted(call(BCE, (input, target)), weight), reduction)
+
+
+def _same_type(input: Any, target: Any) -> None:
+    if input._dtype is not target._dtype:
+        a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(target._dtype)
+        raise RuntimeError(f"Found dtype {b} but expected {a}")
+
+
+def _bce_logits(x: Array, y: Array, *, out: Array) -> None:
+    """max(x, 0) - x y + log(1 + exp(-|x|))."""
+    both = x * y
+    np.absolute(x, out=out)
+    np.negative(out, out=out)
+    np.exp(out, out=out)
+    np.log1p(out, out=out)
+    np.add(out, np.maximum(x, x.dtype.type(0)), out=out)
+    np.subtract(out, both, out=out)
+
+
+BCE_LOGITS = Pointwise("binary_cross_entropy_with_logits", _bce_logits, same, Rule(
+    "BinaryCrossEntropyWithLogitsBackward0", {
+        "input": lambda g, input, target: g * (input.sigmoid() - target),
+        "target": lambda g, input: -g * input}), PAIR)  # fmt: skip
+
+
+@op(method=False, namespaces=("", "nn.functional"))
+def binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", pos_weight: Any = None,
+) -> Any:  # fmt: skip
+    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies positive targets."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    if tuple(target.shape) != tuple(input.shape):
+        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+    _real("binary_cross_entropy_with_logits", input)
+    if pos_weight is None:
+        loss = call(BCE_LOGITS, (input, target))
+    else:
+        log_weight = (pos_weight - 1) * target + 1
+        loss = (1 - target) * input - log_weight * _f("logsigmoid")(input)
+    return reduced(_weighted(loss, weight), reduction)
+
+
+def _f(name: str) -> Any:
+    """A function of nn.functional that another file declares."""
+    return NAMESPACES["nn.functional"][name]
+
+
+def kl_div(
+    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:  # fmt: skip
+    """target * (log(target) - input), for an input of log-probabilities."""
+    batch = reduction == "batchmean"
+    if size_average is None and reduce is None:
+        if reduction == "mean":
+            warnings.warn(
+                "reduction: 'mean' divides the total loss by both the batch size and the support size."
+                "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
+                "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+                stacklevel=2,
+            )
+    else:
+        reduction = reduction_of(size_average, reduce, reduction)
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        loss = _xlogy(target) - target * input
+    found = reduced(loss, "sum" if batch else reduction)
+    return found / input.shape[0] if batch and input.ndim else found
+
+
+def _xlogy(t: Any) -> Any:
+    """t log t, 0 where t is 0."""
+    return t.xlogy(t)
+
+
+def poisson_nll_loss(
+    input: Any, target: Any, log_input: bool = True, full: bool = False, size_average: bool | None = None,
+    eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """The negative log-likelihood of counts; `full` adds Stirling's approximation of log(target!)."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    check_reduction(reduction)
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return reduced(loss, reduction)
+
+
+def gaussian_nll_loss(
+    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Any:
+    """The negative log-likelihood of a normal distribution of the given mean and variance."""
+    if isinstance(var, (int, float)):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * input.new_ones(tuple(input.shape))
+    elif bool((var.detach() < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if tuple(var.shape) != tuple(input.shape):
+        if tuple(input.shape[:-1]) == tuple(var.shape):
+            var = var.unsqueeze(-1)
+        elif not (tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1) and not _fits(input, var):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    floor = var.detach().clamp(min=eps)
+    var = var + (floor - var.detach())  # the gradient passes as if nothing had been clamped
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduced(loss, reduction)
+
+
+def _fits(input: Any, var: Any) -> bool:
+    """Whether the variance broadcasts to the input."""
+    if var.ndim != input.ndim:
+        return False
+    return all(a in (1, b) for a, b in zip(var.shape, input.shape, strict=True))
+
+
+# -- margins between pairs ------------------------------------------------------------------------------
+
+
+def hinge_embedding_loss(
+    input: Any, target: Any, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """input where the target is 1, max(0, margin - input) where it is -1."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    zero = input.new_zeros(())
+    far = _where(target != 1, (margin - input).clamp_min(0), zero)
+    near = _where(target != -1, input, zero)
+    return reduced(far + near, reduction)
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    return a.where(condition, b)
+
+
+def margin_ranking_loss(
+    input1: Any, input2: Any, target: Any, margin: float = 0, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """max(0, -target (input1 - input2) + margin)."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    if not input1.ndim == input2.ndim == target.ndim:
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
+        )
+    return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+
+
+def soft_margin_loss(
+    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Any:
+    """log(1 + exp(-target input))."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    return reduced((-target * input).exp().log1p(), reduction)
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """The cosine of the angle between vectors along `dim`; norms are at least eps."""
+    dtype = promotion.promote_types(x1._dtype, x2._dtype)
+    if dtype.category < dtypes.FLOAT:
+        raise RuntimeError("expected common dtype to be floating point, yet common dtype is "
+                           f"{promotion.scalar_type_name(dtype)}")  # fmt: skip
+    x1, x2 = x1.to(dtype), x2.to(dtype)
+    shape = layouts.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
+    x1, x2 = x1.expand(shape), x2.expand(shape)
+    norm = NAMESPACES["linalg"]["vector_norm"]
+    parts = []
+    for x in (x1, x2):
+        size = norm(x, 2, dim, True)
+        parts.append(x / _at_least(size, eps))
+    return (parts[0] * parts[1]).sum(dim)
+
+
+def _at_least(size: Any, eps: float) -> Any:
+    """size, or eps where it is less: there the gradient is as if it were not."""
+    low = size.detach() < eps
+    return _where(low, (size - size.detach()) + eps, size)
+
+
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dim."""
+    last = max(x1.ndim, x2.ndim) - 1
+    return (x1 - x2 + eps).norm(p, last, keepdim)
+
+
+def cosine_embedding_loss(
+    input1: Any, input2: Any, target: Any, margin: float = 0, size_average: bool | None = None,
+    reduce: bool | None = None, reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    _check_cosine(input1, input2, target)
+    dim = target.ndim
+    product = (input1 * input2).sum(dim)
+    squares = [(x * x).sum(dim) + 1e-12 for x in (input1, input2)]
+    cosine = product / (squares[0] * squares[1]).sqrt()
+    zero = cosine.new_zeros(())
+    near = _where(target == 1, 1 - cosine, zero)
+    far = _where(target == -1, (cosine - margin).clamp_min(0), zero)
+    return reduced(near + far, reduction)
+
+
+def _check_cosine(a: Any, b: Any, target: Any) -> None:
+    if target.ndim not in (0, 1):
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    rank = target.ndim + 1
+    if a.ndim != rank or b.ndim != rank:
+        raise RuntimeError(
+            f"{target.ndim}D target tensor expects {rank}D input tensors, but found inputs with sizes {list(a.shape)} and "
+            f"{list(b.shape)}."
+        )
+
+
+def triplet_margin_loss(
+    anchor: Any, positive: Any, negative: Any, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
+        )
+    return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
+
+
+def _triplet(
+    anchor: Any, positive: Any, negative: Any, distance: Any, margin: float, swap: bool, reduction: str
+) -> Any:
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return reduced((near - far + margin).clamp_min(0), reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Any, positive: Any, negative: Any, *, distance_function: Any = None, margin: float = 1.0,
+    swap: bool = False, reduction: str = "mean",
+) -> Any:  # fmt: skip
+    """`triplet_margin_loss` with a distance of one's own."""
+    check_reduction(reduction)
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.ndim == positive.ndim == negative.ndim:
+        raise RuntimeError(
+            f"The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
+        )
+    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin, swap, reduction)
+
+
+for _f_ in (
+    mse_loss, l1_loss, smooth_l1_loss, huber_loss, binary_cross_entropy, kl_div, gaussian_nll_loss,
+    soft_margin_loss, triplet_margin_with_distance_loss,
+):  # fmt: skip
+    export(_f_.__name__, _f_, ("nn.functional",), method=False)
+for _f_ in (
+    poisson_nll_loss, hinge_embedding_loss, margin_ranking_loss, cosine_similarity, pairwise_distance,
+    cosine_embedding_loss, triplet_margin_loss,
+):  # fmt: skip
+    export(_f_.__name__, _f_, ("", "nn.functional"), method=False)
