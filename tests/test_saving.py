@@ -53,7 +53,7 @@ def to_skimp(obj: Any, **words: Any) -> Any:
 def same(ours: Any, theirs: Any) -> None:
     assert str(ours.dtype) == str(theirs.dtype)
     assert tuple(ours.shape) == tuple(theirs.shape)
-    assert tuple(ours.stride()) == tuple(theirs.stride())
+    assert ours.stride() == theirs.stride() or theirs.numel() == 0
     assert ours.storage_offset() == theirs.storage_offset()
     assert ours.requires_grad == theirs.requires_grad
     assert ours.tolist() == theirs.tolist()
@@ -152,8 +152,9 @@ def test_lazy_conjugates() -> None:
 
 def test_storages() -> None:
     x = skimp.arange(3)
-    found = to_torch([x.untyped_storage(), x])
-    assert found[0].nbytes() == 24
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch loads it as a typed one, and warns of those
+        assert to_torch(x.untyped_storage()).nbytes() == 24
     assert to_skimp(torch.arange(3).untyped_storage()).tolist() == torch.arange(3).untyped_storage().tolist()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's own about typed storages

@@ -8,7 +8,19 @@ import numpy as _np
 
 _np.seterr(all="ignore")  # PyTorch is silent about 0/0 and overflow, and errstate per op would cost more than the op
 
-from skimp import autograd, cuda, linalg, memory, nn, ops, optim, special, utils  # noqa: E402
+from skimp import (  # noqa: E402
+    autograd,
+    cuda,
+    linalg,
+    memory,
+    multiprocessing,
+    nn,
+    ops,
+    optim,
+    serialization,
+    special,
+    utils,
+)
 from skimp._tensor import Tensor  # noqa: E402
 from skimp.autograd.modes import (  # noqa: E402
     enable_grad,

@@ -233,6 +233,8 @@ def empty(
 def alias(t: Tensor, layout: Layout) -> Tensor:
     """Another tensor on `t`'s storage and version, in no relation to its history."""
     new = wrap(t._storage, layout, t._dtype)
+    if Marks.anywhere:
+        new._inference = t._inference  # a view is what its base is
     if t._counter is not None:
         new._counter = t._counter
     if t._conj or t._neg:

@@ -1,6 +1,7 @@
-"""Attention of arrays: softmax(q k' * scale + mask) v, a block of rows at a time; the matrix is never whole in memory.
+"""Attention of arrays: softmax(q k' * scale + mask) v, never with the whole matrix in memory.
 
-Arrays are q (*lead, l, e), k (*lead, s, e), v (*lead, s, ev); any strides, so that k and v may repeat over heads.
+Arrays are q (*lead, l, e), k (*lead, s, e), v (*lead, s, ev), of any strides: k and v may repeat
+over heads.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _SPREAD_FROM: Final = 1 << 16  # elements of the whole matrix from which threads
 
 @dataclass(frozen=True)
 class Attention:
-    """What stays the same for all blocks. `kept`: the elements that dropout leaves; `grow`: what they grow by."""
+    """What stays the same for all blocks. `kept`: the elements that dropout leaves; `grow`: what "
+    "they grow by."""
 
     scale: float
     causal: bool
@@ -85,7 +87,11 @@ def _scores(q: Array, kt: Array, a: Attention, group: Any, rows: slice, seen: in
 
 def _ready(x: Array, work: np.dtype[Any]) -> Array:
     """In the working type, with runs that BLAS takes."""
-    return x if x.dtype == work and x.strides[-1] == x.itemsize else np.ascontiguousarray(x, dtype=work)
+    return (
+        x
+        if x.dtype == work and x.strides[-1] == x.itemsize
+        else np.ascontiguousarray(x, dtype=work)
+    )
 
 
 def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) -> None:
@@ -114,7 +120,16 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) 
 
 
 def backward(
-    g: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, dq: Array, dk: Array, dv: Array, a: Attention
+    g: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    dq: Array,
+    dk: Array,
+    dv: Array,
+    a: Attention,
 ) -> None:
     """Write the three gradients; the probabilities are made again, block by block."""
     keys, rows = k.shape[-2], q.shape[-2]

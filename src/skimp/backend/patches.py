@@ -1,7 +1,8 @@
-"""Convolution of arrays as products of matrices: the patches of a block of outputs are gathered, multiplied, forgotten.
+"""Convolution of arrays as products of matrices: patches are gathered, multiplied, forgotten.
 
-The three functions are the three faces of one trilinear form <g, x * w>: `forward` gives the place of g, `adjoint` that
-of x, `weights` that of w. Each works block by block, so scratch is bounded whatever the images are.
+The three functions are the three faces of one trilinear form <g, x * w>: `forward` gives the place
+of g, `adjoint` that of x, `weights` that of w. Each works on a block of outputs at a time, so
+scratch is bounded whatever the images are.
 
 Shapes: x (n, groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co, *out).
 """
@@ -44,7 +45,8 @@ class Window:
         return math.prod(self.kernel)
 
     def rows(self, start: int, stop: int) -> tuple[int, int]:
-        """The rows (of the first spatial dim, padding included) that output rows start..stop read."""
+        """The rows (of the first spatial dim, padding included) that output rows start..stop "
+        "read."""
         return start * self.stride[0], (stop - 1) * self.stride[0] + self.reach[0]
 
 
@@ -77,7 +79,8 @@ class Block:
 
 
 def blocks(w: Window, n: int, depth: int) -> Iterator[Block]:
-    """Cut n images so that the patches of a block, `depth` elements for each output, are at most SCRATCH or one row's."""
+    """Cut n images so that the patches of a block, `depth` elements for each output, are at most "
+    "SCRATCH or one row's."""
     each = depth * math.prod(w.out)
     if each <= SCRATCH:
         step = max(1, SCRATCH // max(each, 1))
@@ -99,9 +102,10 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 class Patches:
-    """Gathers the patches of one block as a matrix (taps x channels, images x outputs), in either order of its memory.
+    """Gathers the patches of one block as a matrix (taps x channels, images x outputs).
 
-    Channels last makes long runs where there are many channels, channels first where images are wide.
+    In memory either side may be the inner one: channels last makes long runs where there are many
+    channels, channels first where images are wide.
     """
 
     def __init__(self, w: Window, channels: int, dtype: np.dtype[Any]) -> None:
@@ -116,7 +120,8 @@ class Patches:
         self._flat: Array | None = None
 
     def weight(self, weight: Array) -> Array:
-        """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the patches' rows."""
+        """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the "
+        "patches' rows."""
         if self.channels_last:
             weight = np.moveaxis(weight, 1, -1)
         return np.ascontiguousarray(weight, dtype=self.dtype).reshape(len(weight), -1)
@@ -148,9 +153,14 @@ class Patches:
             along = (strides[1], *taps, strides[0], *steps)
             matrix = flat.reshape(depth, count * places)
         source = np.lib.stride_tricks.as_strided(padded, shape, along, writeable=False)
-        if self.channels_last and w.dilation[-1] == 1:  # a row of the kernel and its channels are one run
+        if (
+            self.channels_last and w.dilation[-1] == 1
+        ):  # a row of the kernel and its channels are one run
             source = np.lib.stride_tricks.as_strided(
-                padded, (*shape[: 2 * nd], shape[-2] * shape[-1]), (*along[: 2 * nd], along[-1]), writeable=False
+                padded,
+                (*shape[: 2 * nd], shape[-2] * shape[-1]),
+                (*along[: 2 * nd], along[-1]),
+                writeable=False,
             )
         np.copyto(matrix.reshape(source.shape), source)
         return matrix.T if self.channels_last else matrix
@@ -217,7 +227,11 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
             target = out[block.images, group, :, block.lines]
             direct = block.last - block.first == 1 and target.dtype == patches.dtype
             columns = patches.gather(x[:, group], block)
-            if direct and target[0].reshape(len(matrix), -1).base is not None and _rows_flat(target[0]):
+            if (
+                direct
+                and target[0].reshape(len(matrix), -1).base is not None
+                and _rows_flat(target[0])
+            ):
                 into = _as_matrix(target[0])
                 np.matmul(matrix, columns, out=into)
                 if add is not None:
@@ -247,7 +261,8 @@ def _as_matrix(a: Array) -> Array:
 
 
 def weights(g: Array, x: Array, out: Array, w: Window) -> None:
-    """out (groups, co, ci, *kernel) = for each tap, the sum over images and places of g times what the tap saw."""
+    """out (groups, co, ci, *kernel) = for each tap, the sum over images and places of g times "
+    "what the tap saw."""
     n, groups = x.shape[:2]
     for group in range(groups):
         patches = Patches(w, x.shape[2], working(out.dtype))
@@ -268,8 +283,11 @@ def _gathered(g: Array, block: Block, dtype: np.dtype[Any]) -> Array:
 
 
 def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
-    """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel covers it."""
-    if all(s == 1 for s in w.stride) and all(p <= r - 1 for p, r in zip(w.padding, w.reach, strict=True)):
+    """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel "
+    "covers it."""
+    if all(s == 1 for s in w.stride) and all(
+        p <= r - 1 for p, r in zip(w.padding, w.reach, strict=True)
+    ):
         turned = np.flip(np.swapaxes(weight, 1, 2), tuple(range(3, weight.ndim)))
         padding = tuple([r - 1 - p for p, r in zip(w.padding, w.reach, strict=True)])
         back = Window(w.out, w.kernel, w.stride, padding, w.dilation, w.size)
@@ -280,13 +298,18 @@ def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
 
 
 def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
-    """The same for any steps: products of blocks of g, added tap by tap to the (padded) input that they came from."""
+    """The same for any steps: products of blocks of g, added tap by tap to the (padded) input "
+    "that they came from."""
     dtype = working(out.dtype)
     n, channels = out.shape[:2]
     # (taps, ci) x co, so that each tap's part is one run
-    matrix = np.ascontiguousarray(np.moveaxis(weight, 1, -1), dtype=dtype).reshape(len(weight), -1).T
-    padded = [max((o - 1) * t + r, p + s) for o, t, r, p, s in
-              zip(w.out, w.stride, w.reach, w.padding, w.size, strict=True)]  # fmt: skip
+    matrix = (
+        np.ascontiguousarray(np.moveaxis(weight, 1, -1), dtype=dtype).reshape(len(weight), -1).T
+    )
+    padded = [
+        max((o - 1) * t + r, p + s)
+        for o, t, r, p, s in zip(w.out, w.stride, w.reach, w.padding, w.size, strict=True)
+    ]
     inner = tuple([slice(p, p + s) for p, s in zip(w.padding, w.size, strict=True)])
     total: Array | None = None
     for block in blocks(w, n, max(1, len(matrix))) if g.size else ():

@@ -1,6 +1,7 @@
-"""Pooling of arrays: every output is made of the elements that a window shows, one tap of all windows at a time.
+"""Pooling of arrays: outputs are made of what windows show, one tap of all windows at a time.
 
-Arrays are planes (p, *size); a few planes are worked on at once, so that what is read again stays in the cache.
+Arrays are planes (p, *size); a few planes are worked on at once, so that what is read again stays
+in the cache.
 """
 
 from __future__ import annotations
@@ -45,7 +46,13 @@ class Pool:
             [
                 max(p + n, (o - 1) * s + (k - 1) * d + 1)
                 for n, k, s, p, d, o in zip(
-                    self.size, self.kernel, self.stride, self.padding, self.dilation, self.out, strict=True
+                    self.size,
+                    self.kernel,
+                    self.stride,
+                    self.padding,
+                    self.dilation,
+                    self.out,
+                    strict=True,
                 )
             ]
         )
@@ -53,7 +60,10 @@ class Pool:
     @cached_property
     def inner(self) -> tuple[slice, ...]:
         """Where the plane lies within the padded one."""
-        return (slice(None), *[slice(p, p + n) for p, n in zip(self.padding, self.size, strict=True)])
+        return (
+            slice(None),
+            *[slice(p, p + n) for p, n in zip(self.padding, self.size, strict=True)],
+        )
 
     def seen(self, tap: Ints) -> tuple[slice, ...]:
         """The elements of the padded plane that this tap of all windows shows."""
@@ -66,7 +76,8 @@ class Pool:
         )
 
     def inside(self, tap: Ints) -> Array:
-        """For each window, whether this tap shows an element of the plane and not of its padding."""
+        """For each window, whether this tap shows an element of the plane and not of its "
+        "padding."""
         found = np.ones((), bool)
         for t, d, o, s, p, n in zip(
             tap, self.dilation, self.out, self.stride, self.padding, self.size, strict=True
@@ -76,7 +87,9 @@ class Pool:
         return found
 
 
-def out_sizes(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool) -> Ints:
+def out_sizes(
+    size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> Ints:
     """How many windows there are; with `ceil` the last may reach outside, if it begins inside."""
     found = []
     for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
@@ -126,7 +139,8 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def maximum(x: Array, out: Array, taps: Array | None, w: Pool) -> None:
-    """out = the largest element of each window; taps = which tap it is (the first of equals; the last nan)."""
+    """out = the largest element of each window; taps = which tap it is (the first of equals; the "
+    "last nan)."""
 
     def fn(planes: slice) -> None:
         source = _around(x[planes], w, lowest(x.dtype))
@@ -166,7 +180,8 @@ def _find_carefully(source: Array, taps: Array, w: Pool) -> None:
 
 
 def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
-    """out = each element's sum of g over the windows whose tap shows it: the adjoint of `picked`."""
+    """out = each element's sum of g over the windows whose tap shows it: the adjoint of "
+    "`picked`."""
 
     def fn(planes: slice) -> None:
         made = np.zeros((len(g[planes]), *w.padded), _sum_dtype(out.dtype))
@@ -193,7 +208,11 @@ def positions(taps: Array, w: Pool) -> Array:
     """Taps as positions in the flattened plane (int64)."""
     pitches = [math.prod(w.size[d + 1 :]) for d in range(len(w.size))]
     offset = np.array(
-        [sum(t * d * p for t, d, p in zip(tap, w.dilation, pitches, strict=True)) for tap in w.taps], np.int64
+        [
+            sum(t * d * p for t, d, p in zip(tap, w.dilation, pitches, strict=True))
+            for tap in w.taps
+        ],
+        np.int64,
     )
     corner = np.zeros((), np.int64)
     for o, s, p, pitch in zip(w.out, w.stride, w.padding, pitches, strict=True):
@@ -241,6 +260,32 @@ def total_spread(g: Array, out: Array, divisor: Array, w: Pool) -> None:
     _each(w, len(g), fn)
 
 
+# -- columns --------------------------------------------------------------------------------------
+
+
+def columns(x: Array, out: Array, w: Pool) -> None:
+    """out (planes, taps, *places) = what each tap of all windows shows."""
+
+    def fn(planes: slice) -> None:
+        source = _around(x[planes], w, 0)
+        for number, tap in enumerate(w.taps):
+            out[planes, number] = source[w.seen(tap)]
+
+    _each(w, len(x), fn)
+
+
+def columns_back(columns: Array, out: Array, w: Pool) -> None:
+    """out = the sum of what every window has for an element: the adjoint of `columns`."""
+
+    def fn(planes: slice) -> None:
+        made = np.zeros((len(out[planes]), *w.padded), _sum_dtype(out.dtype))
+        for number, tap in enumerate(w.taps):
+            made[w.seen(tap)] += columns[planes, number]
+        out[planes] = made[w.inner]
+
+    _each(w, len(out), fn)
+
+
 def divisors(w: Pool, include_padding: bool, override: int | None) -> Array:
     """What the sum of each window is divided by."""
     if override:
@@ -253,5 +298,3 @@ def divisors(w: Pool, include_padding: bool, override: int | None) -> Array:
             start, stop = np.maximum(start, 0), np.minimum(stop, n)
         found = found[..., None] * (stop - start)
     return found
-
-

@@ -1,4 +1,5 @@
-"""scaled_dot_product_attention, in row blocks both ways: it keeps q, k, v, the result and one number per row."""
+"""scaled_dot_product_attention, in row blocks both ways: it keeps q, k, v, the result and one "
+"number per row."""
 
 from __future__ import annotations
 
@@ -20,18 +21,23 @@ from skimp.ops.rowwise import HALVES, _safe_softmax, wide
 from skimp.ops.targets import blank
 
 
-def _described(query: Any, key: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float) -> Attention:
+def _described(
+    query: Any, key: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
+) -> Attention:
     whole = (*query.shape[:-1], key.shape[-2])
     work = wide(query._dtype).np
     added = None
     if mask is not None:
         array = mask.array()
-        added = np.broadcast_to(array if array.dtype == bool else array.astype(work, copy=False), whole)
+        added = np.broadcast_to(
+            array if array.dtype == bool else array.astype(work, copy=False), whole
+        )
     return Attention(scale, causal, added, None if kept is None else kept.array(), grow, work)
 
 
 def _layout(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """(batch, heads, rows, e) lies as (batch, rows, heads, e), so that putting the heads together again copies nothing."""
+    """(batch, heads, rows, e) lies as (batch, rows, heads, e), so that putting the heads together "
+    "again copies nothing."""
     if len(shape) != 4:
         return None
     _, h, rows, e = shape
@@ -39,15 +45,25 @@ def _layout(shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def _back(
-    g: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float,
-    result0: Any, result1: Any,
-) -> Any:  # fmt: skip
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    causal: bool,
+    scale: float,
+    kept: Any,
+    grow: float,
+    result0: Any,
+    result1: Any,
+) -> Any:
     if modes.state.grad:
         return _again(g, query, key, value, mask, causal, scale, kept, grow)
     made = [blank(tuple(t.shape), t._dtype, _like(t)) for t in (query, key, value)]
     a = _described(query, key, mask, causal, scale, kept, grow)
     arrays = [t.array() for t in (g, query, key, value, result0, result1)]
-    attend.backward(*arrays, *[into for _, into in made], a)
+    dq, dk, dv = [into for _, into in made]
+    attend.backward(*arrays, dq, dk, dv, a)
     return tuple([t for t, _ in made])
 
 
@@ -56,7 +72,15 @@ def _like(t: Any) -> tuple[int, ...]:
 
 
 def _again(
-    g: Any, query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    causal: bool,
+    scale: float,
+    kept: Any,
+    grow: float,
 ) -> Any:
     """The same in ops, for derivatives of the derivative."""
     p = _weights(query, key, mask, causal, scale)
@@ -84,11 +108,24 @@ def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any
     return _safe_softmax(scores, -1)
 
 
-@op("_attention", method=False, namespaces=(), nondiff=(1,), rule=Rule(
-    "ScaledDotProductFlashAttentionForCpuBackward0", {
-        ("query", "key", "value"):
-            lambda g0, query, key, value, mask, causal, scale, kept, grow, result0, result1: _back(
-                g0, query, key, value, mask, causal, scale, kept, grow, result0, result1)}))  # fmt: skip
+@op(
+    "_attention",
+    method=False,
+    namespaces=(),
+    nondiff=(1,),
+    rule=Rule(
+        "ScaledDotProductFlashAttentionForCpuBackward0",
+        {
+            (
+                "query",
+                "key",
+                "value",
+            ): lambda g0, query, key, value, mask, causal, scale, kept, grow, result0, result1: (
+                _back(g0, query, key, value, mask, causal, scale, kept, grow, result0, result1)
+            )
+        },
+    ),
+)
 def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:
@@ -110,7 +147,8 @@ def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
     for t in (query, key, value):
         if t.ndim < 2:
             raise RuntimeError(
-                f"Expected query, key, and value to all be  at least 2 dimensional, but got query.dim(): {query.ndim}, "
+                "Expected query, key, and value to all be  at least 2 dimensional, but got "
+                f"query.dim(): {query.ndim}, "
                 f"key.dim(): {key.ndim} and value.dim(): {value.ndim} instead."
             )
     if not query._dtype is key._dtype is value._dtype:
@@ -120,17 +158,20 @@ def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
         )
     if mask is not None and mask._dtype not in (dtypes.bool, query._dtype, dtypes.float32):
         raise RuntimeError(
-            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+            "attn_mask.dtype: "
             f"{mask._dtype} and  query.dtype: {query._dtype} instead."
         )
     if mask is not None and causal:
         raise RuntimeError(
-            "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
+            "is_causal=True"
         )
 
 
 def _grouped(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
-    """Query heads in groups that share a head of key and value, which is expanded and not copied."""
+    """Query heads in groups that share a head of key and value, which is expanded and not "
+    "copied."""
     heads, of_key, of_value = query.shape[-3], key.shape[-3], value.shape[-3]
     if of_key != of_value or heads % of_key:
         raise RuntimeError(
@@ -154,10 +195,17 @@ def _common(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
 
 
 def scaled_dot_product_attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-    scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
-    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a whole."""
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a "
+    "whole."""
     _check(query, key, value, attn_mask, is_causal)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     shape = (*query.shape[:-1], value.shape[-1])
@@ -165,7 +213,11 @@ def scaled_dot_product_attention(
     if grouped:
         query, key, value = _grouped(query, key, value)
         if attn_mask is not None and attn_mask.ndim > 2:
-            attn_mask = attn_mask.unflatten(-3, query.shape[-4:-2]) if attn_mask.shape[-3] != 1 else attn_mask.unsqueeze(-3)
+            attn_mask = (
+                attn_mask.unflatten(-3, query.shape[-4:-2])
+                if attn_mask.shape[-3] != 1
+                else attn_mask.unsqueeze(-3)
+            )
     flat = query.ndim == 2
     query, key, value = _common(query, key, value)
     kept, grow = _dropout(query, key, dropout_p)
@@ -182,7 +234,8 @@ def scaled_dot_product_attention(
 def _in_ops(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:
-    """The whole matrix after all: somebody wants the mask's gradient. Half precision goes through float32."""
+    """The whole matrix after all: somebody wants the mask's gradient. Half precision goes through "
+    "float32."""
     dtype = query._dtype
     if dtype in HALVES:
         query, key, value = [t.to(dtypes.float32) for t in (query, key, value)]
@@ -192,7 +245,8 @@ def _in_ops(
 
 
 def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
-    """Which weights stay: drawn as PyTorch's dropout of the whole matrix would, one byte for each."""
+    """Which weights stay: drawn as PyTorch's dropout of the whole matrix would, one byte for "
+    "each."""
     if not p:
         return None, 1.0
     if not 0.0 <= p <= 1.0:
@@ -201,4 +255,6 @@ def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
     return _kept(like, p, False), 0.0 if p == 1.0 else 1.0 / (1.0 - p)
 
 
-export("scaled_dot_product_attention", scaled_dot_product_attention, ("nn.functional",), method=False)
+export(
+    "scaled_dot_product_attention", scaled_dot_product_attention, ("nn.functional",), method=False
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ from skimp.autograd.rules import Rule
 from skimp.backend import patches
 from skimp.backend.patches import Window
 from skimp.memory import layout as layouts
-from skimp.ops.elementwise import conj
 from skimp.ops.forms import export, op
+from skimp.ops.rows import conj
 from skimp.ops.targets import blank
 
 Ints = tuple[int, ...]
@@ -37,7 +36,11 @@ def _kernels(t: Tensor, groups: int) -> Array:
 def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Array]:
     """A blank result, channels last where the input is."""
     found = like.layout_of()
-    last = len(shape) in (4, 5) and layouts.is_channels_last(found, len(shape)) and not layouts.is_contiguous(found)
+    last = (
+        len(shape) in (4, 5)
+        and layouts.is_channels_last(found, len(shape))
+        and not layouts.is_contiguous(found)
+    )
     return blank(shape, like._dtype, layouts.channels_last_strides(shape) if last else None)
 
 
@@ -46,7 +49,9 @@ def _split(target: Array, groups: int) -> Array:
     n, c, *size = target.shape
     step = target.strides[1]
     return np.lib.stride_tricks.as_strided(
-        target, (n, groups, c // groups, *size), (target.strides[0], step * (c // groups), *target.strides[1:])
+        target,
+        (n, groups, c // groups, *size),
+        (target.strides[0], step * (c // groups), *target.strides[1:]),
     )
 
 
@@ -54,30 +59,74 @@ def _summed(g: Any) -> Any:
     return g.sum([0, *range(2, g.ndim)])
 
 
-@op("_conv", method=False, namespaces=(), rule=Rule("ConvolutionBackward0", {
-    "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _conv_adjoint(
-        g, conj(weight), tuple(input_shape[2:]), stride, padding, dilation, groups),
-    "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _conv_weights(
-        g, conj(input), tuple(weight_shape), stride, padding, dilation, groups),
-    "bias": lambda g: _summed(g)}))  # fmt: skip
+def _to_input(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
+    return _conv_adjoint(g, conj(weight), tuple(shape[2:]), *steps)
+
+
+def _to_places(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
+    return _conv(g, conj(weight), None, *steps, tuple(shape[2:]))
+
+
+def _to_weight(g: Any, input: Any, shape: Any, *steps: Any) -> Any:
+    return _conv_weights(g, input, tuple(shape), *steps)
+
+
+@op(
+    "_conv",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "ConvolutionBackward0",
+        {
+            "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _to_input(
+                g, weight, input_shape, stride, padding, dilation, groups
+            ),
+            "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+                g, conj(input), weight_shape, stride, padding, dilation, groups
+            ),
+            "bias": lambda g: _summed(g),
+        },
+    ),
+)
 def _conv(
-    input: Any, weight: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, places: Any = None
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+    places: Any = None,
 ) -> Any:
-    """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has fewer than would fit."""
+    """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has "
+    "fewer than would fit."""
     size, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
     out = patches.out_size(size, kernel, stride, padding, dilation) if places is None else places
     result, target = _result((input.shape[0], weight.shape[0], *out), input)
     add = None if bias is None else bias.array().reshape(groups, -1)
     window = Window(size, kernel, stride, padding, dilation, out)
-    patches.forward(_images(input, groups), _kernels(weight, groups), add, _split(target, groups), window)
+    patches.forward(
+        _images(input, groups), _kernels(weight, groups), add, _split(target, groups), window
+    )
     return result
 
 
-@op("_conv_adjoint", method=False, namespaces=(), rule=Rule("ConvolutionBackward0", {
-    "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _conv(
-        g, conj(weight), None, stride, padding, dilation, groups, tuple(input_shape[2:])),
-    "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _conv_weights(
-        conj(input), g, tuple(weight_shape), stride, padding, dilation, groups)}))  # fmt: skip
+@op(
+    "_conv_adjoint",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "ConvolutionBackward0",
+        {
+            "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _to_places(
+                g, weight, input_shape, stride, padding, dilation, groups
+            ),
+            "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+                conj(input), g, weight_shape, stride, padding, dilation, groups
+            ),
+        },
+    ),
+)
 def _conv_adjoint(
     input: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:
@@ -85,21 +134,36 @@ def _conv_adjoint(
     out, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
     result, target = _result((input.shape[0], weight.shape[1] * groups, *size), input)
     window = Window(size, kernel, stride, padding, dilation, out)
-    patches.adjoint(_images(input, groups), _kernels(weight, groups), _split(target, groups), window)
+    patches.adjoint(
+        _images(input, groups), _kernels(weight, groups), _split(target, groups), window
+    )
     return result
 
 
-@op("_conv_weights", method=False, namespaces=(), rule=Rule("ConvolutionBackward0", {
-    "grad": lambda g, grad_shape, input, stride, padding, dilation, groups: _conv(
-        conj(input), g, None, stride, padding, dilation, groups, tuple(grad_shape[2:])),
-    "input": lambda g, grad, input_shape, stride, padding, dilation, groups: _conv_adjoint(
-        conj(grad), g, tuple(input_shape[2:]), stride, padding, dilation, groups)}))  # fmt: skip
+@op(
+    "_conv_weights",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "ConvolutionBackward0",
+        {
+            "grad": lambda g, grad_shape, input, stride, padding, dilation, groups: _to_places(
+                conj(input), conj(g), grad_shape, stride, padding, dilation, groups
+            ),
+            "input": lambda g, grad, input_shape, stride, padding, dilation, groups: _to_input(
+                conj(grad), conj(g), input_shape, stride, padding, dilation, groups
+            ),
+        },
+    ),
+)
 def _conv_weights(
     grad: Any, input: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:
     """The gradient of a kernel of `shape` from that of the result and the input."""
     result, target = blank(shape, input._dtype)
-    window = Window(tuple(input.shape[2:]), shape[2:], stride, padding, dilation, tuple(grad.shape[2:]))
+    window = Window(
+        tuple(input.shape[2:]), shape[2:], stride, padding, dilation, tuple(grad.shape[2:])
+    )
     kernels = target.reshape(groups, shape[0] // groups, *shape[1:])
     patches.weights(_images(grad, groups), _images(input, groups), kernels, window)
     return result
@@ -115,8 +179,11 @@ def per_dim(value: Any, nd: int, name: str) -> Ints:
         if len(found) == 1:
             return found * nd
         if len(found) != nd:
-            raise RuntimeError(f"expected {name} to be a single integer value or a list of {nd} values to match the "
-                               f"convolution dimensions, but got {name}={list(found)}")  # fmt: skip
+            raise RuntimeError(
+                f"expected {name} to be a single integer value or a list of {nd} values to match "
+                "the "
+                f"convolution dimensions, but got {name}={list(found)}"
+            )
         return found
     return (int(value),) * nd
 
@@ -125,12 +192,14 @@ def _check(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed:
     name = f"conv_transpose{nd}d" if transposed else f"conv{nd}d"
     if input.ndim not in (nd + 1, nd + 2):
         raise RuntimeError(
-            f"Expected {nd + 1}D (unbatched) or {nd + 2}D (batched) input to {name}, but got input of size: "
+            f"Expected {nd + 1}D (unbatched) or {nd + 2}D (batched) input to {name}, but got input "
+            "of size: "
             f"{list(input.shape)}"
         )
     if weight.ndim != nd + 2:
         raise RuntimeError(
-            f"expected weight to be at least 1 dimensional, got {nd + 2}-dimensional weight expected, but got "
+            f"expected weight to be at least 1 dimensional, got {nd + 2}-dimensional weight "
+            "expected, but got "
             f"{weight.ndim}-dimensional weight of size {list(weight.shape)} instead"
         )
     for t in (weight, bias):
@@ -145,23 +214,29 @@ def _check(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed:
     _check_channels(input, weight, bias, nd, groups, transposed)
 
 
-def _check_channels(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed: bool) -> None:
+def _check_channels(
+    input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed: bool
+) -> None:
     channels = input.shape[-nd - 1]
     if weight.shape[0] < groups or weight.shape[0] % groups:
         raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size "
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            "but got weight of size "
             f"{list(weight.shape)} instead"
         )
     wanted = weight.shape[0] if transposed else weight.shape[1] * groups
     if channels != wanted:
         raise RuntimeError(
-            f"Given {'transposed=1, ' if transposed else f'groups={groups}, '}weight of size {list(weight.shape)}, "
-            f"expected input{list(input.shape)} to have {wanted} channels, but got {channels} channels instead"
+            f"Given {'transposed=1, ' if transposed else f'groups={groups}, '}weight of size "
+            f"{list(weight.shape)}, "
+            f"expected input{list(input.shape)} to have {wanted} channels, but got {channels} "
+            "channels instead"
         )
     made = weight.shape[1] * groups if transposed else weight.shape[0]
     if bias is not None and tuple(bias.shape) != (made,):
         raise RuntimeError(
-            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with {made} elements, but "
+            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
+            f"{made} elements, but "
             f"got bias of size {list(bias.shape)} instead"
         )
 
@@ -190,7 +265,14 @@ def _check_kernel(size: Ints, kernel: Ints, padding: Ints, dilation: Ints) -> No
 
 
 def _convolve(
-    nd: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+    nd: int,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Any:
     _check(input, weight, bias, nd, groups, False)
     stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
@@ -205,8 +287,11 @@ def _convolve(
     return result if batched is input else result.squeeze(0)
 
 
-def _named_padding(input: Any, padding: str, kernel: Ints, stride: Ints, dilation: Ints) -> tuple[Any, Ints]:
-    """'valid' and 'same'; what 'same' needs more at the end than at the beginning is padded first."""
+def _named_padding(
+    input: Any, padding: str, kernel: Ints, stride: Ints, dilation: Ints
+) -> tuple[Any, Ints]:
+    """'valid' and 'same'; what 'same' needs more at the end than at the beginning is padded "
+    "first."""
     if padding == "valid":
         return input, (0,) * len(kernel)
     if padding != "same":
@@ -225,9 +310,16 @@ def _named_padding(input: Any, padding: str, kernel: Ints, stride: Ints, dilatio
 
 
 def _transpose(
-    nd: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
+    nd: int,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
     dilation: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     _check(input, weight, bias, nd, groups, True)
     stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
     padding, extra = per_dim(padding, nd, "padding"), per_dim(output_padding, nd, "output_padding")
@@ -251,7 +343,8 @@ def _transpose(
     )
     if any(s <= 0 for s in size):
         raise RuntimeError(
-            f"Given input size per channel: ({' x '.join(map(str, batched.shape[2:]))}). Calculated output size per "
+            f"Given input size per channel: ({' x '.join(map(str, batched.shape[2:]))}). "
+            "Calculated output size per "
             f"channel: ({' x '.join(map(str, size))}). Output size is too small"
         )
     result = _conv_adjoint(batched, weight, size, stride, padding, dilation, int(groups))
@@ -262,19 +355,41 @@ def _transpose(
 
 def _declare(nd: int) -> None:
     def conv(
-        input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
     ) -> Any:
         return _convolve(nd, input, weight, bias, stride, padding, dilation, groups)
 
     def transpose(
-        input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-        groups: int = 1, dilation: Any = 1,
-    ) -> Any:  # fmt: skip
-        return _transpose(nd, input, weight, bias, stride, padding, output_padding, groups, dilation)
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Any:
+        return _transpose(
+            nd, input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
 
     for f, name, doc in (
-        (conv, f"conv{nd}d", f"Convolution over {nd} dimensions; patches are gathered a block at a time."),
-        (transpose, f"conv_transpose{nd}d", f"The adjoint of conv{nd}d: its gradient with respect to the input."),
+        (
+            conv,
+            f"conv{nd}d",
+            f"Convolution over {nd} dimensions; patches are gathered a block at a time.",
+        ),
+        (
+            transpose,
+            f"conv_transpose{nd}d",
+            f"The adjoint of conv{nd}d: its gradient with respect to the input.",
+        ),
     ):
         f.__name__ = f.__qualname__ = name
         f.__doc__ = doc
@@ -292,5 +407,3 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
 
 
 export("conv_tbc", conv_tbc, ("", "nn.functional"), method=False)
-
-

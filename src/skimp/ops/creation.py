@@ -44,6 +44,10 @@ def finish(t: Tensor, requires_grad: bool, pin_memory: bool = False) -> Tensor:
     """A new tensor as its maker hands it out: nobody has written to it yet."""
     t._storage.version = 0
     if requires_grad:
+        if t._dtype.category < dtypes.FLOAT:
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
         t.requires_grad_(True)
     return t
 

@@ -1,4 +1,5 @@
-"""cross_entropy and nll_loss. With class indices, log-probabilities are never written: rows are reduced as they are read."""
+"""cross_entropy and nll_loss. With class indices, log-probabilities are never written: rows are "
+"reduced as they are read."""
 
 from __future__ import annotations
 
@@ -13,7 +14,16 @@ from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.ops.forms import export, op
-from skimp.ops.rowwise import SMALL, Scratch, _log_softmax, floating, over_rows, row_numbers, same_as, sides, wide
+from skimp.ops.rowwise import (
+    SMALL,
+    Scratch,
+    _log_softmax,
+    floating,
+    over_rows,
+    row_numbers,
+    sides,
+    wide,
+)
 from skimp.ops.targets import blank
 from skimp.ops.ties import tied
 
@@ -24,7 +34,8 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
         return reduction
     name = "none" if reduce is False else "sum" if size_average is False else "mean"
     warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.", stacklevel=3
+        f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.",
+        stacklevel=3,
     )
     return name
 
@@ -39,9 +50,12 @@ def check_reduction(reduction: str) -> None:
 
 
 class Rows:
-    """Class indices as (outer, 1, inner) beside a (outer, classes, inner) input, with each row's weight."""
+    """Class indices as (outer, 1, inner) beside a (outer, classes, inner) input, with each row's "
+    "weight."""
 
-    def __init__(self, shape: tuple[int, ...], target: Tensor, weight: Tensor | None, ignore: int, acc: Any) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], target: Tensor, weight: Tensor | None, ignore: int, acc: Any
+    ) -> None:
         self.dim = 1 if len(shape) > 1 else 0
         outer, self.classes, inner = sides(shape, self.dim)
         t = target.array().reshape((outer, 1, inner) if inner > 1 else (outer, 1))
@@ -102,8 +116,11 @@ def _take_from(block: Array, at: Array, value: Array) -> None:
 # -- the fused op ---------------------------------------------------------------------------------
 
 
-def _forward(x: Array, at: Array, loss: Array, lse: Array, spread: Array | None, weight: Any) -> None:
-    """Of a block of rows: minus the target's log-probability, the logsumexp, the sum of (weighted) log-probabilities."""
+def _forward(
+    x: Array, at: Array, loss: Array, lse: Array, spread: Array | None, weight: Any
+) -> None:
+    """Of a block of rows: minus the target's log-probability, the logsumexp, the sum of "
+    "(weighted) log-probabilities."""
     with Scratch(x.shape, loss.dtype) as z:
         top = np.maximum.reduce(x, axis=1, keepdims=True).astype(loss.dtype, copy=False)
         np.subtract(x, top, out=z)
@@ -119,11 +136,19 @@ def _forward(x: Array, at: Array, loss: Array, lse: Array, spread: Array | None,
             spread -= log * (x.shape[1] if weight is None else weight.sum())
 
 
-def _rule(g: Any, input: Any, target: Any, result1: Any, weight: Any, reduction: str, ignore_index: int,
-          label_smoothing: float) -> Any:  # fmt: skip
-    if _is_plain(input, target, weight, reduction, label_smoothing) and not modes.state.grad:
-        if not 0 <= ignore_index < input._np.shape[1]:
-            return _plain_gradient(g, input, target, result1)
+def _rule(
+    g: Any,
+    input: Any,
+    target: Any,
+    result1: Any,
+    weight: Any,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+) -> Any:
+    plain = _is_plain(input, target, weight, reduction, label_smoothing, ignore_index)
+    if plain and not modes.state.grad:
+        return _plain_gradient(g, input, target, result1)
     rows = Rows(tuple(input.shape), target, weight, ignore_index, _acc(input))
     if modes.state.grad:
         return _again(g, input, rows, reduction, label_smoothing)
@@ -131,7 +156,8 @@ def _rule(g: Any, input: Any, target: Any, result1: Any, weight: Any, reduction:
 
 
 def _factors(rows: Rows, smoothing: float, acc: Any) -> tuple[Any, Any, Any]:
-    """Of each row: the factor of its softmax, what its target's class has less, and what every class has less."""
+    """Of each row: the factor of its softmax, what its target's class has less, and what every "
+    "class has less."""
     pick = (1.0 - smoothing) * rows.share
     if not smoothing:
         return pick, pick, 0.0
@@ -141,17 +167,23 @@ def _factors(rows: Rows, smoothing: float, acc: Any) -> tuple[Any, Any, Any]:
     return pick + live * (each * whole), pick, live * each
 
 
-def _gradient(g: Any, input: Any, result1: Any, rows: Rows, reduction: str, smoothing: float) -> Any:
+def _gradient(
+    g: Any, input: Any, result1: Any, rows: Rows, reduction: str, smoothing: float
+) -> Any:
     acc = _acc(input)
     factors = _factors(rows, smoothing, acc)
     scale = g.array().astype(acc, copy=False).reshape(rows.at.shape if reduction == "none" else ())
     if reduction == "mean":
         scale = scale / rows.total()
-    whole, pick, each = [np.broadcast_to(np.asarray(f * scale, acc), rows.at.shape) for f in factors]
+    whole, pick, each = [
+        np.broadcast_to(np.asarray(f * scale, acc), rows.at.shape) for f in factors
+    ]
     result, into = blank(tuple(input.shape), input._dtype)
     whole, pick, each = (np.ascontiguousarray(a) for a in (whole, pick, each))
 
-    def block(x: Array, at: Array, lse: Array, whole: Array, pick: Array, each: Array, out: Array) -> None:
+    def block(
+        x: Array, at: Array, lse: Array, whole: Array, pick: Array, each: Array, out: Array
+    ) -> None:
         with Scratch(x.shape, lse.dtype) as scratch:
             d = scratch if out.dtype.itemsize == 2 else out
             np.subtract(x, lse, out=d)
@@ -171,18 +203,25 @@ def _gradient(g: Any, input: Any, result1: Any, rows: Rows, reduction: str, smoo
 def _again(g: Any, input: Any, rows: Rows, reduction: str, smoothing: float) -> Any:
     """The same in ops, for derivatives of the derivative."""
     acc = _acc(input)
-    shape = tuple([1 if d == rows.dim else n for d, n in enumerate(input.shape)]) if input.ndim else (1,)
+    shape = (
+        tuple([1 if d == rows.dim else n for d, n in enumerate(input.shape)])
+        if input.ndim
+        else (1,)
+    )
 
     def tensor(a: Any) -> Any:
         whole = np.broadcast_to(np.asarray(a, acc), rows.at.shape).reshape(shape)
-        return fresh(np.ascontiguousarray(whole), input._dtype if input._dtype.itemsize > 2 else dtypes.float32)
+        return fresh(
+            np.ascontiguousarray(whole),
+            input._dtype if input._dtype.itemsize > 2 else dtypes.float32,
+        )
 
     whole, pick, each = [tensor(f) for f in _factors(rows, smoothing, acc)]
     if reduction == "none":
         g = g.reshape(shape)
     elif reduction == "mean":
         g = g / float(rows.total())
-    hot = np.zeros(rows.at.shape[:1] + (rows.classes,) + rows.at.shape[2:], acc)
+    hot = np.zeros((rows.at.shape[0], rows.classes, *rows.at.shape[2:]), acc)
     np.put_along_axis(hot, rows.at, 1, 1)
     one = fresh(hot.reshape(tuple(input.shape)), whole._dtype)
     less = pick * one
@@ -205,13 +244,25 @@ def _counted(n: int) -> Array:
     return np.arange(n)
 
 
-def _is_plain(input: Any, target: Any, weight: Any, reduction: str, smoothing: float) -> bool:
+def _is_plain(
+    input: Any, target: Any, weight: Any, reduction: str, smoothing: float, ignore: int
+) -> bool:
     x, t = input._np, target._np
     return (
-        x is not None and t is not None and weight is None and not smoothing and reduction == "mean"
-        and x.ndim == 2 and 0 < x.size < SMALL and x.itemsize > 2 and t.dtype == np.int64 and t.flags.c_contiguous
-        and bool(t.view(np.uint64).max() < x.shape[1])  # negative ones, ignore_index among them, are large ones here
-    )  # fmt: skip
+        x is not None
+        and t is not None
+        and weight is None
+        and not smoothing
+        and reduction == "mean"
+        and x.ndim == 2
+        and 0 < x.size < SMALL
+        and x.itemsize > 2
+        and t.dtype == np.int64
+        and t.flags.c_contiguous
+        and bool(
+            t.view(np.uint64).max() < x.shape[1]
+        )  # negative ones, ignore_index among them, are large ones here
+    )
 
 
 def _plain(x: Array, t: Array) -> tuple[Any, Array]:
@@ -233,13 +284,18 @@ def _plain_gradient(g: Any, input: Any, target: Any, lse: Any) -> Any:
     return fresh(d, input._dtype)
 
 
-@op("_cross_entropy", method=False, namespaces=(), nondiff=(1,),
-    rule=Rule("NllLossBackward0", {"input": _rule}))  # fmt: skip
+@op(
+    "_cross_entropy",
+    method=False,
+    namespaces=(),
+    nondiff=(1,),
+    rule=Rule("NllLossBackward0", {"input": _rule}),
+)
 def _cross_entropy(
     input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
     """(loss, each row's logsumexp): what backward needs besides the input."""
-    if _is_plain(input, target, weight, reduction, label_smoothing) and not 0 <= ignore_index < input._np.shape[1]:
+    if _is_plain(input, target, weight, reduction, label_smoothing, ignore_index):
         loss, lse = _plain(input._np, target._np)
         return fresh(loss, input._dtype), fresh(lse, input._dtype)
     shape = tuple(input.shape)
@@ -263,7 +319,9 @@ def _cross_entropy(
         over_rows(input, rows.dim, plain, rows.at, losses, lse)
     losses = _weighted(losses, spread, rows, label_smoothing)
     loss = _reduced(losses, rows, reduction, tuple(target.shape))
-    return fresh(loss.astype(input._dtype.np, copy=False), input._dtype), fresh(lse, wide(input._dtype))
+    return fresh(loss.astype(input._dtype.np, copy=False), input._dtype), fresh(
+        lse, wide(input._dtype)
+    )
 
 
 def _weighted(losses: Array, spread: Array | None, rows: Rows, smoothing: float) -> Array:
@@ -278,7 +336,9 @@ def _reduced(losses: Array, rows: Rows, reduction: str, shape: tuple[int, ...]) 
     if reduction == "none":
         return losses.reshape(shape)
     total = losses.sum()
-    return np.asarray(total if reduction == "sum" else np.asarray(total / rows.total(), losses.dtype))
+    return np.asarray(
+        total if reduction == "sum" else np.asarray(total / rows.total(), losses.dtype)
+    )
 
 
 # -- the public functions -------------------------------------------------------------------------
@@ -294,7 +354,8 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Minus the log-probability of each row's target: a class index, or a probability for every class."""
+    """Minus the log-probability of each row's target: a class index, or a probability for every "
+    "class."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -316,7 +377,8 @@ def _check_target(input: Any, target: Any, weight: Any) -> None:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if input.ndim > 1 and (not have or have[0] != input.shape[0]):
         raise ValueError(
-            f"Expected input batch_size ({input.shape[0]}) to match target batch_size ({have[0] if have else 1})."
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+            f"({have[0] if have else 1})."
         )
     if have != expected:
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(have)}")
@@ -325,8 +387,10 @@ def _check_target(input: Any, target: Any, weight: Any) -> None:
         raise RuntimeError(f"expected scalar type Long but found {name}")
     if weight is not None and tuple(weight.shape) != (input.shape[dim],):
         raise RuntimeError(
-            "weight tensor should be defined either for all or no classes: cross_entropy: weight tensor should be "
-            f"defined either for all {input.shape[dim]} classes or no classes but got weight tensor of shape: "
+            "weight tensor should be defined either for all or no classes: cross_entropy: weight "
+            "tensor should be "
+            f"defined either for all {input.shape[dim]} classes or no classes but got weight "
+            "tensor of shape: "
             f"{list(weight.shape)}"
         )
 
@@ -344,7 +408,10 @@ def _of_probabilities(
     dim = 1 if input.ndim > 1 else 0
     n = input.shape[dim] if input.ndim else 1
     if weight is not None and tuple(weight.shape) != (n,):
-        raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all {n} classes or no classes")
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {n} classes or no "
+            "classes"
+        )
     if smoothing:
         target = target * (1 - smoothing) + smoothing / n
     logs = _log_softmax(input, dim)
@@ -360,10 +427,22 @@ def _of_probabilities(
 export("cross_entropy", cross_entropy, ("nn.functional",), method=False)
 
 
-@op("_nll", method=False, namespaces=(), rule=Rule("NllLossBackward0", {
-    "input": lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(1, target, -(g * shares))}))  # fmt: skip
+@op(
+    "_nll",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "NllLossBackward0",
+        {
+            "input": lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(
+                1, target, -(g * shares)
+            )
+        },
+    ),
+)
 def _nll(input: Any, target: Any, shares: Any) -> Any:
-    """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner) input."""
+    """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner) "
+    "input."""
     picked = np.take_along_axis(input.array(), target.array(), 1)
     return fresh(-picked * shares.array(), input._dtype)
 
@@ -391,7 +470,9 @@ def nll_loss(
         raise RuntimeError(f"expected scalar type {a} but found {b}")
     rows = Rows(tuple(input.shape), target, weight, ignore_index, input._dtype.np)
     outer, n, inner = sides(tuple(input.shape), rows.dim)
-    shares = np.ascontiguousarray(np.broadcast_to(rows.share, rows.at.shape)).reshape(outer, 1, inner)
+    shares = np.ascontiguousarray(np.broadcast_to(rows.share, rows.at.shape)).reshape(
+        outer, 1, inner
+    )
     at = fresh(rows.at.reshape(outer, 1, inner).astype(np.int64), dtypes.int64)
     losses = _nll(tied(input).reshape(outer, n, inner), at, fresh(shares, input._dtype))
     if reduction == "none":

@@ -1,4 +1,5 @@
-"""Dropout: PyTorch's zeros for a seed; a mask of one byte for each element is all that backward keeps."""
+"""Dropout: PyTorch's zeros for a seed; a mask of one byte for each element is all that backward "
+"keeps."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from skimp.memory import layout as layouts
 from skimp.ops.copies import fill
 from skimp.ops.forms import export, op
 
-ALPHA, SCALE = 1.6732632423543772, 1.0507009873554805  # of selu, whose mean and variance alpha dropout keeps
+ALPHA, SCALE = (
+    1.6732632423543772,
+    1.0507009873554805,
+)  # of selu, whose mean and variance alpha dropout keeps
 
 
 def _check_p(p: float, strict: bool = True) -> float:
@@ -26,7 +30,8 @@ def _check_p(p: float, strict: bool = True) -> float:
 
 
 def _kept(like: Any, p: float, feature: bool) -> Any:
-    """Which elements (`feature`: which channels) stay, drawn in the order of the noise that PyTorch would draw."""
+    """Which elements (`feature`: which channels) stay, drawn in the order of the noise that "
+    "PyTorch would draw."""
     shape = tuple(like.shape)
     if feature:
         shape = (*shape[:2], *(1,) * (len(shape) - 2))
@@ -39,12 +44,17 @@ def _kept(like: Any, p: float, feature: bool) -> Any:
 
 
 def _noise(mask: Any, scale: float, dtype: Any) -> Any:
-    """`scale` where an element stays, else 0, in its type: PyTorch's bernoulli_(1 - p).div_(1 - p)."""
+    """`scale` where an element stays, else 0, in its type: PyTorch's bernoulli_(1 - p).div_(1 - "
+    "p)."""
     return mask.to(dtype) * scale
 
 
-@op("_dropped", method=False, namespaces=(), rule=Rule("MulBackward0", {
-    "input": lambda g, mask, scale: g * _noise(mask, scale, g._dtype)}))  # fmt: skip
+@op(
+    "_dropped",
+    method=False,
+    namespaces=(),
+    rule=Rule("MulBackward0", {"input": lambda g, mask, scale: g * _noise(mask, scale, g._dtype)}),
+)
 def _dropped(input: Any, mask: Any, scale: float) -> Any:
     return input * _noise(mask, scale, input._dtype)
 
@@ -56,7 +66,9 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
     if p == 1.0:
         return input * input.new_zeros(())
     if input._dtype.category < dtypes.FLOAT:
-        raise RuntimeError(f"result type Float can't be cast to the desired output type {_c_type(input)}")
+        raise RuntimeError(
+            f"result type Float can't be cast to the desired output type {_c_type(input)}"
+        )
     scale = 1.0 / (1.0 - p)
     return _dropped(input, _kept(input, p, feature), scale)
 
@@ -86,7 +98,9 @@ def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
 
 
 def _declare(name: str, f: Callable[..., Any], feature: bool, default: bool, doc: str) -> None:
-    def function(input: Any, p: float = 0.5, training: bool = default, inplace: bool = False) -> Any:
+    def function(
+        input: Any, p: float = 0.5, training: bool = default, inplace: bool = False
+    ) -> Any:
         _warn_rank(name, input)
         result = f(_batched(name, input), p, training, feature)
         result = result if result.ndim == input.ndim else result.squeeze(0)
@@ -106,31 +120,42 @@ def _batched(name: str, input: Any) -> Any:
 def _warn_rank(name: str, input: Any) -> None:
     if name == "dropout1d" and input.ndim not in (2, 3):
         raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that dropout1d exists to "
-            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch "
+            f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that "
+            "dropout1d exists to "
+            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, "
+            "and an optional batch "
             "dimension (i.e. 2D or 3D inputs)."
         )
     if name == "dropout2d" and input.ndim not in (3, 4):
         warnings.warn(
-            f"dropout2d: Received a {input.ndim}-D input to dropout2d, which is deprecated and will result in an error "
-            "in a future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
-            "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, a channel dimension, "
+            f"dropout2d: Received a {input.ndim}-D input to dropout2d, which is deprecated and "
+            "will result in an error "
+            "in a future release. To retain the behavior and silence this warning, please use "
+            "dropout instead. Note that "
+            "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, "
+            "a channel dimension, "
             "and an optional batch dimension (i.e. 3D or 4D inputs).",
             stacklevel=3,
         )
     elif name == "dropout2d" and input.ndim == 3:
         warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - "
-            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a future "
-            "release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain the 1D "
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+            "behavior is desired - "
+            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior "
+            "will change in a future "
+            "release to interpret the input as one without a batch dimension, i.e. shape (C, H, "
+            "W). To maintain the 1D "
             "channel-wise dropout behavior, please switch to using dropout1d instead.",
             stacklevel=3,
         )
     if name == "dropout3d" and input.ndim not in (4, 5):
         warnings.warn(
-            f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated and will result in an error "
-            "in a future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
-            "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, a channel dimension, "
+            f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated and "
+            "will result in an error "
+            "in a future release. To retain the behavior and silence this warning, please use "
+            "dropout instead. Note that "
+            "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, "
+            "a channel dimension, "
             "and an optional batch dimension (i.e. 4D or 5D inputs).",
             stacklevel=3,
         )
@@ -145,7 +170,13 @@ _declare("dropout", _dropout, False, True, "Each element is zero with chance p, 
 _declare("dropout1d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")
 _declare("dropout2d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")
 _declare("dropout3d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")
-_declare("alpha_dropout", _alpha, False, False, "Dropout that keeps the mean and variance of selu's results.")
+_declare(
+    "alpha_dropout",
+    _alpha,
+    False,
+    False,
+    "Dropout that keeps the mean and variance of selu's results.",
+)
 _declare("feature_alpha_dropout", _alpha, True, False, "`alpha_dropout` of whole channels.")
 
 

@@ -1,4 +1,5 @@
-"""Rows of a table by number, and bags of them; the gradient adds rows up after sorting their numbers."""
+"""Rows of a table by number, and bags of them; the gradient adds rows up after sorting their "
+"numbers."""
 
 from __future__ import annotations
 
@@ -23,8 +24,10 @@ INDICES = (dtypes.int64, dtypes.int32)
 def _numbers(indices: Any, rows: int) -> Array:
     if indices._dtype not in INDICES:
         raise RuntimeError(
-            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
-            f"torch.{promotion.scalar_type_name(indices._dtype)}Tensor instead (while checking arguments for embedding)"
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            "Long, Int; but got "
+            f"torch.{promotion.scalar_type_name(indices._dtype)}Tensor instead (while checking "
+            "arguments for embedding)"
         )
     found = indices.array().reshape(-1)
     if found.size and (int(found.min()) < 0 or int(found.max()) >= rows):
@@ -32,11 +35,13 @@ def _numbers(indices: Any, rows: int) -> Array:
     return found
 
 
-# -- the gradient of a table ------------------------------------------------------------------------
+# -- the gradient of a table
+# ------------------------------------------------------------------------
 
 
 def add_rows(target: Array, numbers: Array, rows: Array) -> None:
-    """target[numbers[i]] += rows[i] for all i: rows of one number are added up next to each other, then written once."""
+    """target[numbers[i]] += rows[i] for all i: rows of one number are added up next to each "
+    "other, then written once."""
     if not numbers.size:
         return
     order = np.argsort(numbers, kind="stable")
@@ -47,10 +52,14 @@ def add_rows(target: Array, numbers: Array, rows: Array) -> None:
         _by_rank(target, sorted_, order, rows, starts, stops)
         return
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        np.add.reduce(rows[order[start:stop]], axis=0, out=target[sorted_[start]], dtype=target.dtype)
+        np.add.reduce(
+            rows[order[start:stop]], axis=0, out=target[sorted_[start]], dtype=target.dtype
+        )
 
 
-def _by_rank(target: Array, sorted_: Array, order: Array, rows: Array, starts: Array, stops: Array) -> None:
+def _by_rank(
+    target: Array, sorted_: Array, order: Array, rows: Array, starts: Array, stops: Array
+) -> None:
     """All first rows of their numbers at once, then all second ones."""
     target[sorted_[starts]] = rows[order[starts]]
     for rank in range(1, int((stops - starts).max())):
@@ -62,9 +71,18 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
     return embedding_dense_backward(g, indices, rows, padding_idx, by_freq)
 
 
-@op("embedding_dense_backward", method=False, rule=Rule("EmbeddingDenseBackwardBackward0", {
-    "grad_output": lambda g, indices, padding_idx, scale_grad_by_freq: _rows_back(
-        g, indices, padding_idx, scale_grad_by_freq)}))  # fmt: skip
+@op(
+    "embedding_dense_backward",
+    method=False,
+    rule=Rule(
+        "EmbeddingDenseBackwardBackward0",
+        {
+            "grad_output": lambda g, indices, padding_idx, scale_grad_by_freq: _rows_back(
+                g, indices, padding_idx, scale_grad_by_freq
+            )
+        },
+    ),
+)
 def embedding_dense_backward(
     grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
@@ -74,7 +92,9 @@ def embedding_dense_backward(
     source, _ = source_of(grad_output, in_order=True)
     rows = (source if isinstance(source, np.ndarray) else grad_output.array()).reshape(-1, width)
     if scale_grad_by_freq and numbers.size:
-        rows = rows / np.bincount(numbers, minlength=num_weights)[numbers][:, None].astype(rows.dtype)
+        rows = rows / np.bincount(numbers, minlength=num_weights)[numbers][:, None].astype(
+            rows.dtype
+        )
     if padding_idx >= 0 and numbers.size:
         keep = numbers != padding_idx
         if not keep.all():
@@ -105,14 +125,30 @@ def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
 # -- embedding ------------------------------------------------------------------------------------
 
 
-@op("_embedding", method=False, namespaces=(), rule=Rule("EmbeddingBackward0", {
-    "weight": lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: _table_back(
-        g, indices, weight_shape[0], padding_idx, scale_grad_by_freq)}))  # fmt: skip
+@op(
+    "_embedding",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "EmbeddingBackward0",
+        {
+            "weight": lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: _table_back(
+                g, indices, weight_shape[0], padding_idx, scale_grad_by_freq
+            )
+        },
+    ),
+)
 def _lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     numbers = _numbers(indices, weight.shape[0])
     result, target = blank((*indices.shape, *weight.shape[1:]), weight._dtype)
     if target.size:
-        np.take(weight.array(), numbers, axis=0, out=target.reshape(len(numbers), *weight.shape[1:]), mode="clip")
+        np.take(
+            weight.array(),
+            numbers,
+            axis=0,
+            out=target.reshape(len(numbers), *weight.shape[1:]),
+            mode="clip",
+        )
     return result
 
 
@@ -138,10 +174,16 @@ def renorm_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) ->
 
 
 def embedding(
-    input: Any, weight: Any, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False, sparse: bool = False,
-) -> Any:  # fmt: skip
-    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has no effect."""
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has "
+    "no effect."""
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     padding = _padding(padding_idx, weight.shape[0])
@@ -155,7 +197,11 @@ export("embedding", embedding, ("nn.functional",), method=False)
 
 @op("embedding", method=False)
 def _torch_embedding(
-    weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Any:
     """nn.functional.embedding with the table first."""
     return _lookup(weight, indices, padding_idx, scale_grad_by_freq)
@@ -177,25 +223,39 @@ def _bags(count: int, offsets: Any, last: bool) -> tuple[Array, int]:
     """For each index the bag that it is in, and how many bags there are."""
     starts = offsets.array().astype(np.int64).reshape(-1)
     if starts.size and starts[0] != 0:
-        raise RuntimeError("offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position "
-                           f"0. However, got {int(starts[0])}")  # fmt: skip
+        raise RuntimeError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            "position "
+            f"0. However, got {int(starts[0])}"
+        )
     if starts.size and starts[-1] > count:
         raise RuntimeError(
-            f"offsets[-1] can not be greater than input's length({count}), but got offsets[-1] of {int(starts[-1])}"
+            f"offsets[-1] can not be greater than input's length({count}), but got offsets[-1] of "
+            f"{int(starts[-1])}"
         )
     bags = len(starts) - 1 if last else len(starts)
     return np.searchsorted(starts, np.arange(count), side="right") - 1, bags
 
 
 def embedding_bag(
-    input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2,
-    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
-    include_last_offset: bool = False, padding_idx: int | None = None,
-) -> Any:  # fmt: skip
-    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what `offsets` delimit."""
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what "
+    "`offsets` delimit."""
     if weight._dtype in INDICES and input._dtype.is_floating_point:
         warnings.warn(
-            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+            "Argument order of nn.functional.embedding_bag was changed. Usage "
+            "`embedding_bag(weight, input, ...)` is "
             "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
             stacklevel=2,
         )
@@ -204,12 +264,14 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, then it must have the "
+            f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, "
+            "then it must have the "
             f"same shape as the input ({list(input.shape)})"
         )
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
-            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
+            "for mode='sum' "
             f"(got mode='{mode}'). Please open a feature request on GitHub."
         )
     input, offsets, per_sample_weights = _flattened(input, offsets, per_sample_weights)
@@ -229,14 +291,17 @@ def _flattened(input: Any, offsets: Any, weights: Any) -> tuple[Any, Any, Any]:
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch "
+                "of fixed length "
                 f"sequences. However, found offsets of type {type(offsets)}"
             )
         n, width = input.shape
         offsets = fresh(np.arange(n, dtype=np.int64) * width, dtypes.int64)
         return input.reshape(-1), offsets, None if weights is None else weights.reshape(-1)
     if input.ndim != 1:
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+        raise ValueError(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
+        )
     if offsets is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")
     if offsets.ndim != 1:
@@ -245,7 +310,14 @@ def _flattened(input: Any, offsets: Any, weights: Any) -> tuple[Any, Any, Any]:
 
 
 def _bagged(
-    weight: Any, input: Any, bag: Array, bags: int, mode: str, weights: Any, padding: int, by_freq: bool
+    weight: Any,
+    input: Any,
+    bag: Array,
+    bags: int,
+    mode: str,
+    weights: Any,
+    padding: int,
+    by_freq: bool,
 ) -> Any:
     numbers = _numbers(input, weight.shape[0])
     live = numbers != padding
@@ -266,19 +338,26 @@ def _bagged(
         return _highest(rows, bag, counts)
     total = _summed(rows, where, bags)
     if mode == "mean":
-        total = total / fresh(np.maximum(counts, 1).astype(weight._dtype.np), weight._dtype).unsqueeze(-1)  # type: ignore[attr-defined]
+        total = total / fresh(
+            np.maximum(counts, 1).astype(weight._dtype.np), weight._dtype
+        ).unsqueeze(-1)  # type: ignore[attr-defined]
     return total
 
 
-@op("_bag_sum", method=False, namespaces=(), rule=Rule("EmbeddingBagBackward0", {
-    "rows": lambda g, bag: _lookup(g, bag, -1, False)}))  # fmt: skip
+@op(
+    "_bag_sum",
+    method=False,
+    namespaces=(),
+    rule=Rule("EmbeddingBagBackward0", {"rows": lambda g, bag: _lookup(g, bag, -1, False)}),
+)
 def _summed(rows: Any, bag: Any, bags: int) -> Any:
     """The sum of the rows of each bag."""
     return embedding_dense_backward(rows, bag, bags, -1, False)
 
 
 def _highest(rows: Any, bag: Array, counts: Array) -> Any:
-    """The largest element of each column of each bag (zeros for empty bags): gathered, so gradients find their rows."""
+    """The largest element of each column of each bag (zeros for empty bags): gathered, so "
+    "gradients find their rows."""
     values = rows.detach().array()
     width = rows.shape[-1]
     at = np.zeros((len(counts), width), np.int64)

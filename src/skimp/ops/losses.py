@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes, promotion
-from skimp._tensor import Array, Tensor, fresh
+from skimp import promotion
+from skimp._tensor import Array, Tensor
 from skimp.autograd.rules import Rule
-from skimp.memory import layout as layouts
 from skimp.ops.cross_entropy import check_reduction, reduction_of
-from skimp.ops.elementwise import conj
 from skimp.ops.forms import NAMESPACES, export, op
 from skimp.ops.pointwise import Pointwise, call, same
-from skimp.ops.pointwise_forms import named
 
 PAIR = ("input", "target")
 
@@ -32,7 +29,8 @@ def reduced(loss: Any, reduction: str) -> Any:
 def _warn_sizes(input: Any, target: Any) -> None:
     if tuple(input.shape) != tuple(target.shape):
         warnings.warn(
-            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}). This will likely "
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}). This will likely "
             "lead to incorrect results due to broadcasting. Please ensure they have the same size.",
             stacklevel=4,
         )
@@ -42,7 +40,8 @@ def _weighted(loss: Any, weight: Any) -> Any:
     return loss if weight is None else loss * weight
 
 
-# -- distances between pairs of elements ------------------------------------------------------------
+# -- distances between pairs of elements
+# ------------------------------------------------------------
 
 
 def _square(x: Array, y: Array, *, out: Array) -> None:
@@ -81,28 +80,53 @@ def _both(f: Any) -> dict[str, Any]:
     return {"input": f, "target": lambda g, input, target: -f(g, input, target)}
 
 
-MSE = Pointwise("mse_loss", _square, same, Rule("MseLossBackward0", _both(
-    lambda g, input, target: g * (input - target) * 2)), PAIR)  # fmt: skip
-SMOOTH = Pointwise("smooth_l1_loss", _smooth, same, Rule("SmoothL1LossBackward0", {
-    "input": lambda g, input, target, beta: g * ((input - target) / beta).clamp(-1, 1),
-    "target": lambda g, input, target, beta: -g * ((input - target) / beta).clamp(-1, 1)}), PAIR, ("beta",))  # fmt: skip
-HUBER = Pointwise("huber_loss", _huber, same, Rule("HuberLossBackward0", {
-    "input": lambda g, input, target, delta: g * (input - target).clamp(-delta, delta),
-    "target": lambda g, input, target, delta: -g * (input - target).clamp(-delta, delta)}), PAIR, ("delta",))  # fmt: skip
-
-
-def _promoted(input: Any, target: Any) -> tuple[Any, Any]:
-    layouts.broadcast_shapes(tuple(input.shape), tuple(target.shape))
-    return input, target
+MSE = Pointwise(
+    "mse_loss",
+    _square,
+    same,
+    Rule("MseLossBackward0", _both(lambda g, input, target: g * (input - target) * 2)),
+    PAIR,
+)
+SMOOTH = Pointwise(
+    "smooth_l1_loss",
+    _smooth,
+    same,
+    Rule(
+        "SmoothL1LossBackward0",
+        {
+            "input": lambda g, input, target, beta: g * ((input - target) / beta).clamp(-1, 1),
+            "target": lambda g, input, target, beta: -g * ((input - target) / beta).clamp(-1, 1),
+        },
+    ),
+    PAIR,
+    ("beta",),
+)
+HUBER = Pointwise(
+    "huber_loss",
+    _huber,
+    same,
+    Rule(
+        "HuberLossBackward0",
+        {
+            "input": lambda g, input, target, delta: g * (input - target).clamp(-delta, delta),
+            "target": lambda g, input, target, delta: -g * (input - target).clamp(-delta, delta),
+        },
+    ),
+    PAIR,
+    ("delta",),
+)
 
 
 def mse_loss(
-    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
     weight: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The squares of the differences."""
     _warn_sizes(input, target)
-    input, target = _promoted(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     loss = _difference_square(input, target)
     if weight is None:
@@ -112,7 +136,9 @@ def mse_loss(
 
 def _difference_square(input: Any, target: Any) -> Any:
     if input._dtype.is_complex or target._dtype.is_complex:
-        raise NotImplementedError(f"\"mse_cpu\" not implemented for '{promotion.scalar_type_name(input._dtype)}'")
+        raise NotImplementedError(
+            f"\"mse_cpu\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
     return call(MSE, (input, target))
 
 
@@ -121,13 +147,19 @@ def _weighted_mean(loss: Any, weight: Any, reduction: str) -> Any:
     check_reduction(reduction)
     if reduction == "none":
         return loss
-    return loss.sum() / weight.expand(tuple(loss.shape)).sum() if reduction == "mean" else loss.sum()
+    return (
+        loss.sum() / weight.expand(tuple(loss.shape)).sum() if reduction == "mean" else loss.sum()
+    )
 
 
 def l1_loss(
-    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
     weight: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """The absolute differences."""
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
@@ -138,10 +170,15 @@ def l1_loss(
 
 
 def smooth_l1_loss(
-    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
     beta: float = 1.0,
-) -> Any:  # fmt: skip
-    """Half the squared difference over beta where it is below beta, else the absolute one less half of beta."""
+) -> Any:
+    """Half the squared difference over beta where it is below beta, else the absolute one less "
+    "half of beta."""
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     if beta < 0:
@@ -161,46 +198,70 @@ def huber_loss(
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     _real("huber_cpu", input)
     loss = call(HUBER, (input, target), (float(delta),))
-    return reduced(loss, reduction) if weight is None else _weighted_mean(loss * weight, weight, reduction)
+    return (
+        reduced(loss, reduction)
+        if weight is None
+        else _weighted_mean(loss * weight, weight, reduction)
+    )
 
 
 def _real(name: str, t: Tensor) -> None:
     if not t._dtype.is_floating_point:
-        raise NotImplementedError(f'"{name}" not implemented for \'{promotion.scalar_type_name(t._dtype)}\'')
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
+        )
 
 
-# -- probabilities ----------------------------------------------------------------------------------
+# -- probabilities
+# ----------------------------------------------------------------------------------
 
 
 def _log_down_to(x: Array, low: float) -> Array:
-    found = np.log(x)
-    np.maximum(found, low, out=found)
-    return found
+    return np.maximum(np.log(x), low)
 
 
 def _bce(x: Array, y: Array, *, out: Array) -> None:
     """(y - 1) max(log(1 - x), -100) - y max(log(x), -100)."""
     np.negative(x, out=out)
-    first = np.maximum(np.log1p(out), -100)
-    np.multiply(first, y - 1, out=first)
+    first = np.maximum(np.log1p(out), -100) * (y - 1)
     np.multiply(_log_down_to(x, -100), y, out=out)
     np.subtract(first, out, out=out)
 
 
-BCE = Pointwise("binary_cross_entropy", _bce, same, Rule("BinaryCrossEntropyBackward0", {
-    "input": lambda g, input, target: g * (input - target) / ((1 - input) * input).clamp_min(1e-12),
-    "target": lambda g, input: g * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))}), PAIR)  # fmt: skip
+BCE = Pointwise(
+    "binary_cross_entropy",
+    _bce,
+    same,
+    Rule(
+        "BinaryCrossEntropyBackward0",
+        {
+            "input": lambda g, input, target: (
+                g * (input - target) / ((1 - input) * input).clamp_min(1e-12)
+            ),
+            "target": lambda g, input: (
+                g * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))
+            ),
+        },
+    ),
+    PAIR,
+)
 
 
 def binary_cross_entropy(
-    input: Any, target: Any, weight: Any = None, size_average: bool | None = None, reduce: bool | None = None,
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:  # fmt: skip
-    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least -100."""
+) -> Any:
+    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least "
+    "-100."""
     reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
-            f"Using a target size ({target.shape}) that is different to the input size ({input.shape}) is deprecated. "
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. "
             "Please ensure they have the same size."
         )
     _real("binary_cross_entropy", input)
@@ -228,21 +289,38 @@ def _bce_logits(x: Array, y: Array, *, out: Array) -> None:
     np.subtract(out, both, out=out)
 
 
-BCE_LOGITS = Pointwise("binary_cross_entropy_with_logits", _bce_logits, same, Rule(
-    "BinaryCrossEntropyWithLogitsBackward0", {
-        "input": lambda g, input, target: g * (input.sigmoid() - target),
-        "target": lambda g, input: -g * input}), PAIR)  # fmt: skip
+BCE_LOGITS = Pointwise(
+    "binary_cross_entropy_with_logits",
+    _bce_logits,
+    same,
+    Rule(
+        "BinaryCrossEntropyWithLogitsBackward0",
+        {
+            "input": lambda g, input, target: g * (input.sigmoid() - target),
+            "target": lambda g, input: -g * input,
+        },
+    ),
+    PAIR,
+)
 
 
 @op(method=False, namespaces=("", "nn.functional"))
 def binary_cross_entropy_with_logits(
-    input: Any, target: Any, weight: Any = None, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean", pos_weight: Any = None,
-) -> Any:  # fmt: skip
-    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies positive targets."""
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Any:
+    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies "
+    "positive targets."""
     reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
-        raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
+        raise ValueError(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
     _real("binary_cross_entropy_with_logits", input)
     if pos_weight is None:
         loss = call(BCE_LOGITS, (input, target))
@@ -258,17 +336,24 @@ def _f(name: str) -> Any:
 
 
 def kl_div(
-    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
     log_target: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """target * (log(target) - input), for an input of log-probabilities."""
     batch = reduction == "batchmean"
     if size_average is None and reduce is None:
         if reduction == "mean":
             warnings.warn(
-                "reduction: 'mean' divides the total loss by both the batch size and the support size."
-                "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
-                "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+                "reduction: 'mean' divides the total loss by both the batch size and the support "
+                "size."
+                "'batchmean' divides only by the batch size, and aligns with the KL div math "
+                "definition."
+                "'mean' will be changed to behave the same as 'batchmean' in the next major "
+                "release.",
                 stacklevel=2,
             )
     else:
@@ -287,10 +372,17 @@ def _xlogy(t: Any) -> Any:
 
 
 def poisson_nll_loss(
-    input: Any, target: Any, log_input: bool = True, full: bool = False, size_average: bool | None = None,
-    eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean",
-) -> Any:  # fmt: skip
-    """The negative log-likelihood of counts; `full` adds Stirling's approximation of log(target!)."""
+    input: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The negative log-likelihood of counts; `full` adds Stirling's approximation of "
+    "log(target!)."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
@@ -301,7 +393,12 @@ def poisson_nll_loss(
 
 
 def gaussian_nll_loss(
-    input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
 ) -> Any:
     """The negative log-likelihood of a normal distribution of the given mean and variance."""
     if isinstance(var, (int, float)):
@@ -313,7 +410,9 @@ def gaussian_nll_loss(
     if tuple(var.shape) != tuple(input.shape):
         if tuple(input.shape[:-1]) == tuple(var.shape):
             var = var.unsqueeze(-1)
-        elif not (tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1) and not _fits(input, var):
+        elif not (
+            tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1
+        ) and not _fits(input, var):
             raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
@@ -332,152 +431,14 @@ def _fits(input: Any, var: Any) -> bool:
     return all(a in (1, b) for a, b in zip(var.shape, input.shape, strict=True))
 
 
-# -- margins between pairs ------------------------------------------------------------------------------
-
-
-def hinge_embedding_loss(
-    input: Any, target: Any, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Any:  # fmt: skip
-    """input where the target is 1, max(0, margin - input) where it is -1."""
-    reduction = reduction_of(size_average, reduce, reduction)
-    zero = input.new_zeros(())
-    far = _where(target != 1, (margin - input).clamp_min(0), zero)
-    near = _where(target != -1, input, zero)
-    return reduced(far + near, reduction)
-
-
-def _where(condition: Any, a: Any, b: Any) -> Any:
-    return a.where(condition, b)
-
-
-def margin_ranking_loss(
-    input1: Any, input2: Any, target: Any, margin: float = 0, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Any:  # fmt: skip
-    """max(0, -target (input1 - input2) + margin)."""
-    reduction = reduction_of(size_average, reduce, reduction)
-    if not input1.ndim == input2.ndim == target.ndim:
-        raise RuntimeError(
-            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
-            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
-        )
-    return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
-
-
-def soft_margin_loss(
-    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-) -> Any:
-    """log(1 + exp(-target input))."""
-    reduction = reduction_of(size_average, reduce, reduction)
-    return reduced((-target * input).exp().log1p(), reduction)
-
-
-def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    """The cosine of the angle between vectors along `dim`; norms are at least eps."""
-    dtype = promotion.promote_types(x1._dtype, x2._dtype)
-    if dtype.category < dtypes.FLOAT:
-        raise RuntimeError("expected common dtype to be floating point, yet common dtype is "
-                           f"{promotion.scalar_type_name(dtype)}")  # fmt: skip
-    x1, x2 = x1.to(dtype), x2.to(dtype)
-    shape = layouts.broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
-    x1, x2 = x1.expand(shape), x2.expand(shape)
-    norm = NAMESPACES["linalg"]["vector_norm"]
-    parts = []
-    for x in (x1, x2):
-        size = norm(x, 2, dim, True)
-        parts.append(x / _at_least(size, eps))
-    return (parts[0] * parts[1]).sum(dim)
-
-
-def _at_least(size: Any, eps: float) -> Any:
-    """size, or eps where it is less: there the gradient is as if it were not."""
-    low = size.detach() < eps
-    return _where(low, (size - size.detach()) + eps, size)
-
-
-def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Any:
-    """The p-norm of x1 - x2 + eps along the last dim."""
-    last = max(x1.ndim, x2.ndim) - 1
-    return (x1 - x2 + eps).norm(p, last, keepdim)
-
-
-def cosine_embedding_loss(
-    input1: Any, input2: Any, target: Any, margin: float = 0, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Any:  # fmt: skip
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
-    reduction = reduction_of(size_average, reduce, reduction)
-    _check_cosine(input1, input2, target)
-    dim = target.ndim
-    product = (input1 * input2).sum(dim)
-    squares = [(x * x).sum(dim) + 1e-12 for x in (input1, input2)]
-    cosine = product / (squares[0] * squares[1]).sqrt()
-    zero = cosine.new_zeros(())
-    near = _where(target == 1, 1 - cosine, zero)
-    far = _where(target == -1, (cosine - margin).clamp_min(0), zero)
-    return reduced(near + far, reduction)
-
-
-def _check_cosine(a: Any, b: Any, target: Any) -> None:
-    if target.ndim not in (0, 1):
-        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    rank = target.ndim + 1
-    if a.ndim != rank or b.ndim != rank:
-        raise RuntimeError(
-            f"{target.ndim}D target tensor expects {rank}D input tensors, but found inputs with sizes {list(a.shape)} and "
-            f"{list(b.shape)}."
-        )
-
-
-def triplet_margin_loss(
-    anchor: Any, positive: Any, negative: Any, margin: float = 1.0, p: float = 2, eps: float = 1e-6, swap: bool = False,
-    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-) -> Any:  # fmt: skip
-    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
-    reduction = reduction_of(size_average, reduce, reduction)
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
-    if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError(
-            f"The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
-            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
-        )
-    return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
-
-
-def _triplet(
-    anchor: Any, positive: Any, negative: Any, distance: Any, margin: float, swap: bool, reduction: str
-) -> Any:
-    near, far = distance(anchor, positive), distance(anchor, negative)
-    if swap:
-        far = far.minimum(distance(positive, negative))
-    return reduced((near - far + margin).clamp_min(0), reduction)
-
-
-def triplet_margin_with_distance_loss(
-    anchor: Any, positive: Any, negative: Any, *, distance_function: Any = None, margin: float = 1.0,
-    swap: bool = False, reduction: str = "mean",
-) -> Any:  # fmt: skip
-    """`triplet_margin_loss` with a distance of one's own."""
-    check_reduction(reduction)
-    if margin <= 0:
-        raise ValueError(f"margin must be greater than 0, got {margin}")
-    if not anchor.ndim == positive.ndim == negative.ndim:
-        raise RuntimeError(
-            f"The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
-            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D inputs"
-        )
-    return _triplet(anchor, positive, negative, distance_function or pairwise_distance, margin, swap, reduction)
-
-
-for _f_ in (
-    mse_loss, l1_loss, smooth_l1_loss, huber_loss, binary_cross_entropy, kl_div, gaussian_nll_loss,
-    soft_margin_loss, triplet_margin_with_distance_loss,
-):  # fmt: skip
-    export(_f_.__name__, _f_, ("nn.functional",), method=False)
-for _f_ in (
-    poisson_nll_loss, hinge_embedding_loss, margin_ranking_loss, cosine_similarity, pairwise_distance,
-    cosine_embedding_loss, triplet_margin_loss,
-):  # fmt: skip
-    export(_f_.__name__, _f_, ("", "nn.functional"), method=False)
+for _g in (
+    mse_loss,
+    l1_loss,
+    smooth_l1_loss,
+    huber_loss,
+    binary_cross_entropy,
+    kl_div,
+    gaussian_nll_loss,
+):
+    export(_g.__name__, _g, ("nn.functional",), method=False)
+export("poisson_nll_loss", poisson_nll_loss, ("", "nn.functional"), method=False)

@@ -14,9 +14,14 @@ from skimp.ops.forms import NAMESPACES, export
 
 def _shape(name: str, input: Any) -> tuple[int, int]:
     """(rows, classes) of a vector or a matrix of scores."""
-    if input.ndim > 2 or (input.ndim and 0 in tuple(input.shape[1:])) or (input.ndim == 1 and input.shape[0] == 0):
+    if (
+        input.ndim > 2
+        or (input.ndim and 0 in tuple(input.shape[1:]))
+        or (input.ndim == 1 and input.shape[0] == 0)
+    ):
         raise RuntimeError(
-            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.shape)}"
         )
     if input.ndim == 2:
         return input.shape[0], input.shape[1]
@@ -31,19 +36,30 @@ def _finished(loss: Any, rows: Any, reduction: str) -> Any:
 
 
 def multi_margin_loss(
-    input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, size_average: bool | None = None,
-    reduce: bool | None = None, reduction: str = "mean",
-) -> Any:  # fmt: skip
-    """The mean over the other classes of max(0, margin - score of the target + score) to the power of p."""
+    input: Any,
+    target: Any,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The mean over the other classes of max(0, margin - score of the target + score) to the "
+    "power of p."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     n, classes = _shape("multi_margin_loss", input)
     if p not in (1, 2):
-        raise RuntimeError("only p == 1 and p == 2 supported")
+        raise ValueError("only p == 1 and p == 2 supported")
     if target.ndim > 1 or target.numel() != n:
         raise RuntimeError(f"inconsistent target size, expected {n} but got {list(target.shape)}")
-    if weight is not None and (weight.ndim != 1 or weight.numel() != classes):
-        raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight.shape)}")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
+    if weight is not None and weight.numel() != classes:
+        raise RuntimeError(
+            f"inconsistent weight size, expected {classes} but got {list(weight.shape)}"
+        )
     at = target.reshape((n, 1))
     values = at.array()
     if values.size and (int(values.min()) < 0 or int(values.max()) >= classes):
@@ -60,9 +76,13 @@ def multi_margin_loss(
 
 
 def multilabel_margin_loss(
-    input: Any, target: Any, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Any:
-    """The sum over pairs of a target class and another of max(0, 1 - difference), over the number of classes.
+    """max(0, 1 - difference) summed over pairs of a target class and another, over their number.
 
     A row of the target names classes up to the first -1.
     """
@@ -70,7 +90,9 @@ def multilabel_margin_loss(
     check_reduction(reduction)
     n, classes = _shape("multilabel_margin_loss", input)
     if tuple(target.shape) != tuple(input.shape):
-        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
+        )
     labels = target.array().reshape(n, classes)
     if labels.size and (int(labels.min()) < -1 or int(labels.max()) >= classes):
         raise RuntimeError("target out of range")
@@ -92,9 +114,13 @@ def _marked(labels: Array, named: Array) -> Array:
 
 
 def multilabel_soft_margin_loss(
-    input: Any, target: Any, weight: Any = None, size_average: bool | None = None, reduce: bool | None = None,
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
-) -> Any:  # fmt: skip
+) -> Any:
     """The mean over classes of a logistic loss for each."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)

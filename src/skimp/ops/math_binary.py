@@ -82,7 +82,7 @@ fmin = _extreme("fmin", np.fmin, _first_wins(le), "The smaller of two elements, 
 
 
 def _atan2_back(g: Tensor, along: Any, input: Tensor, other: Tensor) -> Any:
-    return g * (along / (input * input + other * other))  # type: ignore[operator]
+    return g * along * (input * input + other * other).reciprocal()  # type: ignore[operator]
 
 
 binary(Pointwise("atan2", {F: np.arctan2}, floating, Rule("Atan2Backward0", {

@@ -28,21 +28,30 @@ def _sizes(shape: Ints, amounts: list[tuple[int, int]], pad: Any) -> Ints:
     for dim, n in enumerate(sizes):
         if n < 0:
             raise RuntimeError(
-                f"The input size {shape[dim]}, plus negative padding {amounts[dim][0]} and {amounts[dim][1]}, resulted "
+                f"The input size {shape[dim]}, plus negative padding {amounts[dim][0]} and "
+                f"{amounts[dim][1]}, resulted "
                 f"in a negative output size, which is invalid. Check dimension {dim} of your input."
             )
     return sizes
 
 
-@op("constant_pad_nd", method=False, rule=Rule("ConstantPadNdBackward0", {
-    "input": lambda g, pad: constant_pad(g, [-int(p) for p in pad], 0)}))  # fmt: skip
+def _cut(g: Any, pad: Any) -> Any:
+    return constant_pad(g, [-int(p) for p in pad], 0)
+
+
+@op(
+    "constant_pad_nd",
+    method=False,
+    rule=Rule("ConstantPadNdBackward0", {"input": lambda g, pad: _cut(g, pad)}),
+)
 def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     """A copy with `value` around it; negative amounts cut off."""
     if len(pad) % 2:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) // 2 > input.ndim:
         raise RuntimeError(
-            f"Length of pad should be no more than twice the number of dimensions of the input. Pad length is "
+            "Length of pad should be no more than twice the number of dimensions of the input. "
+            "Pad length is "
             f"{len(pad)} while the input has {input.ndim} dimensions."
         )
     shape = tuple(input.shape)
@@ -74,15 +83,18 @@ def _check_around(mode: str, input: Any, pad: Any, spatial: int) -> None:
         )
     if any(n == 0 for n in input.shape[1:]):
         raise RuntimeError(
-            f"Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with possibly 0 batch size and other "
+            f"Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with possibly 0 batch "
+            "size and other "
             f"non-zero dimensions for input, but got: {list(input.shape)}"
         )
     for i in range(spatial):
         n, before, after = input.shape[nd - 1 - i], pad[2 * i], pad[2 * i + 1]
         if mode == "reflect" and (before >= n or after >= n):
             raise RuntimeError(
-                f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input dimension, but got: "
-                f"padding ({before}, {after}) at dimension {nd - 1 - i} of input {list(input.shape)}"
+                f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input "
+                "dimension, but got: "
+                f"padding ({before}, {after}) at dimension {nd - 1 - i} of input "
+                f"{list(input.shape)}"
             )
         if mode == "circular" and (before > n or after > n):
             raise RuntimeError("Padding value causes wrapping around more than once.")

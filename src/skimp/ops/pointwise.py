@@ -13,7 +13,7 @@ from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor, empty, fresh, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
-from skimp.autograd.record import record
+from skimp.autograd.record import record, record1
 from skimp.autograd.rules import Rule
 from skimp.config import config
 from skimp.eval import run
@@ -172,7 +172,10 @@ def call(
     made = None if out is not None else at_hand(row, args, params)
     if made is not None:
         if row.rule is not None and modes.state.grad and any([t._rg for t in args]):
-            record(row.rule, bindings(row, args, params), made)
+            if len(args) == 1 and not params:
+                record1(row.rule, args[0], made)
+            else:
+                record(row.rule, bindings(row, args, params), made)
         return made
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]

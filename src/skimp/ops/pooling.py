@@ -1,4 +1,5 @@
-"""Pooling: max_pool keeps the number of the winning tap (a byte for each output), averages keep nothing."""
+"""Pooling: max_pool keeps the number of the winning tap (a byte for each output), averages keep "
+"nothing."""
 
 from __future__ import annotations
 
@@ -39,13 +40,21 @@ def per_dim(name: str, what: str, value: Any, nd: int) -> Ints:
 def _check_input(name: str, input: Any, nd: int) -> None:
     if input.ndim not in (nd + 1, nd + 2) or 0 in tuple(input.shape[input.ndim - nd - 1 :]):
         raise RuntimeError(
-            f"{name}: Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim batch size for input, "
+            f"{name}: Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim "
+            "batch size for input, "
             f"but got: {list(input.shape)}"
         )
 
 
 def pool_of(
-    name: str, input: Any, nd: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool
+    name: str,
+    input: Any,
+    nd: int,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
 ) -> Pool:
     """The windows that PyTorch's arguments describe, checked."""
     kernel = per_dim(name, "kernel_size", kernel, nd)
@@ -55,19 +64,23 @@ def pool_of(
     _check_input(name, input, nd)
     for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
         if any(v <= 0 for v in values):
-            raise RuntimeError(f"{name}: {what} should be greater than zero, but got {list(values)}")
+            raise RuntimeError(
+                f"{name}: {what} should be greater than zero, but got {list(values)}"
+            )
     for k, p, d in zip(kernel, padding, dilation, strict=True):
         if p < 0:
             raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
         if p > ((k - 1) * d + 1) // 2:
             raise RuntimeError(
-                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+                f"pad should be at most half of effective kernel size, but got pad={p}, "
+                f"kernel_size={k} and dilation={d}"
             )
     size = tuple(input.shape[input.ndim - nd :])
     out = windows.out_sizes(size, kernel, stride, padding, dilation, ceil)
     if any(o < 1 for o in out):
         raise RuntimeError(
-            f"Given input size: ({'x'.join(map(str, input.shape[-nd - 1:]))}). Calculated output size: "
+            f"Given input size: ({'x'.join(map(str, input.shape[-nd - 1 :]))}). Calculated output "
+            "size: "
             f"({'x'.join(map(str, (input.shape[-nd - 1], *out)))}). Output size is too small"
         )
     return Pool(size, kernel, stride, padding, dilation, out)
@@ -79,7 +92,8 @@ def planes(t: Any, nd: int) -> Array:
     if not a.flags.c_contiguous:
         told.told(a.nbytes, "pool", f"planes of {describe(t)}")
         a = np.ascontiguousarray(a)
-    return a.reshape(math.prod(a.shape[: a.ndim - nd]), *a.shape[a.ndim - nd :])
+    flat: Array = a.reshape(math.prod(a.shape[: a.ndim - nd]), *a.shape[a.ndim - nd :])
+    return flat
 
 
 def _made(input: Any, sizes: Ints, dtype: Any = None) -> tuple[Any, Array]:
@@ -92,8 +106,24 @@ def _made(input: Any, sizes: Ints, dtype: Any = None) -> tuple[Any, Array]:
 # -- max_pool -------------------------------------------------------------------------------------
 
 
-@op("_max_pool", method=False, namespaces=(), nondiff=(1,), rule=Rule("MaxPool2DWithIndicesBackward0", {
-    "input": lambda g, result1, pool: _spread(g, result1, pool)}))  # fmt: skip
+def _spread_back(g: Any, taps: Any, pool: Pool) -> Any:
+    return _spread(g, taps, pool)
+
+
+def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
+    return _picked(g, taps, pool)
+
+
+@op(
+    "_max_pool",
+    method=False,
+    namespaces=(),
+    nondiff=(1,),
+    rule=Rule(
+        "MaxPool2DWithIndicesBackward0",
+        {"input": lambda g, result1, pool: _spread_back(g, result1, pool)},
+    ),
+)
 def _max_pool(input: Any, pool: Pool) -> Any:
     """(maxima, the number of the tap where each is)."""
     result, target = _made(input, pool.out)
@@ -102,16 +132,27 @@ def _max_pool(input: Any, pool: Pool) -> Any:
     return result, taps
 
 
-@op("_max_pool_spread", method=False, namespaces=(), rule=Rule("MaxPool2DWithIndicesBackwardBackward0", {
-    "grad": lambda g, taps, pool: _picked(g, taps, pool)}))  # fmt: skip
+@op(
+    "_max_pool_spread",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "MaxPool2DWithIndicesBackwardBackward0",
+        {"grad": lambda g, taps, pool: _picked_back(g, taps, pool)},
+    ),
+)
 def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     result, target = _made(grad, pool.size)
     windows.spread(planes(grad, len(pool.size)), planes(taps, len(pool.size)), target, pool)
     return result
 
 
-@op("_max_pool_picked", method=False, namespaces=(), rule=Rule("GatherBackward0", {
-    "input": lambda g, taps, pool: _spread(g, taps, pool)}))  # fmt: skip
+@op(
+    "_max_pool_picked",
+    method=False,
+    namespaces=(),
+    rule=Rule("GatherBackward0", {"input": lambda g, taps, pool: _spread_back(g, taps, pool)}),
+)
 def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     result, target = _made(input, pool.out)
     windows.picked(planes(input, len(pool.size)), planes(taps, len(pool.size)), target, pool)
@@ -127,7 +168,14 @@ def _max_values(input: Any, pool: Pool) -> Any:
 
 
 def _max(
-    nd: int, input: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, indices: bool
+    nd: int,
+    input: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
+    indices: bool,
 ) -> Any:
     name = f"max_pool{nd}d"
     _refuse_bool(name, input)
@@ -143,14 +191,27 @@ def _max(
 
 def _refuse_bool(name: str, input: Any) -> None:
     if input._dtype is dtypes.bool or input._dtype.is_complex:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'")
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
 
 
 # -- averages -------------------------------------------------------------------------------------
 
 
-@op("_avg_pool", method=False, namespaces=(), rule=Rule("AvgPool2DBackward0", {
-    "input": lambda g, pool, include, override: _avg_spread(g, pool, include, override)}))  # fmt: skip
+def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    return _avg_spread(g, pool, include, override)
+
+
+@op(
+    "_avg_pool",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "AvgPool2DBackward0",
+        {"input": lambda g, pool, include, override: _avg_back(g, pool, include, override)},
+    ),
+)
 def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
     result, target = _made(input, pool.out)
     divisor = windows.divisors(pool, include, override)
@@ -158,8 +219,15 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
     return result
 
 
-@op("_avg_pool_spread", method=False, namespaces=(), rule=Rule("AvgPool2DBackwardBackward0", {
-    "input": lambda g, pool, include, override: _avg_pool(g, pool, include, override)}))  # fmt: skip
+@op(
+    "_avg_pool_spread",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "AvgPool2DBackwardBackward0",
+        {"input": lambda g, pool, include, override: _avg_pool(g, pool, include, override)},
+    ),
+)
 def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
     result, target = _made(input, pool.size)
     divisor = windows.divisors(pool, include, override)
@@ -168,7 +236,14 @@ def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> 
 
 
 def _avg(
-    nd: int, input: Any, kernel: Any, stride: Any, padding: Any, ceil: bool, include: bool, override: int | None
+    nd: int,
+    input: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil: bool,
+    include: bool,
+    override: int | None,
 ) -> Any:
     name = f"avg_pool{nd}d"
     _refuse_bool(name, input)
@@ -197,28 +272,53 @@ def export_pool(name: str, f: Any, doc: str) -> None:
 
 def _declare(nd: int) -> None:
     def maximum(
-        input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
         return_indices: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
     def with_indices(
-        input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
         return_indices: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
     def average(
-        input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: int | None = None,
-    ) -> Any:  # fmt: skip
-        return _avg(nd, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        return _avg(
+            nd, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
 
-    def norm(input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+    def norm(
+        input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Any:
         return _lp(nd, input, norm_type, kernel_size, stride, ceil_mode)
 
-    export_pool(f"max_pool{nd}d", maximum, f"The largest element of each window over {nd} dimensions.")
-    export_pool(f"max_pool{nd}d_with_indices", with_indices, "`max_pool` and where in its plane each maximum is.")
+    export_pool(
+        f"max_pool{nd}d", maximum, f"The largest element of each window over {nd} dimensions."
+    )
+    export_pool(
+        f"max_pool{nd}d_with_indices",
+        with_indices,
+        "`max_pool` and where in its plane each maximum is.",
+    )
     average.__doc__ = f"The mean of each window over {nd} dimensions."
     op(f"avg_pool{nd}d", out=nd > 1, method=False, namespaces=("", "nn.functional"))(average)
     export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.")

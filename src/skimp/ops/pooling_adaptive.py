@@ -1,4 +1,5 @@
-"""Pooling whose windows are told by the result's size (adaptive), by chance (fractional), or undone (max_unpool)."""
+"""Pooling whose windows are told by the result's size (adaptive), by chance (fractional), or "
+"undone (max_unpool)."""
 
 from __future__ import annotations
 
@@ -24,10 +25,20 @@ def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
     if len(sizes) == 1 and nd > 1:
         sizes = (*sizes,) * nd
     if len(sizes) != nd:
-        raise RuntimeError(f"adaptive pooling: output_size must have {nd} elements, but got {len(sizes)}")
-    found = tuple([n if s is None else int(s) for s, n in zip(sizes, input.shape[input.ndim - nd :], strict=True)])
+        raise RuntimeError(
+            f"adaptive pooling: output_size must have {nd} elements, but got {len(sizes)}"
+        )
+    found = tuple(
+        [
+            n if s is None else int(s)
+            for s, n in zip(sizes, input.shape[input.ndim - nd :], strict=True)
+        ]
+    )
     if any(s < 0 for s in found):
-        raise RuntimeError(f"adaptive pooling: elements of output_size must be greater than or equal to 0, got {found}")
+        raise RuntimeError(
+            "adaptive pooling: elements of output_size must be greater than or equal to 0, got "
+            f"{found}"
+        )
     return found
 
 
@@ -41,7 +52,8 @@ def _check(name: str, input: Any, nd: int) -> None:
     for dim in range(input.ndim - nd, input.ndim):
         if input.shape[dim] == 0:
             raise RuntimeError(
-                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+                "input has sizes "
                 f"{list(input.shape)} with dimension {dim} being empty"
             )
 
@@ -68,7 +80,7 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
     _check(name, input, nd)
     sizes = _wanted(input, output_size, nd)
     if not input._dtype.is_floating_point:
-        raise NotImplementedError(f'"{name}" not implemented for \'{input._dtype}\'')
+        raise NotImplementedError(f"\"{name}\" not implemented for '{input._dtype}'")
     input = tied(input)
     first = input.ndim - nd
     have = tuple(input.shape[first:])
@@ -88,7 +100,8 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
 
 
 def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
-    """For planes (p, *size), the flat position of the first maximum (the last nan) of each window (p, *out)."""
+    """For planes (p, *size), the flat position of the first maximum (the last nan) of each window "
+    "(p, *out)."""
     size = x.shape[1:]
     pitches = [math.prod(size[d + 1 :]) for d in range(len(size))]
     reach = [int((b - a).max(initial=1)) for a, b in zip(starts, stops, strict=True)]
@@ -100,7 +113,9 @@ def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
     for tap in itertools.product(*[range(r) for r in reach]):
         at = np.zeros((), np.int64)
         for d, (t, a, b, pitch) in enumerate(zip(tap, starts, stops, pitches, strict=True)):
-            one = np.minimum(a + t, b - 1) * pitch  # (out,) or (planes, out); past its end a window shows its last again
+            one = (
+                np.minimum(a + t, b - 1) * pitch
+            )  # (out,) or (planes, out); past its end a window shows its last again
             shape = [1] * len(out)
             shape[d + 1] = out[d + 1]
             shape[0] = one.shape[0] if one.ndim == 2 else 1
@@ -120,10 +135,18 @@ def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> t
     """(maxima, positions): the maxima are gathered, so their gradient goes where they are."""
     lead = tuple(input.shape[: input.ndim - nd])
     sizes = tuple([s.shape[-1] for s in starts])
-    a = np.ascontiguousarray(input.detach().array()).reshape(math.prod(lead), *input.shape[input.ndim - nd :])
-    places = _highest(a, starts, stops) if a.size and math.prod(sizes) else np.zeros((len(a), *sizes), np.int64)
+    a = np.ascontiguousarray(input.detach().array()).reshape(
+        math.prod(lead), *input.shape[input.ndim - nd :]
+    )
+    places = (
+        _highest(a, starts, stops)
+        if a.size and math.prod(sizes)
+        else np.zeros((len(a), *sizes), np.int64)
+    )
     index = fresh(places.reshape((*lead, math.prod(sizes))), dtypes.int64)
-    values = tied(input).reshape((*lead, math.prod(input.shape[input.ndim - nd :]))).gather(-1, index)
+    values = (
+        tied(input).reshape((*lead, math.prod(input.shape[input.ndim - nd :]))).gather(-1, index)
+    )
     return values.reshape((*lead, *sizes)), index.reshape((*lead, *sizes))
 
 
@@ -139,13 +162,21 @@ def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool) -> Any
 
 
 def _fractional(
-    nd: int, input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, indices: bool, samples: Any
+    nd: int,
+    input: Any,
+    kernel_size: Any,
+    output_size: Any,
+    output_ratio: Any,
+    indices: bool,
+    samples: Any,
 ) -> Any:
     name = f"fractional_max_pool{nd}d"
     if output_size is None and output_ratio is None:
         raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
     if input.ndim not in (nd + 1, nd + 2) or 0 in tuple(input.shape[-nd - 1 :]):
-        raise RuntimeError(f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got: {list(input.shape)}")
+        raise RuntimeError(
+            f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got: {list(input.shape)}"
+        )
     have = tuple(input.shape[input.ndim - nd :])
     if output_size is None:
         ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * nd
@@ -173,7 +204,8 @@ def _fractional(
 
 
 def _intervals(chance: Array, n: int, out: int, kernel: int, dtype: Any) -> Array:
-    """(planes, out): where windows begin, pseudo-randomly (Graham, arXiv:1412.6071), the last at the end."""
+    """(planes, out): where windows begin, pseudo-randomly (Graham, arXiv:1412.6071), the last at "
+    "the end."""
     if out == 1:
         return np.full((len(chance), 1), n - kernel)
     alpha = dtype.type(n - kernel) / dtype.type(out - 1)
@@ -186,20 +218,25 @@ def _intervals(chance: Array, n: int, out: int, kernel: int, dtype: Any) -> Arra
 # -- undoing max_pool ------------------------------------------------------------------------------
 
 
-def _unpool(nd: int, input: Any, indices: Any, kernel: Any, stride: Any, padding: Any, output_size: Any) -> Any:
+def _unpool(
+    nd: int, input: Any, indices: Any, kernel: Any, stride: Any, padding: Any, output_size: Any
+) -> Any:
     name = f"max_unpool{nd}d"
     kernel = per_dim(name, "kernel_size", kernel, nd)
     stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
     padding = per_dim(name, "padding", padding, nd)
     if tuple(indices.shape) != tuple(input.shape):
         raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices "
+            "Expected shape of indices to be same as that of the input tensor "
+            f"({list(input.shape)}) but got indices "
             f"tensor with shape: {list(indices.shape)}"
         )
     if indices._dtype is not dtypes.int64:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices._dtype}")
     have = tuple(input.shape[input.ndim - nd :])
-    sizes = tuple([(n - 1) * s - 2 * p + k for n, s, p, k in zip(have, stride, padding, kernel, strict=True)])
+    sizes = tuple(
+        [(n - 1) * s - 2 * p + k for n, s, p, k in zip(have, stride, padding, kernel, strict=True)]
+    )
     if output_size is not None:
         sizes = _checked_size(tuple(int(s) for s in output_size)[-nd:], sizes, stride)
     lead = tuple(input.shape[: input.ndim - nd])
@@ -207,16 +244,21 @@ def _unpool(nd: int, input: Any, indices: Any, kernel: Any, stride: Any, padding
     index = indices.reshape((*lead, math.prod(have)))
     at = index.array()
     if at.size and (int(at.max()) >= places or int(at.min()) < 0):
-        raise RuntimeError(f"Found an invalid max index: {int(at.max())} (output volumes are of size {sizes})")
+        raise RuntimeError(
+            f"Found an invalid max index: {int(at.max())} (output volumes are of size {sizes})"
+        )
     blank = input.new_zeros((*lead, places))
-    return blank.scatter(-1, index, input.reshape((*lead, math.prod(have)))).reshape((*lead, *sizes))
+    return blank.scatter(-1, index, input.reshape((*lead, math.prod(have)))).reshape(
+        (*lead, *sizes)
+    )
 
 
 def _checked_size(wanted: Ints, natural: Ints, stride: Ints) -> Ints:
     for w, n, s in zip(wanted, natural, stride, strict=True):
         if not n - s < w < n + s:
             raise ValueError(
-                f"invalid output_size {wanted} (dim sizes must be between {[n - s for n, s in zip(natural, stride, strict=True)]} "
+                f"invalid output_size {wanted} (dim sizes must be between "
+                f"{[n - s for n, s in zip(natural, stride, strict=True)]} "
                 f"and {[n + s for n, s in zip(natural, stride, strict=True)]})"
             )
     return wanted
@@ -233,12 +275,25 @@ def _declare(nd: int) -> None:
         return _maximum(nd, input, output_size, return_indices)
 
     def unpool(
-        input: Any, indices: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+        input: Any,
+        indices: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Any = None,
     ) -> Any:
         return _unpool(nd, input, indices, kernel_size, stride, padding, output_size)
 
-    export_pool(f"adaptive_avg_pool{nd}d", average, "Means over windows that share the input among a given result.")
-    export_pool(f"adaptive_max_pool{nd}d", maximum, "Maxima over windows that share the input among a given result.")
+    export_pool(
+        f"adaptive_avg_pool{nd}d",
+        average,
+        "Means over windows that share the input among a given result.",
+    )
+    export_pool(
+        f"adaptive_max_pool{nd}d",
+        maximum,
+        "Maxima over windows that share the input among a given result.",
+    )
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{nd}d"
     unpool.__doc__ = "Each element at its index in a plane of zeros."
     export(f"max_unpool{nd}d", unpool, ("nn.functional",), method=False)
@@ -246,10 +301,16 @@ def _declare(nd: int) -> None:
 
 def _declare_fractional(nd: int) -> None:
     def fractional(
-        input: Any, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+        input: Any,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
         _random_samples: Any = None,
-    ) -> Any:  # fmt: skip
-        return _fractional(nd, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+    ) -> Any:
+        return _fractional(
+            nd, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+        )
 
     fractional.__name__ = fractional.__qualname__ = f"fractional_max_pool{nd}d"
     fractional.__doc__ = "Maxima over windows at random distances."

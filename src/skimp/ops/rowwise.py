@@ -1,7 +1,8 @@
-"""Functions of whole rows: softmax, log_softmax and their kin, on blocks of rows, whatever lies between them.
+"""Functions of whole rows, softmax and its kin, on blocks of rows.
 
-A tensor is seen as (outer, n, inner) around the dim that a row runs along; a block has shape (a, n) or (a, n, c), so a
-row always runs along axis 1. A promised source is consumed block by block, without being written.
+A tensor is seen as (outer, n, inner) around the dim that a row runs along; a block has shape
+(a, n) or (a, n, c), so a row always runs along axis 1. A promised source is consumed block by
+block, without being written.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from skimp.autograd.rules import Rule
 from skimp.eval.reduce import map_rows
 from skimp.eval.run import threads_for
 from skimp.eval.scratch import give, take
-
 from skimp.memory import layout as layouts
 from skimp.ops.forms import export, op
 from skimp.ops.reduction import source_of
@@ -57,7 +57,8 @@ def row_numbers(shape: tuple[int, ...], dim: int, dtype: Any) -> Array:
 def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array) -> None:
     """Call fn(block, *parts) for blocks of the rows of `source` along `dim`.
 
-    `parts` are contiguous arrays of the source's shape, or made by `row_numbers`; fn may read or write its share of them.
+    `parts` are contiguous arrays of the source's shape, or made by `row_numbers`; fn may read or
+    write its share of them.
     """
     shape = tuple(source.shape)
     outer, n, inner = sides(shape, dim)
@@ -94,7 +95,11 @@ def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
     def work() -> None:
         for number in numbers:
             group, piece = divmod(number, pieces)
-            window = (slice(group * a, (group + 1) * a), slice(None), slice(piece * c, (piece + 1) * c))
+            window = (
+                slice(group * a, (group + 1) * a),
+                slice(None),
+                slice(piece * c, (piece + 1) * c),
+            )
             fn(source[window], *[p[window] for p in parts])
 
     share(work, threads_for(source.size))
@@ -120,7 +125,8 @@ def same_as(part: Array) -> Any:
 
 
 def in_wide(fn: Block) -> Block:
-    """A block function of arrays of one type, where half precision is converted first and rounded once."""
+    """A block function of arrays of one type, where half precision is converted first and rounded "
+    "once."""
 
     def run(*arrays: Array) -> None:
         last = arrays[-1]
@@ -137,7 +143,9 @@ def in_wide(fn: Block) -> Block:
 def floating(name: str, input: Tensor) -> None:
     """Refuse what is not a real floating type, in PyTorch's words."""
     if not input._dtype.is_floating_point:
-        raise NotImplementedError(f'"{name}" not implemented for \'{promotion.scalar_type_name(input._dtype)}\'')
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
 
 
 def contiguous_array(t: Tensor) -> Array:
@@ -197,15 +205,25 @@ def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
     return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y))
 
 
-@op("_softmax", method=False, namespaces=(), rule=Rule("SoftmaxBackward0", {
-    "input": lambda g, result, dim: _softmax_back(g, result, dim)}))  # fmt: skip
+@op(
+    "_softmax",
+    method=False,
+    namespaces=(),
+    rule=Rule("SoftmaxBackward0", {"input": lambda g, result, dim: _softmax_back(g, result, dim)}),
+)
 def _softmax(input: Any, dim: int) -> Any:
     floating("softmax_lastdim_kernel_impl", input)
     return _mapped(input, dim, _softmax_block)
 
 
-@op("_log_softmax", method=False, namespaces=(), rule=Rule("LogSoftmaxBackward0", {
-    "input": lambda g, result, dim: _log_softmax_back(g, result, dim)}))  # fmt: skip
+@op(
+    "_log_softmax",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "LogSoftmaxBackward0", {"input": lambda g, result, dim: _log_softmax_back(g, result, dim)}
+    ),
+)
 def _log_softmax(input: Any, dim: int) -> Any:
     floating("log_softmax_lastdim_kernel_impl", input)
     return _mapped(input, dim, _log_softmax_block)
@@ -227,12 +245,26 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     return _log_softmax(_typed(input, dtype), dim)
 
 
-@op("_softmax_backward_data", method=False, out=True, rule=Rule("SoftmaxBackwardDataBackward0", {
-    "grad_output": lambda g, output, dim: _softmax_back(g, output, dim),
-    "output": lambda g, grad_output, output, dim: (
-        g * grad_output - (g * output).sum(dim, True) * grad_output - (grad_output * output).sum(dim, True) * g)}))  # fmt: skip
+@op(
+    "_softmax_backward_data",
+    method=False,
+    out=True,
+    rule=Rule(
+        "SoftmaxBackwardDataBackward0",
+        {
+            "grad_output": lambda g, output, dim: _softmax_back(g, output, dim),
+            "output": lambda g, grad_output, output, dim: (
+                g * grad_output
+                - (g * output).sum(dim, True) * grad_output
+                - (grad_output * output).sum(dim, True) * g
+            ),
+        },
+    ),
+)
 def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    return _typed(_mapped(grad_output, dim, _softmax_back_block, contiguous_array(output)), input_dtype)
+    return _typed(
+        _mapped(grad_output, dim, _softmax_back_block, contiguous_array(output)), input_dtype
+    )
 
 
 # -- nn.functional's forms: the dim may be left out ------------------------------------------------
@@ -240,14 +272,17 @@ def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype:
 
 def _implicit(name: str, ndim: int, stacklevel: int) -> int:
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
         stacklevel=stacklevel + 1,
     )
     return 0 if ndim in (0, 1, 3) else 1
 
 
 def _functional(name: str, doc: str, f: Callable[..., Any]) -> None:
-    def function(input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    def function(
+        input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    ) -> Any:
         if dim is None:
             dim = _implicit(name, input.ndim, _stacklevel)
         return f(_typed(input, dtype), dim)
@@ -269,8 +304,11 @@ def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     return _softmax(x, dim).masked_fill((x == -math.inf).all(dim, True), 0.0)
 
 
-def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Any:
-    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's gradient."""
+def gumbel_softmax(
+    logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Any:
+    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's "
+    "gradient."""
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     with modes.no_grad():

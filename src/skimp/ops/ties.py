@@ -1,7 +1,8 @@
-"""Ties: a linear op's gradient that depends on its input all the same, with derivative zero, as PyTorch's do.
+"""Ties: a linear op's gradient that depends on its input all the same, as PyTorch's does.
 
-PyTorch's backward of max_pool or nll_loss takes the input as an argument, so with `create_graph` the gradient requires
-grad. Ours don't need the input; the tie gives them that dependence for four bytes instead of the input's.
+PyTorch's backward of max_pool or nll_loss takes the input as an argument, so with `create_graph`
+the gradient requires grad, and its derivative is zero. Ours don't need the input; a tie gives them
+that dependence for one number instead of the input's bytes.
 """
 
 from __future__ import annotations
@@ -17,14 +18,25 @@ from skimp.memory.layout import Layout
 from skimp.ops.forms import op, view
 
 
-@op("_zero_of", method=False, namespaces=(), rule=Rule("ZeroOfBackward0", {
-    "input": lambda g, input_shape: g.new_zeros(()).expand(tuple(input_shape))}))  # fmt: skip
+@op(
+    "_zero_of",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "ZeroOfBackward0",
+        {"input": lambda g, input_shape: g.new_zeros(()).expand(tuple(input_shape))},
+    ),
+)
 def _zero_of(input: Any) -> Any:
     return fresh(np.zeros((), input._dtype.np), input._dtype)
 
 
-@view("_tied", function=False, method=False, rule=Rule("TiedBackward0", {
-    "input": lambda g, zero: g + zero if modes.state.grad else g}))  # fmt: skip
+@view(
+    "_tied",
+    function=False,
+    method=False,
+    rule=Rule("TiedBackward0", {"input": lambda g, zero: g + zero if modes.state.grad else g}),
+)
 def _tied(layout: Layout, zero: Any) -> Layout:
     return layout
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp.optim import optimizer
+from skimp.optim import lr_scheduler, optimizer, swa_utils
 from skimp.optim.adam import Adam, AdamW
+from skimp.optim.lbfgs import LBFGS
 from skimp.optim.optimizer import Optimizer
 from skimp.optim.rprop import ASGD, Rprop
 from skimp.optim.sgd import SGD
 from skimp.optim.squares import Adadelta, Adagrad, RMSprop
 from skimp.optim.variants import Adamax, NAdam, RAdam
 
-__all__ = ["ASGD", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "optimizer"]
+__all__ = [
+    "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
+    "Rprop", "lr_scheduler", "optimizer", "swa_utils",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
 """torch.utils."""
 
-from skimp.utils import dlpack
+from skimp.utils import checkpoint, data, dlpack
 
-__all__ = ["dlpack"]
+__all__ = ["checkpoint", "data", "dlpack"]

@@ -1,0 +1,163 @@
+"""Storages in shared memory, and how tensors go to other processes.
+
+A shared storage is a mapping of an anonymous file (`memfd_create` on Linux). Its descriptor, not a name, goes from
+process to process, so the kernel frees the memory with the last process that has it: nothing can leak, however a program
+ends, and `/dev/shm` and its limit are not involved.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import weakref
+from multiprocessing import reduction
+from typing import Any
+
+import numpy as np
+
+from skimp import dtypes
+from skimp._tensor import Tensor, wrap
+from skimp.memory import storage as storages
+from skimp.memory.layout import Layout, contiguous_strides, numel
+from skimp.memory.ledger import host
+from skimp.memory.storage import Storage, users
+from skimp.ops.forms import export
+from skimp.ops.storages import UntypedStorage
+
+SHARE_FROM = 1 << 16  # bytes from which a storage goes to another process in shared memory; smaller ones are copied
+CAN_SHARE = hasattr(os, "memfd_create") or os.name == "posix"
+
+
+class Segment:
+    """The open file behind a shared storage."""
+
+    def __init__(self, fd: int, nbytes: int) -> None:
+        self.fd = fd
+        self.nbytes = nbytes
+        self._closing = weakref.finalize(self, os.close, fd)
+
+    def array(self) -> Any:
+        """The bytes, mapped; the array keeps the mapping."""
+        return np.frombuffer(mmap.mmap(self.fd, self.nbytes), np.uint8)
+
+
+_SEGMENTS: weakref.WeakKeyDictionary[Storage, Segment] = weakref.WeakKeyDictionary()
+
+
+def is_shared(s: Storage) -> bool:
+    """Whether other processes may see the bytes."""
+    return s in _SEGMENTS
+
+
+def make(nbytes: int) -> Storage:
+    """A shared storage of zeros."""
+    return _on(_segment(nbytes))
+
+
+def share(s: Storage) -> None:
+    """Move the bytes into shared memory, for all tensors on them. Arrays made before keep the old bytes."""
+    if is_shared(s) or len(s) == 0:
+        return
+    s.will_write()
+    old = s.flat()
+    segment = _segment(len(s))
+    new = segment.array()
+    new[:] = old
+    for t in users(s):
+        t.layout_of()  # while the old block can still tell the offset
+    charged, s.nbytes = s.nbytes, -1
+    s.block, s.size, s._flat = new, None, None
+    s.exported = s.external = True  # other processes may write unseen
+    if charged >= 0:
+        host.refund(charged, id(s))
+    for t in users(s):
+        t._np = None
+    _SEGMENTS[s] = segment
+
+
+def _segment(nbytes: int) -> Segment:
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("skimp", os.MFD_CLOEXEC)
+    else:
+        with tempfile.TemporaryFile() as file:
+            fd = os.dup(file.fileno())
+    segment = Segment(fd, nbytes)
+    os.ftruncate(fd, nbytes)
+    return segment
+
+
+def _on(segment: Segment) -> Storage:
+    s = storages.external(segment.array())
+    _SEGMENTS[s] = segment
+    return s
+
+
+def empty(shape: tuple[int, ...], dtype: dtypes.dtype) -> Tensor:
+    """A row-major tensor of zeros in shared memory."""
+    s = make(numel(shape) * dtype.itemsize)
+    return wrap(s, Layout(shape, contiguous_strides(shape), 0), dtype)
+
+
+# -- to other processes ---------------------------------------------------------------------------
+
+
+def received(handle: Any, nbytes: int) -> Storage:
+    """The storage whose descriptor another process sent."""
+    return _on(Segment(handle.detach(), nbytes))
+
+
+def _reduce_storage(s: Storage) -> Any:
+    if not is_shared(s):
+        if len(s) < SHARE_FROM or not CAN_SHARE:
+            return s.__reduce__()
+        share(s)
+    return received, (reduction.DupFd(_SEGMENTS[s].fd), len(s))
+
+
+def _reduce_tensor(t: Tensor) -> Any:
+    if t._rg and t._node is not None:
+        raise RuntimeError(
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor before "
+            "serializing (e.g., putting it on the queue)."
+        )
+    return t.__reduce_ex__(2)
+
+
+reduction.ForkingPickler.register(Storage, _reduce_storage)
+reduction.ForkingPickler.register(Tensor, _reduce_tensor)
+
+
+# -- as methods -----------------------------------------------------------------------------------
+
+
+def share_memory_(self: Tensor) -> Tensor:
+    """Move the bytes into memory that processes started later share; they see each other's writes."""
+    share(self._storage)
+    return self
+
+
+def _tensor_is_shared(self: Tensor) -> bool:
+    """Whether the bytes are in shared memory."""
+    return is_shared(self._storage)
+
+
+_tensor_is_shared.__name__ = "is_shared"
+export("share_memory_", share_memory_, namespaces=())
+export("is_shared", _tensor_is_shared, namespaces=())
+
+
+def _storage_is_shared(self: UntypedStorage) -> bool:
+    """Whether another process may see the bytes."""
+    return is_shared(self._storage)
+
+
+def _storage_share(self: UntypedStorage) -> UntypedStorage:
+    """Move the bytes into shared memory."""
+    share(self._storage)
+    return self
+
+
+UntypedStorage.is_shared = _storage_is_shared  # type: ignore[method-assign]
+UntypedStorage.share_memory_ = _storage_share  # type: ignore[attr-defined]

@@ -1,0 +1,133 @@
+"""torch.multiprocessing's `spawn`: run one function in several processes, and end them all when one fails."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class ProcessException(Exception):
+    """A process did not end as it should."""
+
+    def __init__(self, msg: str, error_index: int, pid: int | None) -> None:
+        super().__init__(msg)
+        self.msg = msg
+        self.error_index = error_index
+        self.pid = pid
+
+
+class ProcessRaisedException(ProcessException):
+    """The function raised an exception."""
+
+
+class ProcessExitedException(ProcessException):
+    """A process was killed, or left by itself."""
+
+    def __init__(
+        self, msg: str, error_index: int, error_pid: int | None, exit_code: int, signal_name: str | None = None
+    ) -> None:
+        super().__init__(msg, error_index, error_pid)
+        self.exit_code = exit_code
+        self.signal_name = signal_name
+
+
+def _run(fn: Callable[..., Any], i: int, args: tuple[Any, ...], report: str) -> None:
+    try:
+        fn(i, *args)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception:
+        Path(report).write_text(traceback.format_exc())
+        sys.exit(1)
+
+
+class ProcessContext:
+    """The processes of one `spawn`."""
+
+    def __init__(self, processes: list[Any], reports: tempfile.TemporaryDirectory[str]) -> None:
+        self.processes = processes
+        self._reports = reports
+
+    def pids(self) -> list[int | None]:
+        """The processes' numbers."""
+        return [p.pid for p in self.processes]
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        """Wait until some process has ended; whether all have. Raises what one of them raised."""
+        alive = [p for p in self.processes if p.is_alive()]
+        if alive:
+            multiprocessing.connection.wait([p.sentinel for p in alive], timeout)
+        for i, p in enumerate(self.processes):
+            if p.exitcode not in (0, None):
+                self._end(grace_period)
+                raise self._error(i, p)
+        if any(p.is_alive() for p in self.processes):
+            return False
+        self._reports.cleanup()
+        return True
+
+    def _end(self, grace_period: float | None) -> None:
+        for p in self.processes:
+            if p.is_alive():
+                p.terminate()
+        for p in self.processes:
+            p.join(grace_period or 30)
+            if p.is_alive():
+                p.kill()
+                p.join()
+
+    def _error(self, i: int, p: Any) -> ProcessException:
+        report = Path(self._reports.name) / str(i)
+        text = report.read_text() if report.exists() else None
+        self._reports.cleanup()
+        if text is not None:
+            return ProcessRaisedException(
+                f"\n\n-- Process {i} terminated with the following error:\n{text}", i, p.pid
+            )
+        if p.exitcode < 0:
+            name = signal.Signals(-p.exitcode).name
+            return ProcessExitedException(f"process {i} terminated with signal {name}", i, p.pid, p.exitcode, name)
+        return ProcessExitedException(f"process {i} terminated with exit code {p.exitcode}", i, p.pid, p.exitcode)
+
+
+def start_processes(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Run `fn(i, *args)` in `nprocs` processes; wait for all of them, or return their context."""
+    context: Any = multiprocessing.get_context(start_method)
+    reports = tempfile.TemporaryDirectory(prefix="skimp-spawn-")
+    processes = []
+    for i in range(nprocs):
+        p = context.Process(target=_run, args=(fn, i, args, str(Path(reports.name) / str(i))), daemon=daemon)
+        p.start()
+        processes.append(p)
+    running = ProcessContext(processes, reports)
+    if not join:
+        return running
+    while not running.join():
+        continue
+    return None
+
+
+def spawn(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Run `fn(i, *args)` in `nprocs` new processes (PyTorch: multiprocessing.spawn)."""
+    return start_processes(fn, args, nprocs, join, daemon, start_method)

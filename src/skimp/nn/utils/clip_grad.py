@@ -1,0 +1,98 @@
+"""Gradients made smaller: by their common norm, or value by value."""
+
+from __future__ import annotations
+
+import types
+import warnings
+from typing import Any
+
+from skimp import linalg
+from skimp._tensor import Tensor
+from skimp.autograd.modes import no_grad
+from skimp.nn import whole
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+
+
+def _listed(tensors: Any) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+@no_grad()
+def get_total_norm(
+    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> Tensor:
+    """The norm of several tensors seen as one vector."""
+    norm_type = float(norm_type)
+    norms = [linalg.vector_norm(t, norm_type) for t in _listed(tensors)]
+    if not norms:
+        return whole.tensor(0.0)
+    total = linalg.vector_norm(whole.stack([n.to(norms[0].dtype) for n in norms]), norm_type)
+    if error_if_nonfinite and not _finite(total):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. "
+            "To disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+        )
+    return total  # type: ignore[no-any-return]
+
+
+def _finite(t: Tensor) -> bool:
+    value = float(t)
+    return value - value == 0
+
+
+@no_grad()
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale gradients whose total norm is known, in place; where it is small enough nothing is written."""
+    grads = [p.grad for p in _listed(parameters) if p.grad is not None]
+    if not grads:
+        return
+    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    if float(factor) == 1.0:
+        return
+    for g in grads:
+        g.mul_(factor)
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale gradients, in place, so that their total norm is at most `max_norm`; the norm before that."""
+    found = _listed(parameters)
+    if isinstance(parameters, types.GeneratorType) and not found:
+        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
+    grads = [p.grad for p in found if p.grad is not None]
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(found, max_norm, total, foreach)
+    return total  # type: ignore[no-any-return]
+
+
+def clip_grad_norm(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The old name of clip_grad_norm_."""
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+@no_grad()
+def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
+    """Clamp gradients to [-clip_value, clip_value], in place."""
+    limit = float(clip_value)
+    for p in _listed(parameters):
+        if p.grad is not None:
+            p.grad.clamp_(min=-limit, max=limit)

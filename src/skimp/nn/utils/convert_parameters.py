@@ -1,0 +1,27 @@
+"""All parameters as one vector, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from skimp._tensor import Tensor
+from skimp.nn import whole
+from skimp.nn.parameter import typename
+
+__all__ = ["parameters_to_vector", "vector_to_parameters"]
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """The parameters one after the other."""
+    return whole.cat([p.view(-1) for p in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Let each parameter look at its part of a vector."""
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"expected torch.Tensor, but got: {typename(vec)}")
+    start = 0
+    for p in parameters:
+        count = p.numel()
+        p.data = vec[start : start + count].view_as(p).data
+        start += count

@@ -1,0 +1,20 @@
+"""Modules without their initialisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp import devices
+from skimp.nn.modules.module import Module
+from skimp.ops import random
+
+__all__ = ["skip_init"]
+
+
+def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """A module that leaves no trace in the stream of random numbers; its values are not to be relied on."""
+    if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
+        raise RuntimeError(f"Expected a Module; got {module_cls}")
+    devices.check(kwargs.get("device"))
+    with random.fork_rng():
+        return module_cls(*args, **kwargs)

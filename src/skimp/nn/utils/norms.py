@@ -1,0 +1,31 @@
+"""What weight and spectral normalisation share."""
+
+from __future__ import annotations
+
+from skimp import linalg
+from skimp._tensor import Tensor
+
+
+def norm_except_dim(v: Tensor, dim: int) -> Tensor:
+    """The 2-norm over all dimensions but one, which keeps its size; over all for dim -1."""
+    if dim == -1:
+        return linalg.vector_norm(v)
+    rest = [d for d in range(v.dim()) if d != dim]
+    return linalg.vector_norm(v, 2, rest, True) if rest else v.abs()
+
+
+def weight_norm(v: Tensor, g: Tensor, dim: int) -> Tensor:
+    """g * v / |v|."""
+    return v * (g / norm_except_dim(v, dim))
+
+
+def as_matrix(weight: Tensor, dim: int) -> Tensor:
+    """A weight as a matrix whose rows are the positions in `dim`."""
+    if dim != 0:
+        weight = weight.permute(dim, *[d for d in range(weight.dim()) if d != dim])
+    return weight.reshape(weight.size(0), -1)
+
+
+def unit(v: Tensor, eps: float) -> Tensor:
+    """A vector of length 1."""
+    return v / linalg.vector_norm(v).clamp_min(eps)

@@ -1,0 +1,114 @@
+"""Spectral normalisation by a hook (Miyato et al. 2018); the newer form is in parametrizations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd.modes import no_grad
+from skimp.nn import whole
+from skimp.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from skimp.nn.parameter import Parameter, is_lazy
+from skimp.nn.utils import norms
+
+__all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
+
+
+def default_dim(module: Any) -> int:
+    """Where a module's weight has its outputs."""
+    return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
+
+
+class SpectralNorm:
+    """The hook that divides the weight by its largest singular value, which power iteration estimates."""
+
+    _version = 1
+
+    def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+        if n_power_iterations <= 0:
+            raise ValueError(
+                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+            )
+        self.name = name
+        self.dim = dim
+        self.n_power_iterations = n_power_iterations
+        self.eps = eps
+
+    def compute_weight(self, module: Any, do_power_iteration: bool) -> Tensor:
+        """The weight over its largest singular value; u and v are updated in place."""
+        weight = getattr(module, self.name + "_orig")
+        u, v = getattr(module, self.name + "_u"), getattr(module, self.name + "_v")
+        matrix = norms.as_matrix(weight, self.dim)
+        if do_power_iteration:
+            with no_grad():
+                for _ in range(self.n_power_iterations):
+                    v.copy_(norms.unit(whole.mv(matrix.t(), u), self.eps))
+                    u.copy_(norms.unit(whole.mv(matrix, v), self.eps))
+                u, v = u.clone(), v.clone()  # the next forward changes them, and this one's backward reads them
+        return weight / whole.dot(u, whole.mv(matrix, v))
+
+    @staticmethod
+    def apply(module: Any, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
+        """Replace the weight by another parameter, two buffers and this hook."""
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, SpectralNorm) and hook.name == name:
+                raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+        fn = SpectralNorm(name, n_power_iterations, dim, eps)
+        weight = module._parameters[name]
+        if weight is None:
+            raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+        if is_lazy(weight):
+            raise ValueError(
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to run the dummy "
+                "forward before applying spectral normalization"
+            )
+        with no_grad():
+            h, w = norms.as_matrix(weight, dim).size()
+            u = norms.unit(weight.new_empty(h).normal_(0, 1), eps)
+            v = norms.unit(weight.new_empty(w).normal_(0, 1), eps)
+        delattr(module, name)
+        module.register_parameter(name + "_orig", weight)
+        setattr(module, name, weight.data)
+        module.register_buffer(name + "_u", u)
+        module.register_buffer(name + "_v", v)
+        module.register_forward_pre_hook(fn)
+        module._register_state_dict_hook(fn._note_version)
+        return fn
+
+    def _note_version(self, module: Any, state_dict: Any, prefix: str, local_metadata: Any) -> None:
+        local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
+
+    def remove(self, module: Any) -> None:
+        """Give the module an ordinary weight again."""
+        with no_grad():
+            weight = self.compute_weight(module, do_power_iteration=False)
+        for name in (self.name, self.name + "_u", self.name + "_v", self.name + "_orig"):
+            delattr(module, name)
+        module.register_parameter(self.name, Parameter(weight.detach()))
+
+    def __call__(self, module: Any, inputs: Any) -> None:
+        setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
+
+
+def spectral_norm(
+    module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> Any:
+    """Keep the largest singular value of a weight at 1."""
+    SpectralNorm.apply(module, name, n_power_iterations, default_dim(module) if dim is None else dim, eps)
+    return module
+
+
+def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
+    """Undo spectral_norm."""
+    for key, hook in module._forward_pre_hooks.items():
+        if isinstance(hook, SpectralNorm) and hook.name == name:
+            hook.remove(module)
+            del module._forward_pre_hooks[key]
+            break
+    else:
+        raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    for key, hook in module._state_dict_hooks.items():
+        if getattr(hook, "__self__", None).__class__ is SpectralNorm and hook.__self__.name == name:
+            del module._state_dict_hooks[key]
+            break
+    return module

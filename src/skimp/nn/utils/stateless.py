@@ -1,0 +1,99 @@
+"""Calling a module with other tensors in place of its parameters and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from skimp._tensor import Tensor
+
+__all__ = ["functional_call"]
+
+
+def functional_call(
+    module: Any,
+    parameters_and_buffers: Any,
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """`module(*args, **kwargs)` with these tensors, by dotted name (or a tuple of such dictionaries)."""
+    tensors = _merged(parameters_and_buffers)
+    if args is None:
+        args = ()
+    elif not isinstance(args, tuple):
+        args = (args,)
+    with _replaced(module, _tied(module, tensors) if tie_weights else tensors, tensors, strict):
+        return module(*args, **(kwargs or {}))
+
+
+def _merged(given: Any) -> dict[str, Tensor]:
+    if isinstance(given, dict):
+        return given
+    if not isinstance(given, (tuple, list)):
+        raise ValueError(
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got " + str(type(given))
+        )
+    found: dict[str, Tensor] = {}
+    for part in given:
+        for name, tensor in part.items():
+            if name in found:
+                raise ValueError(f"{[name]} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+            found[name] = tensor
+    return found
+
+
+def _tied(module: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, under the other names of the same parameters too."""
+    names: dict[int, list[str]] = {}
+    for walk in (module.named_parameters, module.named_buffers):
+        for name, tensor in walk(remove_duplicate=False):
+            names.setdefault(id(tensor), []).append(name)
+    found = dict(tensors)
+    for together in names.values():
+        given = [name for name in together if name in tensors]
+        if len({id(tensors[name]) for name in given}) > 1:
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(given)}, which are tied. Consider using "
+                "tie_weights=False"
+            )
+        for name in together if given else ():
+            found[name] = tensors[given[0]]
+    return found
+
+
+@contextmanager
+def _replaced(module: Any, tensors: dict[str, Tensor], given: dict[str, Tensor], strict: bool) -> Iterator[None]:
+    own = {n for walk in (module.named_parameters, module.named_buffers) for n, _ in walk(remove_duplicate=False)}
+    if strict:
+        _check_strict(own, set(tensors))
+    before: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for name, tensor in tensors.items():
+            path, _, last = name.rpartition(".")
+            owner = module.get_submodule(path)
+            place = owner._parameters if last in owner._parameters else owner._buffers
+            if last not in place:
+                raise AttributeError(f"{owner._get_name()} has no attribute `{last}`")
+            before.append((place, last, place[last]))
+            place[last] = tensor
+        yield
+    finally:
+        for (place, last, old), name in zip(reversed(before), reversed(list(tensors)), strict=False):
+            now = place[last]
+            place[last] = old
+            if name in given and now is not tensors[name]:
+                given[name] = now  # forward assigned another tensor: the caller sees it, the module does not
+
+
+def _check_strict(own: set[str], given: set[str]) -> None:
+    parts = []
+    if given - own:
+        parts.append("Unexpected key(s): " + ", ".join(sorted(given - own)) + ".")
+    if own - given:
+        parts.append("Missing key(s): " + ", ".join(sorted(own - given)) + ".")
+    if parts:
+        raise RuntimeError("Error(s) in reparametrizing:\n\t" + "\n\t".join(parts))

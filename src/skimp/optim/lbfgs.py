@@ -1,0 +1,171 @@
+"""L-BFGS: Newton steps with a Hessian that is estimated from the last gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd.modes import enable_grad, no_grad
+from skimp.nn import whole
+from skimp.optim.line_search import Point, search
+from skimp.optim.optimizer import Optimizer, check, number
+
+
+class LBFGS(Optimizer):
+    """Limited-memory BFGS; `step` takes a closure that computes the loss and its gradients."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+    ) -> None:
+        check(lr)
+        defaults = {
+            "lr": lr,
+            "max_iter": max_iter,
+            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
+            "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change,
+            "history_size": history_size,
+            "line_search_fn": line_search_fn,
+        }
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        self._params = self.param_groups[0]["params"]
+
+    # -- parameters as one vector -----------------------------------------------------------------
+
+    def _gather_flat_grad(self) -> Tensor:
+        parts = []
+        for p in self._params:
+            grad = whole.zeros_like(p) if p.grad is None else p.grad
+            parts.append(whole.view_as_real(grad).reshape(-1) if grad.is_complex() else grad.reshape(-1))
+        return whole.cat(parts)
+
+    def _add_grad(self, step_size: float, direction: Tensor) -> None:
+        start = 0
+        for p in self._params:
+            target = whole.view_as_real(p) if p.is_complex() else p
+            count = target.numel()
+            target.add_(direction[start : start + count].view_as(target), alpha=step_size)
+            start += count
+
+    def _along(
+        self, closure: Callable[[], Any], direction: Tensor, before: list[Tensor]
+    ) -> Callable[[float], tuple[float, Tensor]]:
+        """Loss and gradient at a step length; the parameters are where they were afterwards."""
+
+        def evaluate(t: float) -> tuple[float, Tensor]:
+            self._add_grad(t, direction)
+            loss = float(closure())
+            grad = self._gather_flat_grad()
+            for p, old in zip(self._params, before, strict=True):
+                p.copy_(old)
+            return loss, grad
+
+        return evaluate
+
+    # -- the step ---------------------------------------------------------------------------------
+
+    @no_grad()
+    def step(self, closure: Any) -> Any:
+        """Up to `max_iter` iterations; the loss at the beginning."""
+        closure = enable_grad()(closure)
+        group = self.param_groups[0]
+        state = self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+        first = closure()
+        loss, grad = float(first), self._gather_flat_grad()
+        evaluations = 1
+        state["func_evals"] += 1
+        if float(grad.abs().max()) <= group["tolerance_grad"]:
+            return first
+        for i in range(1, group["max_iter"] + 1):
+            state["n_iter"] += 1
+            direction = _direction(state, grad, group["history_size"])
+            _remember(state, grad)
+            before_loss, state["prev_loss"] = loss, loss
+            t = number(group["lr"])
+            if state["n_iter"] == 1:
+                t *= min(1.0, 1.0 / float(grad.abs().sum()))
+            slope = float(grad.dot(direction))
+            state["d"], state["t"] = direction, t
+            if slope > -group["tolerance_change"]:
+                break
+            last = i == group["max_iter"]
+            point = Point(0.0, loss, grad, slope)
+            loss, grad, count = self._move(closure, group, state, point, last, evaluations)
+            evaluations += count
+            state["func_evals"] += count
+            if last or evaluations >= group["max_eval"] or self._settled(group, state, grad, loss - before_loss):
+                break
+        return first
+
+    @staticmethod
+    def _settled(group: dict[str, Any], state: dict[str, Any], grad: Tensor, change: float) -> bool:
+        if float(grad.abs().max()) <= group["tolerance_grad"]:
+            return True
+        moved = float(state["d"].abs().max()) * abs(state["t"])
+        return moved <= group["tolerance_change"] or abs(change) < group["tolerance_change"]
+
+    def _move(
+        self, closure: Any, group: dict[str, Any], state: dict[str, Any], start: Point, last: bool, evaluations: int
+    ) -> tuple[float, Tensor, int]:
+        """Go along the direction; loss and gradient there, and how often the loss was computed."""
+        direction = state["d"]
+        if group["line_search_fn"] is None:
+            self._add_grad(state["t"], direction)
+            if last:
+                return start.loss, start.grad, 0
+            return float(closure()), self._gather_flat_grad(), 1
+        if group["line_search_fn"] != "strong_wolfe":
+            raise RuntimeError("only 'strong_wolfe' is supported")
+        evaluate = self._along(closure, direction, [p.clone() for p in self._params])
+        found, count = search(evaluate, direction, start, state["t"], group["max_eval"] - evaluations)
+        state["t"] = found.t
+        self._add_grad(found.t, direction)
+        return found.loss, found.grad, count
+
+
+def _remember(state: dict[str, Any], grad: Tensor) -> None:
+    if state.get("prev_flat_grad") is None:
+        state["prev_flat_grad"] = grad.clone()
+    else:
+        state["prev_flat_grad"].copy_(grad)
+
+
+def _direction(state: dict[str, Any], grad: Tensor, history: int) -> Tensor:
+    """Minus the estimated inverse Hessian times the gradient: the two-loop recursion."""
+    if state["n_iter"] == 1:
+        state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
+        return grad.neg()
+    dirs, steps, ro = state["old_dirs"], state["old_stps"], state["ro"]
+    y = grad.sub(state["prev_flat_grad"])
+    s = state["d"].mul(state["t"])
+    ys = float(y.dot(s))
+    if ys > 1e-10:
+        if len(dirs) == history:
+            for kept in (dirs, steps, ro):
+                kept.pop(0)
+        dirs.append(y)
+        steps.append(s)
+        ro.append(1.0 / ys)
+        state["H_diag"] = ys / float(y.dot(y))
+    q = grad.neg()
+    al = [0.0] * len(dirs)
+    for i in reversed(range(len(dirs))):
+        al[i] = float(steps[i].dot(q)) * ro[i]
+        q.add_(dirs[i], alpha=-al[i])
+    q.mul_(state["H_diag"])
+    for i in range(len(dirs)):
+        q.add_(steps[i], alpha=al[i] - float(dirs[i].dot(q)) * ro[i])
+    return q

@@ -1,0 +1,193 @@
+"""Averages of models over training: stochastic weight averaging and exponential moving averages."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any
+
+from skimp import dtypes
+from skimp._tensor import Tensor
+from skimp.autograd.modes import no_grad
+from skimp.nn import whole
+from skimp.nn.modules.batchnorm import _BatchNorm
+from skimp.nn.modules.module import Module
+from skimp.optim.lr_scheduler import LRScheduler
+from skimp.optim.schedules.base import per_group
+
+__all__ = [
+    "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
+    "update_bn",
+]  # fmt: skip
+
+
+def _check_decay(decay: float) -> None:
+    if not 0.0 <= decay <= 1.0:
+        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+
+
+def _real(t: Tensor) -> bool:
+    return t.is_floating_point() or t.is_complex()
+
+
+def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None]:
+    """Exponential moving averages, in place, of lists of tensors."""
+    _check_decay(decay)
+
+    @no_grad()
+    def ema_update(averages: Any, currents: Any, _: Any) -> None:
+        for average, current in zip(averages, currents, strict=True):
+            if _real(averages[0]):
+                average.lerp_(current, 1 - decay)
+            else:
+                average.copy_(average * decay + current * (1 - decay))
+
+    return ema_update  # type: ignore[no-any-return]
+
+
+def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
+    """Plain averages, in place, of lists of tensors."""
+
+    @no_grad()
+    def swa_update(averages: Any, currents: Any, num_averaged: Any) -> None:
+        weight = 1 / (float(num_averaged) + 1)
+        for average, current in zip(averages, currents, strict=True):
+            if _real(averages[0]):
+                average.lerp_(current, weight)
+            else:
+                average.copy_(average + (current - average) * weight)
+
+    return swa_update  # type: ignore[no-any-return]
+
+
+def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Tensor]:
+    """An exponential moving average of one tensor."""
+    _check_decay(decay)
+
+    @no_grad()
+    def ema_update(average: Tensor, current: Tensor, num_averaged: Any) -> Tensor:
+        return decay * average + (1 - decay) * current
+
+    return ema_update  # type: ignore[no-any-return]
+
+
+def get_swa_avg_fn() -> Callable[[Any, Any, Any], Tensor]:
+    """A plain average of one tensor."""
+
+    @no_grad()
+    def swa_update(average: Tensor, current: Tensor, num_averaged: Any) -> Tensor:
+        return average + (current - average) / (num_averaged + 1)
+
+    return swa_update  # type: ignore[no-any-return]
+
+
+class AveragedModel(Module):
+    """A copy of a model that holds the average of its parameters."""
+
+    n_averaged: Tensor
+
+    def __init__(
+        self,
+        model: Any,
+        device: Any = None,
+        avg_fn: Callable[[Any, Any, Any], Tensor] | None = None,
+        multi_avg_fn: Callable[[Any, Any, Any], None] | None = None,
+        use_buffers: bool = False,
+    ) -> None:
+        super().__init__()
+        if avg_fn is not None and multi_avg_fn is not None:
+            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
+        self.module = deepcopy(model)
+        if device is not None:
+            self.module = self.module.to(device)
+        self.register_buffer("n_averaged", whole.tensor(0, dtype=dtypes.int64, device=device))
+        self.avg_fn = avg_fn
+        self.multi_avg_fn = multi_avg_fn
+        self.use_buffers = use_buffers
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def _tensors(self, model: Any) -> Iterable[Tensor]:
+        return itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
+
+    def update_parameters(self, model: Any) -> None:
+        """Take one more state of the model into the average."""
+        pairs = zip(self._tensors(self.module), self._tensors(model), strict=False)
+        averages, currents = zip(*[(a.detach(), c.detach()) for a, c in pairs], strict=True)
+        if int(self.n_averaged) == 0:
+            for average, current in zip(averages, currents, strict=True):
+                average.copy_(current)
+        elif self.avg_fn is None:
+            (self.multi_avg_fn or get_swa_multi_avg_fn())(averages, currents, self.n_averaged)
+        else:
+            for average, current in zip(averages, currents, strict=True):
+                average.copy_(self.avg_fn(average, current, self.n_averaged))
+        if not self.use_buffers:
+            for own, other in zip(self.module.buffers(), model.buffers(), strict=True):
+                own.detach().copy_(other.detach())
+        self.n_averaged += 1
+
+
+@no_grad()
+def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
+    """Compute the running statistics of a model's BatchNorm layers anew from data."""
+    layers = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+    if not layers:
+        return
+    was_training = model.training
+    model.train()
+    momenta = [m.momentum for m in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None
+    for batch in loader:
+        input = batch[0] if isinstance(batch, (list, tuple)) else batch
+        model(input if device is None else input.to(device))
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    model.train(was_training)
+
+
+class SWALR(LRScheduler):
+    """From the present rate to a constant one."""
+
+    def __init__(
+        self,
+        optimizer: Any,
+        swa_lr: Any,
+        anneal_epochs: int = 10,
+        anneal_strategy: str = "cos",
+        last_epoch: int = -1,
+    ) -> None:
+        for lr, group in zip(per_group("swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
+            group["swa_lr"] = lr
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        self._anneal_strategy = anneal_strategy
+        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
+            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+        self.anneal_epochs = anneal_epochs
+        super().__init__(optimizer, last_epoch)
+
+    def anneal_func(self, t: float) -> float:
+        """How far the rate has come at a fraction of the way."""
+        return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
+
+    def _alpha(self, step: int) -> float:
+        return self.anneal_func(max(0, min(1, step / max(1, self.anneal_epochs))))
+
+    def get_lr(self) -> list[Any]:
+        self._warn_outside_step()
+        step = self._step_count - 1
+        if self.anneal_epochs == 0:
+            step = max(1, step)
+        before, now = self._alpha(step - 1), self._alpha(step)
+        found = []
+        for group in self.optimizer.param_groups:
+            lr, target = group["lr"], group["swa_lr"]
+            start = target if before == 1 else (lr - before * target) / (1 - before)
+            found.append(target * now + start * (1 - now))
+        return found
