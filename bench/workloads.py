@@ -216,7 +216,9 @@ def run_apart(engine: str, name: str) -> dict[str, Any]:
     module, _, switch = engine.partition("+")
     extra = {"THP_MEM_ALLOC_ENABLE": "1"} if switch == "thp" else {}
     command = [sys.executable, __file__, module, f"^{re.escape(name)}$"]
-    done = subprocess.run(command, env={**os.environ, **extra}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, **extra}, capture_output=True, text=True, check=False
+    )
     lines = done.stdout.splitlines()
     return json.loads(lines[-1]) if lines else {"name": name, "error": done.stderr.strip()[-200:]}
 
@@ -224,7 +226,11 @@ def run_apart(engine: str, name: str) -> dict[str, Any]:
 def compare(engines: list[str], pick: re.Pattern[str]) -> None:
     """A table of medians over alternating rounds, and the ratio of the first engine to each other one."""
     names = [n for n in names_of_all() if pick.search(n)]
-    print(f"{'workload':22}" + "".join(f"{e:>24}" for e in engines) + "".join(f"{'/ ' + e:>12}" for e in engines[1:]))
+    print(
+        f"{'workload':22}"
+        + "".join(f"{e:>24}" for e in engines)
+        + "".join(f"{'/ ' + e:>12}" for e in engines[1:])
+    )
     for name in names:
         rows: dict[str, list[dict[str, Any]]] = {e: [] for e in engines}
         for _ in range(ROUNDS):
@@ -246,7 +252,9 @@ def row_of(name: str, engines: list[str], rows: dict[str, list[dict[str, Any]]])
         text += f"{size:>13}{mib:>11}"
     for e in engines[1:]:
         pairs = zip(rows[engines[0]], rows[e], strict=True)
-        ratios = [a["seconds"] / b["seconds"] for a, b in pairs if "seconds" in a and "seconds" in b]
+        ratios = [
+            a["seconds"] / b["seconds"] for a, b in pairs if "seconds" in a and "seconds" in b
+        ]
         text += f"{statistics.median(ratios):>12.2f}" if ratios else f"{'-':>12}"
     return text
 

@@ -47,7 +47,12 @@ def test_bits_do_not_depend_on_deferring(mode: str, layout: str) -> None:
 
     def run() -> Any:
         x = skimp.tensor(data)
-        x = {"plain": x, "transposed": x.t(), "every other": x[:, ::2], "broadcast": x[:1].expand(1000, 300)}[layout]
+        x = {
+            "plain": x,
+            "transposed": x.t(),
+            "every other": x[:, ::2],
+            "broadcast": x[:1].expand(1000, 300),
+        }[layout]
         y = chain(x)
         return y.sum(), y.sum(0), y.clone()
 
@@ -277,7 +282,9 @@ def test_a_chain_holds_one_block() -> None:
     del y
     with skimp.memory.region() as r:
         assert chain(x).sum().item() > 0
-    assert r.extra < 1 << 16  # blocks go from the chain into the sum: nothing of its size is written
+    assert (
+        r.extra < 1 << 16
+    )  # blocks go from the chain into the sum: nothing of its size is written
 
 
 # -- 7: bounded -----------------------------------------------------------------------------------

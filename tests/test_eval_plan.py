@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skimp.config import Config, config, get_num_threads, set_num_threads
 from skimp import threads as threads_module
+from skimp.config import Config, config, get_num_threads, set_num_threads
 from skimp.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp.eval.plan import plan
 from skimp.eval.program import LeafLayout, Plan, Step

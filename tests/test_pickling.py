@@ -11,7 +11,11 @@ import pytest
 import skimp
 from skimp.memory.ledger import host
 
-WAYS = [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)), lambda x: pickle.loads(pickle.dumps(x, 5))]
+WAYS = [
+    copy.deepcopy,
+    lambda x: pickle.loads(pickle.dumps(x)),
+    lambda x: pickle.loads(pickle.dumps(x, 5)),
+]
 
 
 @pytest.mark.parametrize("way", WAYS)

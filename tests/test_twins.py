@@ -50,10 +50,15 @@ class Twins(RuleBasedStateMachine):
 
     def compare(self, ours: Any, theirs: Any) -> None:
         assert tuple(ours.shape) == tuple(theirs.shape)
-        wide = [d for d, n in enumerate(theirs.shape) if n > 1 and theirs.numel()]  # strides of size 1 move nothing
+        wide = [
+            d for d, n in enumerate(theirs.shape) if n > 1 and theirs.numel()
+        ]  # strides of size 1 move nothing
         assert [ours.stride(d) for d in wide] == [theirs.stride(d) for d in wide]
         assert ours.storage_offset() == theirs.storage_offset()
-        a, b = np.array(ours.tolist(), dtype=np.float32), np.array(theirs.tolist(), dtype=np.float32)
+        a, b = (
+            np.array(ours.tolist(), dtype=np.float32),
+            np.array(theirs.tolist(), dtype=np.float32),
+        )
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(np.signbit(a) | np.isnan(a), np.signbit(b) | np.isnan(b))
 
@@ -148,7 +153,12 @@ class Twins(RuleBasedStateMachine):
         self.keep(ours, theirs)
 
     @precondition(lambda self: self.pairs)
-    @rule(k=pick, j=pick, op=st.sampled_from(["add_", "sub_", "mul_", "copy_"]), number=st.none() | numbers)
+    @rule(
+        k=pick,
+        j=pick,
+        op=st.sampled_from(["add_", "sub_", "mul_", "copy_"]),
+        number=st.none() | numbers,
+    )
     def in_place(self, k: int, j: int, op: str, number: float | None) -> None:
         a = self.one(k)
         b = self.same_shape(a, j) if number is None or op == "copy_" else (number, number)

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as _np
 
-_np.seterr(all="ignore")  # PyTorch is silent about 0/0 and overflow, and errstate per op would cost more than the op
+_np.seterr(
+    all="ignore"
+)  # PyTorch is silent about 0/0 and overflow, and errstate per op would cost more than the op
 
 from skimp import (  # noqa: E402
     autograd,
@@ -49,7 +51,6 @@ from skimp.dtypes import (  # noqa: E402
 )
 from skimp.errors import OutOfMemoryError  # noqa: E402
 from skimp.limits import finfo, iinfo  # noqa: E402
-from skimp.ops.forms import NAMESPACES as _NAMESPACES  # noqa: E402
 from skimp.ops.formats import (  # noqa: E402
     channels_last,
     channels_last_3d,
@@ -60,6 +61,7 @@ from skimp.ops.formats import (  # noqa: E402
     sparse_coo,
     strided,
 )
+from skimp.ops.forms import NAMESPACES as _NAMESPACES  # noqa: E402
 from skimp.ops.random import Generator, default_generator  # noqa: E402
 from skimp.ops.storages import TypedStorage, UntypedStorage, aliases, shares_memory  # noqa: E402
 from skimp.printing import set_printoptions  # noqa: E402

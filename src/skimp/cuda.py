@@ -10,6 +10,7 @@ from typing import Any
 from skimp.errors import OutOfMemoryError
 from skimp.memory.ledger import settle
 from skimp.memory.limits import set_per_process_memory_fraction
+from skimp.memory.stats import empty_cache as _empty_cache
 from skimp.memory.stats import (
     max_memory_allocated,
     max_memory_reserved,
@@ -21,7 +22,6 @@ from skimp.memory.stats import (
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
 )
-from skimp.memory.stats import empty_cache as _empty_cache
 
 __all__ = [
     "OutOfMemoryError",

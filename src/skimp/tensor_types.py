@@ -49,7 +49,9 @@ def made(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
     """What `FloatTensor(...)` gives: of sizes uninitialised elements, of data a tensor."""
     if len(args) == 1 and isinstance(args[0], (UntypedStorage, TypedStorage)):
         given = args[0]
-        return on_storage((given if isinstance(given, UntypedStorage) else given.untyped())._storage, dtype)
+        return on_storage(
+            (given if isinstance(given, UntypedStorage) else given.untyped())._storage, dtype
+        )
     if len(args) == 1 and not isinstance(args[0], int) and type(args[0]).__name__ != "Size":
         data = args[0]
         if isinstance(data, Tensor) and data.dtype is not dtype:
@@ -70,7 +72,8 @@ class _StorageType(type):
     def __call__(cls, *args: Any) -> TypedStorage:
         if len(args) == 1 and not isinstance(args[0], int):
             return TypedStorage(
-                wrap_storage=UntypedStorage(tensor(args[0], dtype=cls.dtype)._storage), dtype=cls.dtype
+                wrap_storage=UntypedStorage(tensor(args[0], dtype=cls.dtype)._storage),
+                dtype=cls.dtype,
             )
         return TypedStorage(*(args or (0,)), dtype=cls.dtype)
 
@@ -83,7 +86,9 @@ STORAGE_TYPES: Final[dict[dtypes.dtype, _StorageType]] = {
     dtype: _StorageType(f"{kind}Storage", (), {"dtype": dtype, "__module__": "torch"})
     for kind, dtype in KINDS.items()
 }
-NAMES: Final[dict[str, type]] = {t.__name__: t for t in (*TENSOR_TYPES.values(), *STORAGE_TYPES.values())}
+NAMES: Final[dict[str, type]] = {
+    t.__name__: t for t in (*TENSOR_TYPES.values(), *STORAGE_TYPES.values())
+}
 
 
 def type_of(dtype: dtypes.dtype) -> str:

@@ -54,7 +54,9 @@ class Storage:
     exported: bool = False
     external: bool = False  # the bytes belong to somebody else
     site: sites.Site | None = None  # where the promise was made, if somebody listened
-    kept: bool = False  # autograd saved a tensor on it, and wants to know the line of the next write
+    kept: bool = (
+        False  # autograd saved a tensor on it, and wants to know the line of the next write
+    )
     written: Any = None  # that line
     runs: int = 0  # how often the promise was computed inside a larger one
     _flat: Array | None = None

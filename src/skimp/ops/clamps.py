@@ -16,6 +16,7 @@ from skimp.ops.masks import check_number, where
 from skimp.ops.pointwise import Pointwise, Refused, call, common, same
 from skimp.ops.pointwise_forms import named
 from skimp.ops.rows import C, F, I, conj
+from skimp.ops.targets import c_name
 
 # -- clamp ----------------------------------------------------------------------------------------
 
@@ -46,7 +47,9 @@ OF_BOTH = {
 
 
 def _limits(node: str, kernel: Any, formulas: Any, *args: str) -> Pointwise:
-    return Pointwise("clamp", _kernels(kernel), same, Rule(node, formulas), ("input", *args), title="clamp_cpu")
+    return Pointwise(
+        "clamp", _kernels(kernel), same, Rule(node, formulas), ("input", *args), title="clamp_cpu"
+    )
 
 
 # By the limits that are given, and whether tensors are among them.
@@ -54,7 +57,9 @@ CLAMPS = {
     ("min", "max", True): _limits("ClampBackward0", K.clamp, OF_BOTH, "min", "max"),
     ("min", True): _limits("ClampBackward0", K.clamp, BY_MIN | OF_MIN, "min"),
     ("max", True): _limits("ClampBackward0", _above, BY_MAX | OF_MAX, "max"),
-    ("min", "max", False): _limits("ClampBackward1", K.clamp, {"input": OF_BOTH["input"]}, "min", "max"),
+    ("min", "max", False): _limits(
+        "ClampBackward1", K.clamp, {"input": OF_BOTH["input"]}, "min", "max"
+    ),
     ("min", False): _limits("ClampBackward1", K.clamp, BY_MIN, "min"),
     ("max", False): _limits("ClampBackward1", _above, BY_MAX, "max"),
 }
@@ -66,9 +71,13 @@ ONE_SIDED = {
 }
 
 
-def _check_limits(input: Any, given: dict[str, Any]) -> None:
+def _check_limits(input: Any, given: dict[str, Any], alike: bool = True) -> None:
     kinds = (Tensor, int, float, complex, np.generic)
-    if not isinstance(input, Tensor) or not all([isinstance(v, kinds) for v in given.values()]):
+    if (
+        not alike
+        or not isinstance(input, Tensor)
+        or not all([isinstance(v, kinds) for v in given.values()])
+    ):
         what = ", ".join([type(v).__name__ for v in (input, *given.values())])
         raise TypeError(f"clamp() received an invalid combination of arguments - got ({what})")
     common_type = common((input, *given.values()))
@@ -82,9 +91,17 @@ def _clamp(input: Any, min: Any, max: Any, out: Tensor | None, inplace: bool) ->
     given = {name: v for name, v in (("min", min), ("max", max)) if v is not None}
     if not given:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    _check_limits(input, given)
-    row = CLAMPS[(*given, any([isinstance(v, Tensor) for v in given.values()]))]  # type: ignore[index]
+    tensors = [isinstance(v, Tensor) for v in given.values()]
+    if any(tensors) and not all(tensors):  # beside a number, a tensor must be a number too
+        given = {name: _as_number(v) for name, v in given.items()}
+        tensors = [isinstance(v, Tensor) for v in given.values()]
+    _check_limits(input, given, all(tensors) or not any(tensors))
+    row = CLAMPS[(*given, all(tensors))]  # type: ignore[index]
     return call(row, (input, *given.values()), (), out, inplace)
+
+
+def _as_number(v: Any) -> Any:
+    return v.item() if isinstance(v, Tensor) and v.ndim == 0 and not v._rg else v  # type: ignore[attr-defined]
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
@@ -145,19 +162,20 @@ LERP = Pointwise("lerp", {F: K.lerp, C: K.lerp}, _end_type, Rule("LerpBackward1"
 def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: bool) -> Tensor:
     for i, (name, t) in enumerate((("input", input), ("end", end))):
         if not isinstance(t, Tensor):
-            raise TypeError(f"lerp(): argument '{name}' (position {i + 1}) must be Tensor, not {type(t).__name__}")
-    loose = not isinstance(weight, Tensor) or (weight.ndim == 0 and weight._dtype.category <= input._dtype.category)
+            raise TypeError(
+                f"lerp(): argument '{name}' (position {i + 1}) must be Tensor, not {type(t).__name__}"
+            )
+    loose = not isinstance(weight, Tensor) or (
+        weight.ndim == 0 and weight._dtype.category <= input._dtype.category
+    )
     for name, t in (("end", end), *((("weight", weight),) if not loose else ())):
         if t._dtype is not input._dtype:
             raise RuntimeError(
-                f"expected dtype {_c_name(input._dtype)} for `{name}` but got dtype {_c_name(t._dtype)}"
+                f"expected dtype {c_name(input._dtype)} for `{name}` but got dtype {c_name(t._dtype)}"
             )
-    return call(LERP if isinstance(weight, Tensor) else LERP_NUMBER, (input, end, weight), (), out, inplace)
-
-
-def _c_name(d: dtypes.dtype) -> str:
-    names = {dtypes.float32: "float", dtypes.float64: "double", dtypes.int64: "long int", dtypes.int32: "int"}
-    return names.get(d, f"c10::{promotion.scalar_type_name(d)}")
+    return call(
+        LERP if isinstance(weight, Tensor) else LERP_NUMBER, (input, end, weight), (), out, inplace
+    )
 
 
 def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
@@ -206,12 +224,19 @@ def _add_product(row: Pointwise, doc: str) -> None:
     def run(args: tuple[Any, ...], value: Any, out: Tensor | None, inplace: bool) -> Tensor:
         if len(args) == 4:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
             args, value = (args[0], *args[2:]), args[1]
-        if row is ADDCDIV and all([isinstance(t, Tensor) and t._dtype.category <= I for t in args[1:]]):
+        if row is ADDCDIV and all(
+            [isinstance(t, Tensor) and t._dtype.category <= I for t in args[1:]]
+        ):
             raise RuntimeError(INTEGER_DIVISION)
         return call(row, (*args, value), (), out, inplace)
 
     def function(
-        input: Tensor, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1, out: Tensor | None = None
+        input: Tensor,
+        tensor1: Any,
+        tensor2: Any,
+        *rest: Any,
+        value: Any = 1,
+        out: Tensor | None = None,
     ) -> Tensor:
         return run(_three(row.name, input, tensor1, tensor2, rest), value, out, False)
 
@@ -222,7 +247,9 @@ def _add_product(row: Pointwise, doc: str) -> None:
     export(f"{row.name}_", named(function_, f"{row.name}_", f"{doc} In place."), namespaces=())
 
 
-def _three(name: str, input: Any, tensor1: Any, tensor2: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
+def _three(
+    name: str, input: Any, tensor1: Any, tensor2: Any, rest: tuple[Any, ...]
+) -> tuple[Any, ...]:
     if len(rest) > 1 or (rest and isinstance(tensor1, Tensor)):
         raise TypeError(f"{name}() takes 3 positional arguments but {3 + len(rest)} were given")
     return (input, tensor1, tensor2, *rest)

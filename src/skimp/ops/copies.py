@@ -223,7 +223,7 @@ def fill(target: Tensor, value: Any) -> None:
     target.written(array)
 
 
-@op("fill_", namespaces=())
+@op("fill_")
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Write one value, a number or a 0-d tensor, over all elements."""
     if isinstance(value, Tensor):

@@ -105,25 +105,26 @@ def _signature(text: str) -> Any:
 
 
 def _run(row: Pointwise, input: Any, other: Any, alpha: Any, out: Tensor | None, inplace: bool) -> Tensor:
+    if not isinstance(alpha, (int, float, complex, np.generic)) and not (isinstance(alpha, Tensor) and not alpha.ndim):
+        name = f"{row.name}_" if inplace else row.name
+        raise TypeError(f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
     if row is not ADD:
         _refuse_bool(input, other)
     if type(alpha) is int and alpha == 1:
         return call(row, (input, other), (), out, inplace)
-    _check_alpha(row, input, other, alpha)
+    _check_alpha(input, other, alpha)
     if isinstance(alpha, bool) and alpha:
         return call(row, (input, other), (), out, inplace)
     return call(SCALED[row], (input, other, alpha), (), out, inplace)
 
 
-def _check_alpha(row: Pointwise, input: Any, other: Any, alpha: Any) -> None:
-    if not isinstance(alpha, (int, float, complex, np.generic)) and not (isinstance(alpha, Tensor) and not alpha.ndim):
-        raise TypeError(f"{row.name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
+def _check_alpha(input: Any, other: Any, alpha: Any) -> None:
     kind = common(tuple([a for a in (input, other) if isinstance(a, (Tensor, int, float, complex))]))
     if isinstance(alpha, bool) and kind is not dtypes.bool:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, float) and kind.category < F:
+    if isinstance(alpha, (float, complex)) and kind.category < F:
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    if isinstance(alpha, complex) and not isinstance(alpha, float) and kind.category < C:
+    if isinstance(alpha, complex) and kind.category < C:
         raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
 
 

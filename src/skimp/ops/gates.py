@@ -42,7 +42,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """The input above zero, else the weight (one, or one for each channel) times it."""
     for i, (name, t) in enumerate((("input", input), ("weight", weight))):
         if not isinstance(t, Tensor):
-            raise TypeError(f"prelu(): argument '{name}' (position {i + 1}) must be Tensor, not {type(t).__name__}")
+            raise TypeError(
+                f"prelu(): argument '{name}' (position {i + 1}) must be Tensor, not {type(t).__name__}"
+            )
     if input._dtype is not weight._dtype:
         names = [promotion.scalar_type_name(t._dtype) for t in (input, weight)]
         raise RuntimeError(f"prelu: Type promoting not supported. Got {names[0]} and {names[1]}")
@@ -58,7 +60,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
             )
     if weight.ndim > 1:
         raise RuntimeError(
-            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = " + str(weight.ndim)
+            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
+            + str(weight.ndim)
         )
     shape = (1, count, *([1] * (dims - 2))) if dims > 1 else (count,) if dims else ()
     return call(PRELU, (input, weight.reshape(shape)))  # type: ignore[attr-defined]
@@ -93,8 +96,12 @@ def _rrelu(input: Tensor, lower: float, upper: float, training: bool, inplace: b
     if training and isinstance(input, Tensor):
         RRELU["RreluWithNoiseBackward0"].kernel(input._dtype)
         row = RRELU[f"RreluWithNoiseBackward{int(inplace)}"]
-        return call(row, (input, _slopes(input, lower, upper)), (), input if inplace else None, inplace)
-    return apply(RRELU_FIXED_IN_PLACE if inplace else RRELU_FIXED, input, ((lower + upper) / 2,), inplace)
+        return call(
+            row, (input, _slopes(input, lower, upper)), (), input if inplace else None, inplace
+        )
+    return apply(
+        RRELU_FIXED_IN_PLACE if inplace else RRELU_FIXED, input, ((lower + upper) / 2,), inplace
+    )
 
 
 def _slopes(input: Tensor, lower: float, upper: float) -> Tensor:
@@ -111,13 +118,19 @@ def _slopes(input: Tensor, lower: float, upper: float) -> Tensor:
 
 
 def rrelu(
-    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
 ) -> Tensor:
     """The input above zero, else a slope times it, drawn in training and the mean of the limits otherwise."""
     return _rrelu(input, lower, upper, training, inplace)
 
 
-def rrelu_(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Tensor:
+def rrelu_(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> Tensor:
     """The input above zero, else a slope times it, in place."""
     return _rrelu(input, lower, upper, training, True)
 
@@ -128,7 +141,9 @@ everywhere(rrelu_)
 # -- glu: half of the input opens and closes the other ------------------------------------------------
 
 GLU = Pointwise("glu", {F: A.glu}, same, None, ("input", "gate"))
-GLU_GATE_BACK = Pointwise("glu_backward", {F: A.glu_gate_backward}, same, None, ("grad", "input", "gate"))
+GLU_GATE_BACK = Pointwise(
+    "glu_backward", {F: A.glu_gate_backward}, same, None, ("grad", "input", "gate")
+)
 
 
 def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -145,7 +160,9 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise RuntimeError("glu does not support scalars because halving size must be even")
     along = normalize_dim(dim, input.ndim)
     if input.shape[along] % 2:
-        raise RuntimeError(f"Halving dimension must be even, but dimension {along} is size {input.shape[along]}")
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {along} is size {input.shape[along]}"
+        )
     return call(GLU, _halves(input, along))
 
 

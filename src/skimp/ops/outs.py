@@ -12,6 +12,7 @@ from skimp.memory import layout as layouts
 from skimp.memory import layout_overlap as overlap
 from skimp.memory.layout import Layout, contiguous_strides, numel
 
+
 def check_inplace(name: str, target: Tensor, result: dtypes.dtype, shape: tuple[int, ...]) -> None:
     """Refuse an in-place form whose result has another shape, or a type of a higher category."""
     if tuple(target.shape) != shape:
@@ -30,7 +31,11 @@ def check_cast(result: dtypes.dtype, target: dtypes.dtype) -> None:
 
 
 def check_out(
-    name: str, out: Any, result: dtypes.dtype, shape: tuple[int, ...], inputs: Sequence[Tensor] | Iterable[Tensor]
+    name: str,
+    out: Any,
+    result: dtypes.dtype,
+    shape: tuple[int, ...],
+    inputs: Sequence[Tensor] | Iterable[Tensor],
 ) -> None:
     """Refuse an `out=` that is no tensor, of a type that can't hold the result, or that autograd would have to follow."""
     if not isinstance(out, Tensor):
@@ -42,7 +47,9 @@ def check_out(
 def check_same(out: Tensor, result: dtypes.dtype) -> None:
     """Refuse an `out=` of another type than the result's, for ops that don't convert."""
     if out._dtype is not result:
-        raise RuntimeError(f"Expected out tensor to have dtype {result.name}, but got {out._dtype.name} instead")
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {result.name}, but got {out._dtype.name} instead"
+        )
 
 
 def check_out_dtype(dtype: dtypes.dtype | None, out: Tensor) -> None:
@@ -83,7 +90,9 @@ def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
 def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
     """Make `t` row-major of this shape on its storage, which grows if it must; its bytes stay."""
     offset = t.layout_of().offset
-    layout = Layout(tuple(shape), contiguous_strides(tuple(shape)) if strides is None else strides, offset)
+    layout = Layout(
+        tuple(shape), contiguous_strides(tuple(shape)) if strides is None else strides, offset
+    )
     need = layouts.nbytes_needed(layout, t._dtype.itemsize)
     if need > len(t._storage):
         t._storage.resize(need)
@@ -98,7 +107,9 @@ def check_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
         overlap.assert_no_internal_overlap(layout)
     for t in inputs:
         if t._storage is out._storage and t is not out:
-            overlap.assert_no_partial_overlap(layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize)
+            overlap.assert_no_partial_overlap(
+                layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize
+            )
 
 
 def check_no_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:

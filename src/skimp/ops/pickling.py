@@ -12,7 +12,12 @@ from skimp.memory.layout import Layout
 
 
 def rebuild(
-    cls: Any, s: storages.Storage, layout: tuple[Any, ...], dtype: dtypes.dtype, requires_grad: bool, state: Any
+    cls: Any,
+    s: storages.Storage,
+    layout: tuple[Any, ...],
+    dtype: dtypes.dtype,
+    requires_grad: bool,
+    state: Any,
 ) -> Tensor:
     """A tensor from its parts: what a pickle holds."""
     t = wrap(s, Layout(*layout), dtype)
@@ -47,7 +52,14 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         found: Tensor = memo[id(self)]
         return found
     s = copy.deepcopy(self._storage, memo)
-    new = rebuild(type(self), s, tuple(self.layout_of()), self._dtype, self._rg, copy.deepcopy(_own_state(self), memo))
+    new = rebuild(
+        type(self),
+        s,
+        tuple(self.layout_of()),
+        self._dtype,
+        self._rg,
+        copy.deepcopy(_own_state(self), memo),
+    )
     new._conj, new._neg = self._conj, self._neg
     if self._grad is not None:
         new._grad = copy.deepcopy(self._grad, memo)

@@ -186,6 +186,8 @@ def call(
         what = type(args[0]).__name__
         raise TypeError(f"{row.name}(): argument '{row.args[0]}' (position 1) must be Tensor, not {what}")
     compute, result = row.types(args)
+    if inplace and out is not None:
+        outs.check_cast(result, out._dtype)
     kernel = row.kernel(compute)
     if params:
         kernel = bound(kernel, *params)

@@ -12,10 +12,10 @@ from skimp.autograd.rules import Rule
 from skimp.backend import kernels as K
 from skimp.ops.complex_views import real
 from skimp.ops.forms import export
-from skimp.ops.masks import where
+from skimp.ops.masks import check_number, where
 from skimp.ops.pointwise import Pointwise, call, common, same
 from skimp.ops.pointwise_forms import plain_operators
-from skimp.ops.rows import C, F, I, conj, zeros
+from skimp.ops.rows import B, C, F, I, conj, zeros
 
 
 def _to_number_back(g: Tensor, input: Tensor, exponent: Any) -> Any:
@@ -37,15 +37,21 @@ def _exponent_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> A
 def _of_number_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
     if input == 0:
         return g * where(real(exponent) >= 0, 0, conj(result * -float("inf")))  # type: ignore[operator]
-    base = np.asarray(input, np.complex128 if isinstance(input, complex) or input < 0 else np.float64)
+    base = np.asarray(
+        input, np.complex128 if isinstance(input, complex) or input < 0 else np.float64
+    )
     slope: Any = np.log(base).item()
     if isinstance(slope, complex) and not result._dtype.is_complex:
         slope = float("nan")
     return g * conj(result * slope)
 
 
+def _truth(x: Any, exponent: bool, *, out: Any) -> None:
+    np.logical_or(x, not exponent, out=out)
+
+
 POW_KINDS = {I: K.power, F: K.power, C: K.power}
-POW_NUMBER = Pointwise("pow", POW_KINDS, same, Rule("PowBackward0", {"input": _to_number_back}),
+POW_NUMBER = Pointwise("pow", {**POW_KINDS, B: _truth}, same, Rule("PowBackward0", {"input": _to_number_back}),
                        params=("exponent",), title="pow")  # fmt: skip
 POW_MIXED = Pointwise("pow", POW_KINDS, same, Rule("PowBackward0", {"input": _to_number_back}),
                       ("input", "exponent"), title="pow")  # fmt: skip
@@ -59,18 +65,21 @@ def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tens
     if type(exponent) in (int, float) and isinstance(input, Tensor) and input._dtype.category == F:
         return call(POW_NUMBER, (input,), (exponent,), out, inplace)
     if isinstance(exponent, Tensor):
-        return call(POW if isinstance(input, Tensor) else POW_OF_NUMBER, (input, exponent), (), out, inplace)
+        return call(
+            POW if isinstance(input, Tensor) else POW_OF_NUMBER, (input, exponent), (), out, inplace
+        )
     if not isinstance(input, Tensor) or not isinstance(exponent, (int, float, complex, np.generic)):
         raise TypeError(
             f"pow() received an invalid combination of arguments - got ({type(input).__name__}, {type(exponent).__name__})"
         )
     if isinstance(exponent, np.generic):
         exponent = exponent.item()
-    if isinstance(exponent, bool):
-        exponent = int(exponent)
     kind = common((input, exponent))
-    if kind.category == I and exponent < 0:
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    if kind.category == I:
+        if exponent < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        check_number(exponent, kind)
+        exponent = int(exponent)
     if kind is not input._dtype or kind.category == C:
         return call(POW_MIXED, (input, exponent), (), out, inplace)
     return call(POW_NUMBER, (input,), (exponent,), out, inplace)
@@ -101,7 +110,10 @@ def _wide_type(input: Any, exponent: Any) -> dtypes.dtype:
             "float_power() received an invalid combination of arguments - got "
             f"({type(input).__name__}, {type(exponent).__name__})"
         )
-    kinds = [v._dtype.is_complex if isinstance(v, Tensor) else isinstance(v, complex) for v in (input, exponent)]
+    kinds = [
+        v._dtype.is_complex if isinstance(v, Tensor) else isinstance(v, complex)
+        for v in (input, exponent)
+    ]
     return dtypes.complex128 if any(kinds) else dtypes.float64
 
 

@@ -12,7 +12,9 @@ def named(name: str, *fields: str) -> Any:
         if len(values) == 1 and isinstance(values[0], (tuple, list)):
             values = tuple(values[0])
         if len(values) != len(fields):
-            raise TypeError(f"torch.return_types.{name}() takes a {len(fields)}-sequence ({len(values)}-sequence given)")
+            raise TypeError(
+                f"torch.return_types.{name}() takes a {len(fields)}-sequence ({len(values)}-sequence given)"
+            )
         return tuple.__new__(cls, values)
 
     def show(self: Any) -> str:

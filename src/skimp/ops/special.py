@@ -182,8 +182,10 @@ zeta = binary(Pointwise("zeta", {F: S.zeta, **NO_HALVES}, floating, Rule("Specia
 # -- one argument, in torch.special alone -----------------------------------------------------------
 
 
-def _special(name: str, kernel: Any, formula: Any = None, *, halves: bool = False, doc: str) -> Any:
-    return unary_row(name, {F: kernel, **({} if halves else NO_HALVES)}, formula, node=f"Special{node_name(name)}",
+def _special(
+    name: str, kernel: Any, formula: Any = None, *, halves: bool = False, title: str | None = None, doc: str
+) -> Any:
+    return unary_row(name, {F: kernel, **({} if halves else NO_HALVES)}, formula, node=f"Special{node_name(name)}", title=title,
                      inplace=False, method=False, namespaces=("special",), doc=doc)  # fmt: skip
 
 
@@ -202,7 +204,7 @@ i1e = _special("i1e", S.i1e, lambda g, input, result: (
 ), halves=True, doc="i1(input) exp(-|input|).")  # fmt: skip
 _special("entr", S.entr, lambda g, input: g * -(1 + input.log()), halves=True, doc="-input log(input).")
 _special("ndtr", S.ndtr, lambda g, input: g * ((-0.5 * input * input).exp() / sqrt(2 * pi)), halves=True,
-         doc="The normal distribution's cumulative function.")  # fmt: skip
+         title="erf_vml_cpu", doc="The normal distribution's cumulative function.")  # fmt: skip
 _special("ndtri", S.ndtri, lambda g, result: g * (sqrt(2 * pi) * (0.5 * result * result).exp()),
          doc="The inverse of ndtr.")  # fmt: skip
 erfcx = _special("erfcx", S.erfcx, lambda g, input, result: g * (2 * (input * result) - 2 / ROOT_PI),

@@ -351,7 +351,6 @@ _matrix(
 # -- pieces ---------------------------------------------------------------------------------------
 
 
-
 def _joined(grads: Any, dim: int) -> Tensor:
     return OPS["cat"].forms["cat"](grads, dim)  # type: ignore[no-any-return]
 
@@ -360,7 +359,13 @@ def _stacked(grads: Any, dim: int) -> Tensor:
     return OPS["stack"].forms["stack"](grads, dim)  # type: ignore[no-any-return]
 
 
-@view("_pieces", function=False, method=False, multi=True, rule=Rule("SplitBackward0", {"input": lambda grads, dim: _joined(grads, dim)}))
+@view(
+    "_pieces",
+    function=False,
+    method=False,
+    multi=True,
+    rule=Rule("SplitBackward0", {"input": lambda grads, dim: _joined(grads, dim)}),
+)
 def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
     return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
 
@@ -368,7 +373,7 @@ def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
 _pieces: Callable[..., tuple[Tensor, ...]] = _cut
 
 
-@op()
+@op(aliases=("unsafe_split",))
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
     shape = tuple(tensor.shape)
@@ -383,7 +388,7 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
     return _pieces(input, S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim), dim)
 
 
-@op()
+@op(aliases=("unsafe_chunk",))
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of one size (the last may be shorter)."""
     return _pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
@@ -447,3 +452,7 @@ def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     """The slices along a dimension, without it."""
     dim, n = S.unbind(layout.shape, dim)
     return [V.select(layout, dim, i) for i in range(n)]
+
+
+export("detach", Tensor.detach, method=False)
+export("detach_", Tensor.detach_, method=False)

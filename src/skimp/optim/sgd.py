@@ -21,8 +21,9 @@ def plain(p: Any, g: Any, lr: float, decay: float, maximize: bool) -> tuple[Any,
 def first(
     p: Any, buf: Any, g: Any, lr: float, momentum: float, dampening: float, decay: float, nesterov: bool, maximize: bool
 ) -> tuple[Any, ...]:
-    """The first step with momentum: the buffer is the gradient."""
+    """The first step with momentum: the buffer is the gradient (cut off from its history, as in PyTorch)."""
     g = _gradient(p, g, decay, maximize)
+    g = g.detach() if isinstance(g, Tensor) else g
     return p - lr * (g + momentum * g if nesterov else g), g
 
 

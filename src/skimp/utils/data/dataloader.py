@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from skimp.ops.random import Generator
 from skimp.utils.data._utils.collate import default_collate, default_convert
 from skimp.utils.data._utils.fetch import Fetcher
-from skimp.utils.data._utils.pool import Pool, Schedule
+from skimp.utils.data._utils.pool import IMPATIENCE, Pool, Schedule
 from skimp.utils.data._utils.worker import ExceptionWrapper, Work, get_worker_info
 from skimp.utils.data.dataset import Dataset, IterableDataset
 from skimp.utils.data.sampler import (
@@ -229,7 +229,7 @@ class _Workers(_Iterator):
             self._schedule = Schedule(self._pool, loader.prefetch_factor or 0, loader.in_order, loader.timeout)
             self._schedule.begin(self._indices)
         except BaseException:
-            self._pool.close()
+            self._pool.close(IMPATIENCE)
             raise
 
     def again(self) -> None:
@@ -247,7 +247,7 @@ class _Workers(_Iterator):
                 self._pool.close()
             raise
         except BaseException:  # a dead worker, an interrupt: nothing more will come
-            self._pool.close()
+            self._pool.close(IMPATIENCE)
             raise
         if isinstance(data, ExceptionWrapper):
             data.reraise()

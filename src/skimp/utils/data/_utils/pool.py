@@ -15,6 +15,7 @@ from typing import Any
 from skimp.utils.data._utils.worker import End, Resume, Work, run
 
 PATIENCE = 5.0  # seconds that a worker may take to end by itself
+IMPATIENCE = 0.2  # and after a failure
 
 
 class Pool:
@@ -79,8 +80,8 @@ class Pool:
             )
         return f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly with exit code {code}"
 
-    def close(self) -> None:
-        """End all workers; in a process that inherited this object, nothing."""
+    def close(self, patience: float = PATIENCE) -> None:
+        """End all workers, those at once that don't end by themselves in time; in a process that inherited this object, nothing."""
         if not self._open or os.getpid() != self._owner:
             return
         self._open = False
@@ -88,7 +89,7 @@ class Pool:
         for i in range(self.size):
             with contextlib.suppress(ValueError, OSError):  # a queue that an interrupt left closed
                 self.send(i, None)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + patience
         for process in self.processes:
             process.join(max(0.0, end - time.monotonic()))
             if process.is_alive():
