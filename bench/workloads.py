@@ -1,11 +1,13 @@
-"""The same work on any module with PyTorch's API, timed; several engines alternate in fresh processes.
+"""The same work on any module with PyTorch's API, timed; several engines alternate in fresh
+processes.
 
-    python bench/workloads.py skimp              one JSON line per workload
-    python bench/workloads.py skimp 'us_|exp'    those whose name matches
-    python bench/workloads.py skimp,torch 'exp'  a table: medians of alternating runs, and their ratio
+    python bench/workloads.py skimp              one JSON line per workload python
+    bench/workloads.py skimp 'us_|exp'    those whose name matches python bench/workloads.py
+    skimp,torch 'exp'  a table: medians of alternating runs, and their ratio
 
-An engine is torch, torch+thp (PyTorch with THP_MEM_ALLOC_ENABLE=1), or skimp. Each workload runs warm; `seconds` is the
-median of one call, `extra_mib` the peak of resident memory over its calls above that after the set-up (VmHWM, Linux).
+An engine is torch, torch+thp (PyTorch with THP_MEM_ALLOC_ENABLE=1), or skimp. Each workload runs
+warm; `seconds` is the median of one call, `extra_mib` the peak of resident memory over its calls
+above that after the set-up (VmHWM, Linux).
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ def median_small(f: Work, n: int) -> float:
 
 
 def large(T: Any) -> dict[str, Callable[[], Work]]:
-    """Work on 10000 x 10000 float32 (400 MB) and its like, by name: each entry sets up and returns the call."""
+    """Work on 10000 x 10000 float32 (400 MB) and its like, by name: each entry sets up and returns
+    the call.
+    """
     F = T.nn.functional
 
     def big() -> Any:
@@ -224,7 +228,9 @@ def run_apart(engine: str, name: str) -> dict[str, Any]:
 
 
 def compare(engines: list[str], pick: re.Pattern[str]) -> None:
-    """A table of medians over alternating rounds, and the ratio of the first engine to each other one."""
+    """A table of medians over alternating rounds, and the ratio of the first engine to each other
+    one.
+    """
     names = [n for n in names_of_all() if pick.search(n)]
     print(
         f"{'workload':22}"

@@ -13,7 +13,9 @@ ROWS: dict[str, Make] = {
     "Linear_no_bias": lambda nn: nn.Linear(5, 3, bias=False),
     "Bilinear": lambda nn: nn.Bilinear(3, 4, 2),
     "Embedding": lambda nn: nn.Embedding(7, 3),
-    "Embedding_padding": lambda nn: nn.Embedding(7, 3, padding_idx=-2, max_norm=1.0, scale_grad_by_freq=True),
+    "Embedding_padding": lambda nn: nn.Embedding(
+        7, 3, padding_idx=-2, max_norm=1.0, scale_grad_by_freq=True
+    ),
     "EmbeddingBag": lambda nn: nn.EmbeddingBag(7, 3, mode="sum", padding_idx=1),
     "ReLU": lambda nn: nn.ReLU(),
     "ReLU_inplace": lambda nn: nn.ReLU(inplace=True),
@@ -151,17 +153,27 @@ ROWS: dict[str, Make] = {
     "LSTMCell": lambda nn: nn.LSTMCell(3, 4, bias=False),
     "GRUCell": lambda nn: nn.GRUCell(3, 4),
     "MultiheadAttention": lambda nn: nn.MultiheadAttention(8, 2),
-    "MultiheadAttention_kv": lambda nn: nn.MultiheadAttention(8, 2, add_bias_kv=True, kdim=3, vdim=5),
+    "MultiheadAttention_kv": lambda nn: nn.MultiheadAttention(
+        8, 2, add_bias_kv=True, kdim=3, vdim=5
+    ),
     "TransformerEncoderLayer": lambda nn: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
     "TransformerDecoderLayer": lambda nn: nn.TransformerDecoderLayer(8, 2, 16, activation="gelu"),
     "TransformerEncoder": lambda nn: nn.TransformerEncoder(
         nn.TransformerEncoderLayer(8, 2, 16), 2, nn.LayerNorm(8), enable_nested_tensor=False
     ),
     "Transformer": lambda nn: nn.Transformer(8, 2, 1, 2, 16, batch_first=True),
-    "AdaptiveLogSoftmaxWithLoss": lambda nn: nn.AdaptiveLogSoftmaxWithLoss(16, 12, [4, 8], head_bias=True),
-    "Sequential": lambda nn: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2))),
-    "ModuleList": lambda nn: nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)]),
+    "AdaptiveLogSoftmaxWithLoss": lambda nn: nn.AdaptiveLogSoftmaxWithLoss(
+        16, 12, [4, 8], head_bias=True
+    ),
+    "Sequential": lambda nn: nn.Sequential(
+        nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2))
+    ),
+    "ModuleList": lambda nn: nn.ModuleList(
+        [nn.Linear(2, 2), nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2)]
+    ),
     "ModuleDict": lambda nn: nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.ModuleList([])}),
     "ParameterList": lambda nn: nn.ParameterList([nn.Linear(2, 2).weight, nn.Linear(3, 2).weight]),
-    "ParameterDict": lambda nn: nn.ParameterDict({"b": nn.Linear(2, 2).weight, "a": nn.Linear(3, 2).bias}),
-}  # fmt: skip
+    "ParameterDict": lambda nn: nn.ParameterDict(
+        {"b": nn.Linear(2, 2).weight, "a": nn.Linear(3, 2).bias}
+    ),
+}

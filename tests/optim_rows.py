@@ -17,7 +17,9 @@ OPTIMIZERS: dict[str, Make] = {
     "adam_betas": lambda o, p: o.Adam(p, lr=0.05, betas=(0.3, 0.9), maximize=True),
     "adamw": lambda o, p: o.AdamW(p, lr=0.05, fused=False),
     "nadam": lambda o, p: o.NAdam(p, lr=0.05, weight_decay=0.1),
-    "nadam_decoupled": lambda o, p: o.NAdam(p, lr=0.05, weight_decay=0.1, decoupled_weight_decay=True),
+    "nadam_decoupled": lambda o, p: o.NAdam(
+        p, lr=0.05, weight_decay=0.1, decoupled_weight_decay=True
+    ),
     "radam": lambda o, p: o.RAdam(p, lr=0.05, weight_decay=0.1),
     "adamax": lambda o, p: o.Adamax(p, lr=0.05, weight_decay=0.1),
     "adagrad": lambda o, p: o.Adagrad(p, lr=0.05, lr_decay=0.1, initial_accumulator_value=0.1),
@@ -34,7 +36,9 @@ def halved(epoch: int) -> float:
 
 
 def _sequential(s: Any, o: Any) -> Any:
-    return s.SequentialLR(o, [s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9), s.StepLR(o, 2)], [4, 9])
+    return s.SequentialLR(
+        o, [s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9), s.StepLR(o, 2)], [4, 9]
+    )
 
 
 SCHEDULES: dict[str, Make] = {
@@ -53,8 +57,9 @@ SCHEDULES: dict[str, Make] = {
     "cyclic_2": lambda s, o: s.CyclicLR(o, 0.01, 0.1, 3, mode="triangular2"),
     "cyclic_exp": lambda s, o: s.CyclicLR(o, 0.01, 0.1, 3, mode="exp_range", gamma=0.9),
     "onecycle": lambda s, o: s.OneCycleLR(o, 0.1, total_steps=20),
-    "onecycle_three": lambda s, o: s.OneCycleLR(o, 0.1, epochs=4, steps_per_epoch=5, three_phase=True,
-                                                anneal_strategy="linear"),
+    "onecycle_three": lambda s, o: s.OneCycleLR(
+        o, 0.1, epochs=4, steps_per_epoch=5, three_phase=True, anneal_strategy="linear"
+    ),
     "sequential": _sequential,
     "chained": lambda s, o: s.ChainedScheduler([s.ConstantLR(o, 0.1, 3), s.ExponentialLR(o, 0.9)]),
-}  # fmt: skip
+}

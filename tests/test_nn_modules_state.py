@@ -1,4 +1,6 @@
-"""Every layer class has PyTorch's parameters under the same seed, bit for bit, its state_dict keys and its repr."""
+"""Every layer class has PyTorch's parameters under the same seed, bit for bit, its state_dict keys
+and its repr.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch as oracle
-from nn_rows import ROWS
 
 import skimp
+from nn_rows import ROWS
 
 
 def both(name: str) -> tuple[Any, Any]:
@@ -32,7 +34,9 @@ def test_state_dict(name: str) -> None:
     assert [(n, p.requires_grad) for n, p in ours.named_parameters()] == [
         (n, p.requires_grad) for n, p in theirs.named_parameters()
     ]
-    assert {k: dict(v) for k, v in mine._metadata.items()} == {k: dict(v) for k, v in wanted._metadata.items()}
+    assert {k: dict(v) for k, v in mine._metadata.items()} == {
+        k: dict(v) for k, v in wanted._metadata.items()
+    }
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -43,10 +47,14 @@ def test_repr(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_attributes(name: str) -> None:
-    """What programs read from a layer: hyperparameters under PyTorch's names with PyTorch's values."""
+    """What programs read from a layer: hyperparameters under PyTorch's names with PyTorch's
+    values.
+    """
     ours, theirs = both(name)
     simple = (bool, int, float, str, tuple, list, type(None))
-    wanted = {k: v for k, v in vars(theirs).items() if isinstance(v, simple) and not k.startswith("_")}
+    wanted = {
+        k: v for k, v in vars(theirs).items() if isinstance(v, simple) and not k.startswith("_")
+    }
     mine = vars(ours)
     assert {k: mine.get(k, "missing") for k in wanted} == wanted
 

@@ -1,4 +1,4 @@
-"""Optimizers and schedules against the oracle: numbers, state, protocol, and what a step costs in memory."""
+"""Optimizers and schedules against the oracle: numbers, state, protocol, memory of a step."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch as oracle
-from optim_rows import OPTIMIZERS, SCHEDULES, halved
 
 import skimp
+from optim_rows import OPTIMIZERS, SCHEDULES, halved
 
 LARGE = 70_000  # is run in blocks
 
@@ -44,14 +44,18 @@ def test_numbers(name: str, size: int) -> None:
     close(p, q, 1e-6)
     mine, wanted = ours.state_dict(), theirs.state_dict()
     assert mine["param_groups"] == wanted["param_groups"]
-    assert {k: list(v) for k, v in mine["state"].items()} == {k: list(v) for k, v in wanted["state"].items()}
+    assert {k: list(v) for k, v in mine["state"].items()} == {
+        k: list(v) for k, v in wanted["state"].items()
+    }
     for key, value in wanted["state"].get(0, {}).items():
         close(mine["state"][0][key], value, 1e-6)
     assert repr(ours) == repr(theirs)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-12), ("bfloat16", 0.02), ("complex64", 1e-5)])
+@pytest.mark.parametrize(
+    ("dtype", "rtol"), [("float64", 1e-12), ("bfloat16", 0.02), ("complex64", 1e-5)]
+)
 def test_dtypes(name: str, dtype: str, rtol: float) -> None:
     if dtype == "complex64":
         if name == "adam_amsgrad":
@@ -120,7 +124,7 @@ def test_groups_and_errors() -> None:
             lambda: o.load_state_dict({"state": {}, "param_groups": []}),
             lambda: torch.optim.Optimizer([a], {}).step(),
         ):
-            with pytest.raises(Exception) as e:  # noqa: PT011  (compared with the oracle's below)
+            with pytest.raises(Exception) as e:
                 bad()
             lines.append((type(e.value).__name__, str(e.value)))
         found.append(lines)
@@ -248,7 +252,9 @@ def test_lbfgs(search: str | None) -> None:
     found = []
     for torch in (skimp, oracle):
         p = torch.tensor([-1.2, 1.0, 0.5], dtype=torch.float64, requires_grad=True)
-        o = torch.optim.LBFGS([p], lr=1.0 if search else 1e-3, max_iter=8, history_size=4, line_search_fn=search)
+        o = torch.optim.LBFGS(
+            [p], lr=1.0 if search else 1e-3, max_iter=8, history_size=4, line_search_fn=search
+        )
 
         def closure(p: Any = p, o: Any = o) -> Any:
             o.zero_grad()
@@ -309,7 +315,9 @@ def test_plateau() -> None:
     found = []
     for torch in (skimp, oracle):
         o = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=1.0)
-        s = torch.optim.lr_scheduler.ReduceLROnPlateau(o, patience=1, cooldown=1, factor=0.5, min_lr=0.1)
+        s = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            o, patience=1, cooldown=1, factor=0.5, min_lr=0.1
+        )
         lrs = []
         for metric in [3, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1]:
             s.step(torch.tensor(float(metric)))
@@ -339,9 +347,13 @@ def test_schedule_warnings_and_errors() -> None:
             lambda: schedules.SequentialLR(o, [s], [1]),
             lambda: schedules.CyclicLR(torch.optim.Adagrad([torch.ones(1)]), 0.1, 1.0),
             lambda: schedules.OneCycleLR(o, 0.1),
-            lambda: schedules.StepLR(o, 2, last_epoch=3) if o.param_groups[0].pop("initial_lr") else None,
+            lambda: (
+                schedules.StepLR(o, 2, last_epoch=3)
+                if o.param_groups[0].pop("initial_lr")
+                else None
+            ),
         ):
-            with pytest.raises(Exception) as e:  # noqa: PT011  (compared with the oracle's below)
+            with pytest.raises(Exception) as e:
                 bad()
             lines.append((type(e.value).__name__, str(e.value)))
         found.append(lines)
@@ -354,7 +366,10 @@ def test_averaged_model() -> None:
         torch.manual_seed(0)
         model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
         utils = torch.optim.swa_utils
-        plain, ema = utils.AveragedModel(model), utils.AveragedModel(model, multi_avg_fn=utils.get_ema_multi_avg_fn(0.9))
+        plain, ema = (
+            utils.AveragedModel(model),
+            utils.AveragedModel(model, multi_avg_fn=utils.get_ema_multi_avg_fn(0.9)),
+        )
         o = torch.optim.SGD(model.parameters(), lr=0.1)
         s = utils.SWALR(o, swa_lr=0.05, anneal_epochs=3)
         lrs = []
@@ -367,6 +382,8 @@ def test_averaged_model() -> None:
             plain.update_parameters(model)
             ema.update_parameters(model)
         utils.update_bn([torch.randn(6, 3) for _ in range(3)], plain)
-        found.append([lrs, *[v.double().numpy() for m in (plain, ema) for v in m.state_dict().values()]])
+        found.append(
+            [lrs, *[v.double().numpy() for m in (plain, ema) for v in m.state_dict().values()]]
+        )
     for a, b in zip(*found, strict=True):
         assert np.allclose(a, b, rtol=1e-4, atol=1e-6)

@@ -11,19 +11,53 @@ _np.seterr(
 )  # PyTorch is silent about 0/0 and overflow, and errstate per op would cost more than the op
 
 from skimp import (  # noqa: E402
+    accelerator,
+    amp,
     autograd,
+    backends,
+    compiler,
+    cpu,
     cuda,
+    distributed,
+    hub,
+    jit,
     linalg,
     memory,
+    mps,
     multiprocessing,
     nn,
     ops,
     optim,
+    placing,
+    random,
     serialization,
     special,
+    tensor_types,
+    testing,
+    types,
     utils,
+    version,
+    xpu,
 )
 from skimp._tensor import Tensor  # noqa: E402
+from skimp.amp.autocast_mode import autocast  # noqa: E402
+from skimp.amp.state import (  # noqa: E402
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_cpu_dtype,
+    get_autocast_dtype,
+    get_autocast_gpu_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_cpu_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_cpu_dtype,
+    set_autocast_cpu_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+    set_autocast_gpu_dtype,
+)
 from skimp.autograd.modes import (  # noqa: E402
     enable_grad,
     inference_mode,
@@ -32,6 +66,7 @@ from skimp.autograd.modes import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
+from skimp.compiler import compile  # noqa: E402
 from skimp.config import config, get_num_threads, set_num_threads  # noqa: E402
 from skimp.devices import device, get_default_device, set_default_device  # noqa: E402
 from skimp.dtypes import (  # noqa: E402
@@ -66,14 +101,38 @@ from skimp.ops.random import Generator, default_generator  # noqa: E402
 from skimp.ops.storages import TypedStorage, UntypedStorage, aliases, shares_memory  # noqa: E402
 from skimp.printing import set_printoptions  # noqa: E402
 from skimp.promotion import can_cast, get_default_dtype, promote_types, set_default_dtype  # noqa: E402
+from skimp.queries import (  # noqa: E402
+    get_device_module,
+    is_storage,
+    is_tensor,
+    set_default_tensor_type,
+    typename,
+)
+from skimp.random import fork_rng  # noqa: E402
 from skimp.serialization import load, save  # noqa: E402
 from skimp.size import Size  # noqa: E402
+from skimp.switches import (  # noqa: E402
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    is_deterministic_algorithms_warn_only_enabled,
+    is_warn_always_enabled,
+    set_deterministic_debug_mode,
+    set_float32_matmul_precision,
+    set_flush_denormal,
+    set_num_interop_threads,
+    set_warn_always,
+    use_deterministic_algorithms,
+)
+from skimp.version import __version__  # noqa: E402
 
 short, int, long, half, float, double, cfloat, cdouble = (  # noqa: A001
     int16, int32, int64, float16, float32, float64, complex64, complex128,
 )  # fmt: skip
 
-__version__ = "0.1.0"
+e, pi, inf, nan, newaxis = _np.e, _np.pi, _np.inf, _np.nan, None
+globals().update(tensor_types.NAMES)
 globals().update(_NAMESPACES[""])
 
 

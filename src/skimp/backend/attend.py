@@ -72,7 +72,7 @@ def _blocks(rows: int, step: int, keys: int, causal: bool) -> Iterator[tuple[sli
 
 def _scores(q: Array, kt: Array, a: Attention, group: Any, rows: slice, seen: int) -> Array:
     """The block's scores (heads, rows, seen), scaled and masked. `q` is scaled already."""
-    s = np.matmul(q, kt[..., :seen])
+    s: Array = np.matmul(q, kt[..., :seen])
     if a.mask is not None:
         mask = a.mask[group][..., rows, :seen]
         if mask.dtype == bool:
@@ -119,19 +119,13 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) 
     _run(groups, math.prod(q.shape[:-1]) * keys, task)
 
 
-def backward(
-    g: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    out: Array,
-    lse: Array,
-    dq: Array,
-    dk: Array,
-    dv: Array,
-    a: Attention,
-) -> None:
-    """Write the three gradients; the probabilities are made again, block by block."""
+def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Attention) -> None:
+    """Write the three gradients; the probabilities are made again, block by block.
+
+    `kept`: q, k, v, the result and the logsumexp; `into`: where the gradients of q, k, v go.
+    """
+    q, k, v, out, lse = kept
+    dq, dk, dv = into
     keys, rows = k.shape[-2], q.shape[-2]
     groups, step = _tasks(q.shape, keys)
 
@@ -153,7 +147,10 @@ def backward(
                 kept = a.kept[group][..., block, :seen] * a.work.type(a.grow)
                 sum_v[..., :seen, :] += np.matmul(np.swapaxes(p * kept, -1, -2), gs)
                 dp *= kept
-            along = np.add.reduce(gs * out[group][..., block, :], axis=-1, keepdims=True)
+            if out.dtype == a.work:
+                along = np.add.reduce(gs * out[group][..., block, :], axis=-1, keepdims=True)
+            else:  # the same sum, of what was not rounded to half precision
+                along = np.add.reduce(dp * p, axis=-1, keepdims=True)
             np.subtract(dp, along, out=dp)
             np.multiply(dp, p, out=dp)
             dq[group][..., block, :] = np.matmul(dp, ks[..., :seen, :]) * a.work.type(a.scale)

@@ -96,7 +96,7 @@ def trunc_divide(a: Array, b: Any, *, out: Array) -> None:
 
 
 def trunc_divide_rounded(dtype: Any) -> Any:
-    """trunc_divide of a narrow type computed in a wider one: the quotient is rounded before it is cut."""
+    """trunc_divide of a narrow type computed in a wider one: rounded before it is cut."""
 
     def trunc_divide_of_narrow(a: Array, b: Any, *, out: Array) -> None:
         np.divide(a, b, out=out)

@@ -10,6 +10,7 @@ def refuse(where: Any) -> NoReturn:
     if where.type == "cuda":
         raise AssertionError(
             "Torch not compiled with CUDA enabled: skimp has no CUDA backend in this version; "
-            "use device='cpu' (torch.cuda.is_available() is False, and the cuda memory counters count the host)"
+            "use device='cpu' (torch.cuda.is_available() is False, and the cuda memory counters "
+            "count the host)"
         )
     raise RuntimeError(f"skimp has no backend for device '{where}'; use device='cpu'")

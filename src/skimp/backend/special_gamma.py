@@ -140,7 +140,9 @@ def trigamma64(x: F64) -> F64:
 
 
 def trigamma(x: Array, *, out: Array) -> None:
-    """The derivative of digamma; at the poles below 0 the large number that PyTorch's reflection gives."""
+    """The derivative of digamma; at the poles below 0 the large number that PyTorch's reflection
+    gives.
+    """
     _trigamma(x, out=out)
     pole = (x < 0) & (x == np.floor(x))
     if np.any(pole):

@@ -27,7 +27,7 @@ def _recur(y: Array, x: Array, n: Array, q: Array, step: Step) -> None:
         np.copyto(y, q, where=n >= k)
 
 
-def _prepare(x: Any, n: Any, out: Array) -> tuple[Array, Array, Array]:
+def _prepare(out: Array, x: Any, n: Any) -> tuple[Array, Array, Array]:
     y = np.atleast_1d(out)
     x = np.broadcast_to(np.asarray(x, y.dtype), y.shape)
     n = np.broadcast_to(np.trunc(np.asarray(n, np.float64)), y.shape)
@@ -38,7 +38,7 @@ def _prepare(x: Any, n: Any, out: Array) -> tuple[Array, Array, Array]:
 
 def _plain(first: Callable[[Array], Array], step: Step, hermite: bool = False) -> Kernel:
     def fill(*arrays: Any, out: Array) -> None:
-        x, n, y = _prepare(*arrays, out)
+        x, n, y = _prepare(out, *arrays)
         if hermite:
             y[n > _HERMITE_LIMIT[y.itemsize]] = np.nan
             n = np.where(n > _HERMITE_LIMIT[y.itemsize], 0, n)
@@ -70,10 +70,10 @@ def _chebyshev(
             y[end] = np.where(x[end] > 0, right, alternating)
 
     def straight(*arrays: Any, out: Array) -> None:
-        run(*_prepare(*arrays, out))
+        run(*_prepare(out, *arrays))
 
     def shifted(*arrays: Any, out: Array) -> None:
-        x, n, y = _prepare(*arrays, out)
+        x, n, y = _prepare(out, *arrays)
         run(x + x - 1, n, y)
 
     return straight, shifted

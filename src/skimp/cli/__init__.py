@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from skimp import __version__
 from skimp.cli import run
+from skimp.version import VERSION
 
 __all__ = ["main"]
 
@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="skimp", description="PyTorch programs on NumPy, where memory comes first."
     )
-    parser.add_argument("--version", action="version", version=f"skimp {__version__}")
+    parser.add_argument("--version", action="version", version=f"skimp {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run.add_to(commands)
     if words[:1] == ["run"]:

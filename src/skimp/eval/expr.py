@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 # docs/notes/eval.md.
 _SAME_AT_ANY_STRIDE: Final = frozenset(
     (
-        *(np.add, np.subtract, np.multiply, np.divide, np.negative, np.positive, np.reciprocal),
+        *(np.add, np.subtract, np.multiply, np.divide, np.positive, np.reciprocal),
         *(np.sqrt, np.square, np.maximum, np.minimum, np.fmax, np.fmin, np.copysign),
         *(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal),
         *(np.logical_and, np.logical_or, np.logical_xor, np.logical_not),

@@ -12,16 +12,35 @@ import numpy as np
 from skimp._tensor import Tensor
 from skimp.autograd.modes import no_grad
 from skimp.nn import whole
-from skimp.nn.modules.utils import pair
 
 __all__ = [
-    "calculate_gain", "constant_", "dirac_", "eye_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_",
-    "orthogonal_", "sparse_", "trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_",
-]  # fmt: skip
+    "calculate_gain",
+    "constant_",
+    "dirac_",
+    "eye_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "sparse_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
 
 _LINEAR = (
-    "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid",
-)  # fmt: skip
+    "linear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "sigmoid",
+)
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
@@ -31,7 +50,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "leaky_relu":
         if param is None:
             slope = 0.01
-        elif isinstance(param, (int, float)) and not isinstance(param, bool):
+        elif type(param) in (int, float):
             slope = param
         else:
             raise ValueError(f"negative_slope {param} not a valid number")
@@ -72,21 +91,60 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 
 def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
 ) -> Tensor:
-    """Normal numbers between a and b: those outside are drawn again, by inverting the distribution."""
+    """Normal numbers between a and b: those outside are drawn again."""
 
     def cdf(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
 
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
+            "values may be incorrect.",
             stacklevel=2,
         )
     with no_grad():
-        tensor.uniform_(2 * cdf((a - mean) / std) - 1, 2 * cdf((b - mean) / std) - 1, generator=generator)
-        return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
+        if cdf((b - mean) / std) - cdf((a - mean) / std) > 0.3:
+            return _within(tensor, mean, std, a, b, generator)
+        return _by_rejection(tensor, mean, std, a, b, generator)
+
+
+def _within(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
+    """Where most draws are inside: draw all anew until those that replace the others are inside
+    too.
+    """
+    low, high = [tensor.new_tensor(x).item() for x in (a, b)]
+    tensor.normal_(mean, std, generator=generator)
+    while True:
+        outside = (tensor < low) | (tensor > high)
+        if not bool(outside.any()):
+            return tensor
+        drawn = whole.empty_like(tensor).normal_(mean, std, generator=generator)
+        tensor.copy_(whole.where(outside, drawn, tensor))
+
+
+def _by_rejection(
+    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any
+) -> Tensor:
+    """Where few draws would be inside: uniform ones, accepted with the chance that the density
+    gives.
+    """
+    peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+    drawn, chance = whole.empty_like(tensor), whole.empty_like(tensor)
+    pending = None
+    while pending is None or bool(pending.any()):
+        drawn.uniform_(a, b, generator=generator)
+        tensor.copy_(drawn if pending is None else whole.where(pending, drawn, tensor))
+        drawn.sub_(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
+        rejected = chance.uniform_(generator=generator).log_() > drawn
+        pending = rejected if pending is None else pending & rejected
+    return tensor
 
 
 def eye_(tensor: Tensor) -> Tensor:
@@ -122,7 +180,9 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     if tensor.dim() < 2:
-        raise ValueError("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions")
+        raise ValueError(
+            "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+        )
     field = math.prod(tensor.shape[2:])
     return tensor.size(1) * field, tensor.size(0) * field
 
@@ -156,7 +216,11 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float | 
 
 
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
 ) -> Tensor:
     """He et al. 2015, uniform."""
     std = _kaiming(tensor, a, mode, nonlinearity)
@@ -166,7 +230,11 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
 ) -> Tensor:
     """He et al. 2015, normal."""
     std = _kaiming(tensor, a, mode, nonlinearity)
@@ -181,11 +249,15 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor
     rows = tensor.size(0)
     columns = tensor.numel() // rows
-    drawn = whole.empty((rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator).array()
+    drawn = (
+        whole.empty((rows, columns), dtype=tensor.dtype).normal_(0, 1, generator=generator).array()
+    )
     q, r = np.linalg.qr(drawn.T if rows < columns else drawn)
     q *= np.sign(np.diag(r))
     with no_grad():
-        tensor.copy_(whole.from_numpy(np.ascontiguousarray(q.T if rows < columns else q)).view(tensor.shape))
+        tensor.copy_(
+            whole.from_numpy(np.ascontiguousarray(q.T if rows < columns else q)).view(tensor.shape)
+        )
         return tensor.mul_(gain)
 
 
@@ -206,7 +278,9 @@ def _deprecated(new: Callable[..., Any]) -> Callable[..., Any]:
 
     def old(*args: Any, **kwargs: Any) -> Any:
         warnings.warn(
-            f"`nn.init.{name[:-1]}` is now deprecated in favor of `nn.init.{name}`.", FutureWarning, stacklevel=2
+            f"`nn.init.{name[:-1]}` is now deprecated in favor of `nn.init.{name}`.",
+            FutureWarning,
+            stacklevel=2,
         )
         return new(*args, **kwargs)
 
@@ -216,6 +290,11 @@ def _deprecated(new: Callable[..., Any]) -> Callable[..., Any]:
 
 
 uniform, normal, constant = _deprecated(uniform_), _deprecated(normal_), _deprecated(constant_)
-eye, dirac, orthogonal, sparse = _deprecated(eye_), _deprecated(dirac_), _deprecated(orthogonal_), _deprecated(sparse_)
+eye, dirac, orthogonal, sparse = (
+    _deprecated(eye_),
+    _deprecated(dirac_),
+    _deprecated(orthogonal_),
+    _deprecated(sparse_),
+)
 xavier_uniform, xavier_normal = _deprecated(xavier_uniform_), _deprecated(xavier_normal_)
 kaiming_uniform, kaiming_normal = _deprecated(kaiming_uniform_), _deprecated(kaiming_normal_)

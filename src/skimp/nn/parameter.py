@@ -11,10 +11,19 @@ from skimp.autograd.saving import ghost
 from skimp.nn import whole
 
 _KINDS = {
-    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long",
-    "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
 
 
 def typename(value: Any) -> str:
@@ -32,7 +41,11 @@ class _ParameterMeta(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         if type.__instancecheck__(cls, instance):
             return True
-        return cls is Parameter and isinstance(instance, Tensor) and getattr(instance, "_is_param", False)
+        return (
+            cls is Parameter
+            and isinstance(instance, Tensor)
+            and getattr(instance, "_is_param", False)
+        )
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
@@ -46,7 +59,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if type(data) is not Tensor and not type.__instancecheck__(Parameter, data):
             return _mark(data.detach().requires_grad_(requires_grad), "_is_param")  # type: ignore[return-value]
         if requires_grad and data.dtype.category < 2:
-            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
         new = ghost(data)
         new.__class__ = cls  # type: ignore[assignment]
         new._rg = requires_grad
@@ -77,11 +92,34 @@ def _preserve() -> Any:
     return preserve_format
 
 
-_OWN = frozenset((
-    "_np", "_layout", "_storage", "_dtype", "_rg", "_node", "_index", "_grad", "_base", "_stale", "_counter", "_conj",
-    "_neg", "_inference", "_accumulate", "_hooks", "_post_hooks", "_retains", "_cut", "_inherits", "_views", "_output",
-    "_creation", "__weakref__",
-))  # fmt: skip
+_OWN = frozenset(
+    (
+        "_np",
+        "_layout",
+        "_storage",
+        "_dtype",
+        "_rg",
+        "_node",
+        "_index",
+        "_grad",
+        "_base",
+        "_stale",
+        "_counter",
+        "_conj",
+        "_neg",
+        "_inference",
+        "_accumulate",
+        "_hooks",
+        "_post_hooks",
+        "_retains",
+        "_cut",
+        "_inherits",
+        "_views",
+        "_output",
+        "_creation",
+        "__weakref__",
+    )
+)
 
 
 def _copy_attributes(old: Tensor, new: Tensor, memo: dict[int, Any]) -> None:
@@ -109,7 +147,9 @@ class _BufferMeta(type):
 
 
 class Buffer(Tensor, metaclass=_BufferMeta):
-    """A tensor that a module counts among its buffers; `persistent` ones are part of its state_dict."""
+    """A tensor that a module counts among its buffers; `persistent` ones are part of its
+    state_dict.
+    """
 
     persistent: bool
 
@@ -132,7 +172,15 @@ class _Uninitialized:
     _rg: bool
     _dtype: Any
     __class__: Any
-    _DEFINED = ("materialize", "requires_grad", "dtype", "device", "is_leaf", "detach", "share_memory_")
+    _DEFINED = (
+        "materialize",
+        "requires_grad",
+        "dtype",
+        "device",
+        "is_leaf",
+        "detach",
+        "share_memory_",
+    )
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become a tensor of this shape, uninitialised as to its values."""
@@ -146,8 +194,10 @@ class _Uninitialized:
     @property
     def shape(self) -> NoReturn:
         raise RuntimeError(
-            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
-            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually "
+            "happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized "
+            "one. Call `forward` "
             "to initialize the parameters before accessing their attributes."
         )
 
@@ -172,7 +222,9 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
 
     cls_to_become = Parameter
 
-    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> UninitializedParameter:
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> UninitializedParameter:
         return _uninitialized(cls, dtype, requires_grad)  # type: ignore[no-any-return]
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
@@ -188,7 +240,11 @@ class UninitializedBuffer(_Uninitialized, Tensor):  # type: ignore[misc]
     cls_to_become = Tensor
 
     def __new__(
-        cls, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
+        cls,
+        requires_grad: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        persistent: bool = True,
     ) -> UninitializedBuffer:
         new = _uninitialized(cls, dtype, requires_grad)
         new.persistent = persistent

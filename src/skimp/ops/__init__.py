@@ -1,4 +1,7 @@
-"""The ops, a file per family. Importing this package declares them all and fills the namespaces of `forms`."""
+"""The ops, a file per family.
+
+Importing this package declares them all and fills the namespaces of `forms`.
+"""
 
 from skimp.ops import (
     access,
@@ -26,6 +29,7 @@ from skimp.ops import (
     indexing,
     interop,
     joining,
+    kinds,
     linear,
     linear_cross_entropy,
     logic,
@@ -45,7 +49,6 @@ from skimp.ops import (
     pooling,
     pooling_adaptive,
     powers,
-    kinds,
     quantiles,
     random,
     ranges,
@@ -56,6 +59,7 @@ from skimp.ops import (
     scatter,
     searching,
     selection,
+    smooth,
     special,
     storages,
     ties,
@@ -91,6 +95,7 @@ __all__ = [
     "indexing",
     "interop",
     "joining",
+    "kinds",
     "linear",
     "linear_cross_entropy",
     "logic",
@@ -110,7 +115,6 @@ __all__ = [
     "pooling",
     "pooling_adaptive",
     "powers",
-    "kinds",
     "quantiles",
     "random",
     "ranges",
@@ -121,6 +125,7 @@ __all__ = [
     "scatter",
     "searching",
     "selection",
+    "smooth",
     "special",
     "storages",
     "ties",

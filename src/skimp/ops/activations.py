@@ -1,13 +1,13 @@
 """Activations (nn.functional), and the rows of their derivatives, each one pass over its operands.
 
-The derivative of an activation is a row of its own, so that it runs fused and has a derivative again. relu keeps its
-result; the others keep their input, except in place, where elu and leaky_relu can do with the result.
+The derivative of an activation is a row of its own, so that it runs fused and has a derivative
+again. relu keeps its result; the others keep their input, except in place, where elu and
+leaky_relu can do with the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi, sqrt
 from typing import Any
 
 from skimp import dtypes, promotion
@@ -15,9 +15,8 @@ from skimp._tensor import Tensor
 from skimp.autograd.rules import Rule
 from skimp.backend import kernels_activation as A
 from skimp.limits import finfo
-from skimp.ops.forms import NAMESPACES, export
+from skimp.ops.forms import export
 from skimp.ops.masks import where
-from skimp.ops.math_unary import sigmoid, sigmoid_backward
 from skimp.ops.pointwise import Pointwise, Refused, call, same
 from skimp.ops.rows import B, C, F, I, zeros
 
@@ -35,37 +34,79 @@ def everywhere(f: Any, method: bool = False) -> Any:
     return f
 
 
-def apply(row: Pointwise, input: Tensor, params: tuple[Any, ...] = (), inplace: bool = False) -> Tensor:
+def apply(
+    row: Pointwise, input: Tensor, params: tuple[Any, ...] = (), inplace: bool = False
+) -> Tensor:
     return call(row, (input,), params, input if inplace else None, inplace)
 
 
-def _back(name: str, kernel: Any, first: Callable[..., Any], second: Callable[..., Any] | None, *params: str,
-          of: str = "input") -> Pointwise:  # fmt: skip
-    """The row of a derivative: of the gradient it is linear (`first`), of the input it has `second` as derivative, or none."""
+def back(
+    name: str,
+    kernel: Any,
+    first: Callable[..., Any],
+    second: Callable[..., Any] | None,
+    *params: str,
+    of: str = "input",
+) -> Pointwise:
+    """The row of a derivative: linear in the gradient (`first`); `second` by the input, or flat."""
     formulas = {"grad": first, of: second or (lambda g: zeros(g))}
     title = "".join([w.title() for w in name.split("_")])
-    return Pointwise(name, {F: kernel, C: kernel}, same, Rule(f"{title}Backward0", formulas), ("grad", of), params)
+    return Pointwise(
+        name,
+        {F: kernel, C: kernel},
+        same,
+        Rule(f"{title}Backward0", formulas),
+        ("grad", of),
+        params,
+    )
 
 
-def row(name: str, kernels: Any, node: str, formula: Callable[..., Any], *params: str, title: str | None = None) -> Pointwise:
-    return Pointwise(name, kernels if isinstance(kernels, dict) else {F: kernels}, same, Rule(node, {"input": formula}),
-                     params=params, title=title)  # fmt: skip
+def row(
+    name: str,
+    kernels: Any,
+    node: str,
+    formula: Callable[..., Any],
+    *params: str,
+    title: str | None = None,
+) -> Pointwise:
+    return Pointwise(
+        name,
+        kernels if isinstance(kernels, dict) else {F: kernels},
+        same,
+        Rule(node, {"input": formula}),
+        params=params,
+        title=title,
+    )
 
 
 # -- rectifiers -----------------------------------------------------------------------------------
 
-THRESHOLD_BACK = _back(
-    "threshold_backward", A.threshold_backward,
-    lambda g, input, at: call(THRESHOLD_BACK, (g, input), (at,)), None, "at",
-)  # fmt: skip
+THRESHOLD_BACK: Pointwise = back(
+    "threshold_backward",
+    A.threshold_backward,
+    lambda g, input, at: call(THRESHOLD_BACK, (g, input), (at,)),
+    None,
+    "at",
+)
 RELU = row(
-    "relu", {B: Refused(RuntimeError, "Boolean inputs not supported for relu"), I: A.relu, F: A.relu, C: NO_COMPLEX},
-    "ReluBackward0", lambda g, result: call(THRESHOLD_BACK, (g, result), (0.0,)),
-)  # fmt: skip
+    "relu",
+    {
+        B: Refused(RuntimeError, "Boolean inputs not supported for relu"),
+        I: A.relu,
+        F: A.relu,
+        C: NO_COMPLEX,
+    },
+    "ReluBackward0",
+    lambda g, result: call(THRESHOLD_BACK, (g, result), (0.0,)),
+)
 THRESHOLD = row(
-    "threshold", {I: A.threshold, F: A.threshold}, "ThresholdBackward0",
-    lambda g, input, threshold: call(THRESHOLD_BACK, (g, input), (threshold,)), "threshold", "value",
-)  # fmt: skip
+    "threshold",
+    {I: A.threshold, F: A.threshold},
+    "ThresholdBackward0",
+    lambda g, input, threshold: call(THRESHOLD_BACK, (g, input), (threshold,)),
+    "threshold",
+    "value",
+)
 
 
 def relu(input: Tensor) -> Tensor:
@@ -88,9 +129,15 @@ export("relu", _functional_relu, FUNCTIONAL, False)
 everywhere(relu_, True)
 
 
+def dtype_of(input: Any) -> dtypes.dtype | None:
+    """None for what is no tensor, which the call will refuse."""
+    return input._dtype if isinstance(input, Tensor) else None
+
+
 def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
     """Numbers in the type of an integer tensor."""
-    if isinstance(input, Tensor) and input._dtype.category == I:
+    dtype = dtype_of(input)
+    if dtype is not None and dtype.category == I:
         return tuple([int(n) for n in numbers])
     return numbers
 
@@ -108,24 +155,37 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
 everywhere(threshold)
 everywhere(threshold_)
 
-HARDTANH_BACK = _back(
-    "hardtanh_backward", A.hardtanh_backward,
-    lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)), None, "min_val", "max_val",
-)  # fmt: skip
+HARDTANH_BACK: Pointwise = back(
+    "hardtanh_backward",
+    A.hardtanh_backward,
+    lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
+    None,
+    "min_val",
+    "max_val",
+)
 HARDTANH = row(
     "hardtanh",
-    {B: Refused(RuntimeError, "Bool inputs not supported for hardtanh"), I: A.hardtanh, F: A.hardtanh, C: NO_COMPLEX},
-    "HardtanhBackward0", lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
-    "min_val", "max_val",
-)  # fmt: skip
+    {
+        B: Refused(RuntimeError, "Bool inputs not supported for hardtanh"),
+        I: A.hardtanh,
+        F: A.hardtanh,
+        C: NO_COMPLEX,
+    },
+    "HardtanhBackward0",
+    lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
+    "min_val",
+    "max_val",
+)
 
 
 @functional
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
     """The input held within the limits."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if isinstance(input, Tensor) and input._dtype is dtypes.uint8 and min_val < 0:
+    if dtype_of(input) is dtypes.uint8 and min_val < 0:
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return apply(HARDTANH, input, _whole(input, min_val, max_val), inplace)
 
@@ -133,7 +193,8 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 @functional
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """The input held within the limits, in place."""
-    return hardtanh(input, min_val, max_val, True)  # type: ignore[no-any-return]
+    result: Tensor = hardtanh(input, min_val, max_val, True)
+    return result
 
 
 @functional
@@ -142,18 +203,27 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return apply(HARDTANH, input, (0, 6), inplace)
 
 
-LEAKY_BACK = _back(
-    "leaky_relu_backward", A.leaky_relu_backward,
-    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)), None, "slope",
-)  # fmt: skip
-LEAKY = row("leaky_relu", A.leaky_relu, "LeakyReluBackward0",
-             lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)), "slope")  # fmt: skip
+LEAKY_BACK: Pointwise = back(
+    "leaky_relu_backward",
+    A.leaky_relu_backward,
+    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
+    None,
+    "slope",
+)
+LEAKY = row(
+    "leaky_relu",
+    A.leaky_relu,
+    "LeakyReluBackward0",
+    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
+    "slope",
+)
 
 
 def check_slope(slope: float, name: str) -> None:
     if slope < 0:
         raise RuntimeError(
-            f"In-place {name} backward calculation is triggered with a negative slope which is not supported. "
+            f"In-place {name} backward calculation is triggered with a negative slope which is not "
+            "supported. "
             "This is caused by calling in-place forward function with a negative slope, "
             "please call out-of-place version instead."
         )
@@ -182,36 +252,56 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 # -- elu and its kin ------------------------------------------------------------------------------
 
 
-def _elu_second(g: Tensor, grad: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float) -> Any:
-    curve = (input * input_scale).exp() * (alpha * scale * input_scale * input_scale)  # type: ignore[operator]
-    return where(input < 0, g * grad * curve, 0)  # type: ignore[operator]
+def _elu_second(
+    g: Tensor, grad: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
+) -> Any:
+    curve = (input * input_scale).exp() * (alpha * scale * input_scale * input_scale)
+    return where(input < 0, g * grad * curve, 0)
 
 
 CURVE = ("alpha", "scale", "input_scale")
-ELU_BACK = _back(
-    "elu_backward", A.elu_backward,
-    lambda g, input, alpha, scale, input_scale: call(ELU_BACK, (g, input), (alpha, scale, input_scale)),
-    _elu_second, *CURVE,
-)  # fmt: skip
-ELU_BACK_OF_RESULT = _back(
-    "elu_backward_of_result", A.elu_backward_of_result,
-    lambda g, output, alpha, scale, input_scale: call(ELU_BACK_OF_RESULT, (g, output), (alpha, scale, input_scale)),
-    lambda g, grad, output, input_scale: where(output < 0, g * grad * input_scale, 0), *CURVE, of="output",
-)  # fmt: skip
+ELU_BACK: Pointwise = back(
+    "elu_backward",
+    A.elu_backward,
+    lambda g, input, alpha, scale, input_scale: call(
+        ELU_BACK, (g, input), (alpha, scale, input_scale)
+    ),
+    _elu_second,
+    *CURVE,
+)
+ELU_BACK_OF_RESULT: Pointwise = back(
+    "elu_backward_of_result",
+    A.elu_backward_of_result,
+    lambda g, output, alpha, scale, input_scale: call(
+        ELU_BACK_OF_RESULT, (g, output), (alpha, scale, input_scale)
+    ),
+    lambda g, grad, output, input_scale: where(output < 0, g * grad * input_scale, 0),
+    *CURVE,
+    of="output",
+)
 
 
-def _elu_of_input(g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
+def _elu_of_input(
+    g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
+) -> Tensor:
     return call(ELU_BACK, (g, input), (alpha, scale, input_scale))
 
 
-def _elu_of_result(g: Tensor, result: Tensor, alpha: float, scale: float, input_scale: float) -> Tensor:
+def _elu_of_result(
+    g: Tensor, result: Tensor, alpha: float, scale: float, input_scale: float
+) -> Tensor:
     check_slope(alpha, "elu")
     return call(ELU_BACK_OF_RESULT, (g, result), (alpha, scale, input_scale))
 
 
 ELU = {
     (name, inplace): row(
-        name, A.elu, f"{node}Backward{int(inplace)}", _elu_of_result if inplace else _elu_of_input, *CURVE, title="elu_cpu"
+        name,
+        A.elu,
+        f"{node}Backward{int(inplace)}",
+        _elu_of_result if inplace else _elu_of_input,
+        *CURVE,
+        title="elu_cpu",
     )
     for name, node in (("elu", "Elu"), ("selu", "Elu"), ("celu", "Celu"))
     for inplace in (False, True)
@@ -258,126 +348,30 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
 for _f in (selu, selu_, celu, celu_):
     everywhere(_f)
 
-# -- smooth ones ----------------------------------------------------------------------------------
-
-
-def _gelu_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
-    square = input * input  # type: ignore[operator]
-    return g * grad * ((-0.5 * square).exp() * (2 - square) / sqrt(2 * pi))
-
-
-def _gelu_tanh_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
-    scale, cube = sqrt(2 / pi), 0.044715
-    square = input * input  # type: ignore[operator]
-    t = (scale * input * (1 + cube * square)).tanh()  # type: ignore[operator]
-    slope = scale * (1 + 3 * cube * square)
-    return g * grad * (1 - t * t) * (slope + 3 * scale * cube * square - input * t * slope * slope)  # type: ignore[operator]
-
-
-GELU_BACK = _back("gelu_backward", A.gelu_backward, lambda g, input: call(GELU_BACK, (g, input)), _gelu_second)
-GELU_TANH_BACK = _back("gelu_backward", A.gelu_tanh_backward, lambda g, input: call(GELU_TANH_BACK, (g, input)),
-                       _gelu_tanh_second)  # fmt: skip
-GELU = {
-    "none": row("gelu", A.gelu, "GeluBackward0", lambda g, input: call(GELU_BACK, (g, input)), title="GeluKernelImpl"),
-    "tanh": row("gelu", A.gelu_tanh, "GeluBackward0", lambda g, input: call(GELU_TANH_BACK, (g, input)),
-                 title="GeluKernelImpl"),
-}  # fmt: skip
-
-
-@functional
-def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
-    """input * Phi(input), the normal distribution's cumulative function, or its approximation by tanh."""
-    if approximate not in GELU:
-        raise RuntimeError("approximate argument must be either none or tanh.")
-    return call(GELU[approximate], (input,), (), out)
-
-
-def _silu_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
-    s = sigmoid(input)
-    return g * grad * (s * (1 - s) * (2 + input * (1 - 2 * s)))  # type: ignore[operator]
-
-
-SILU_BACK = _back("silu_backward", A.silu_backward, lambda g, input: call(SILU_BACK, (g, input)), _silu_second)
-SILU = row("silu", {F: A.silu, C: A.silu}, "SiluBackward0", lambda g, input: call(SILU_BACK, (g, input)))
-
-
-@functional
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input)."""
-    return apply(SILU, input, (), inplace)
-
-
-def _mish_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
-    s = sigmoid(input)
-    t = softplus(input).tanh()
-    return g * grad * (s * (1 - t * t) * (2 + input * (1 - s) - 2 * input * t * s))  # type: ignore[operator]
-
-
-MISH_BACK = _back("mish_backward", A.mish_backward, lambda g, input: call(MISH_BACK, (g, input)), _mish_second)
-MISH = row("mish", A.mish, "MishBackward0", lambda g, input: call(MISH_BACK, (g, input)))
-
-
-@functional
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * tanh(softplus(input))."""
-    return apply(MISH, input, (), inplace)
-
-
-def _softplus_second(g: Tensor, grad: Tensor, input: Tensor, beta: float, threshold: float) -> Any:
-    z = input * beta  # type: ignore[operator]
-    return where(z > threshold, 0, sigmoid_backward(g * grad, sigmoid(z)) * beta)  # type: ignore[operator]
-
-
-SOFTPLUS_BACK = _back(
-    "softplus_backward", A.softplus_backward,
-    lambda g, input, beta, threshold: call(SOFTPLUS_BACK, (g, input), (beta, threshold)),
-    _softplus_second, "beta", "threshold",
-)  # fmt: skip
-SOFTPLUS = row("softplus", A.softplus, "SoftplusBackward0",
-                lambda g, input, beta, threshold: call(SOFTPLUS_BACK, (g, input), (beta, threshold)),
-                "beta", "threshold")  # fmt: skip
-
-
-@functional
-def softplus(input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None) -> Tensor:
-    """log(1 + exp(beta input)) / beta; the input itself where beta input is above the threshold."""
-    return call(SOFTPLUS, (input,), (beta, threshold), out)
-
-
-LOGSIGMOID_BACK = _back(
-    "log_sigmoid_backward", A.logsigmoid_backward, lambda g, input: call(LOGSIGMOID_BACK, (g, input)),
-    lambda g, grad, input: -sigmoid_backward(g * grad, sigmoid(input)),
-)  # fmt: skip
-LOGSIGMOID = row("log_sigmoid", A.logsigmoid, "LogSigmoidBackward0",
-                  lambda g, input: call(LOGSIGMOID_BACK, (g, input)))  # fmt: skip
-
-
-@functional
-def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(sigmoid(input))."""
-    return call(LOGSIGMOID, (input,), (), out)
-
-
-@functional
-def tanhshrink(input: Tensor) -> Tensor:
-    """input - tanh(input)."""
-    return input - input.tanh()  # type: ignore[operator, attr-defined, no-any-return]
-
-
-@functional
-def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|)."""
-    return input / (input.abs() + 1)  # type: ignore[operator, attr-defined, no-any-return]
-
-
 # -- of straight pieces ---------------------------------------------------------------------------
 
-SHRINK_BACK = _back("shrink_backward", A.shrink_backward,
-                    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)), None, "lambd")  # fmt: skip
-HARDSHRINK = row("hardshrink", A.hardshrink, "HardshrinkBackward0",
-                  lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)), "lambd")  # fmt: skip
-SOFTSHRINK = row("softshrink", A.softshrink, "SoftshrinkBackward0",
-                  lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)), "lambd", title="softshrink_check")  # fmt: skip
+SHRINK_BACK: Pointwise = back(
+    "shrink_backward",
+    A.shrink_backward,
+    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
+    None,
+    "lambd",
+)
+HARDSHRINK = row(
+    "hardshrink",
+    A.hardshrink,
+    "HardshrinkBackward0",
+    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
+    "lambd",
+)
+SOFTSHRINK = row(
+    "softshrink",
+    A.softshrink,
+    "SoftshrinkBackward0",
+    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
+    "lambd",
+    title="softshrink_check",
+)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
@@ -391,25 +385,41 @@ everywhere(hardshrink, True)
 @functional
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input moved towards zero by lambd, 0 within it."""
-    if isinstance(input, Tensor) and input._dtype.category == F:
-        largest = finfo(input._dtype).max
+    dtype = dtype_of(input)
+    if dtype is not None and dtype.category == F:
+        largest = finfo(dtype).max
         if not 0 <= lambd <= largest:
             raise RuntimeError(
                 f"lambda must be in range [0, {largest:.6g}] for input dtype "
-                f"{promotion.scalar_type_name(input._dtype)}, but found {lambd:g}"
+                f"{promotion.scalar_type_name(dtype)}, but found {lambd:g}"
             )
     return call(SOFTSHRINK, (input,), (lambd,), out)
 
 
-HARDSIGMOID_BACK = _back("hardsigmoid_backward", A.hardsigmoid_backward,
-                         lambda g, input: call(HARDSIGMOID_BACK, (g, input)), None)  # fmt: skip
-HARDSIGMOID = row("hardsigmoid", A.hardsigmoid, "HardsigmoidBackward0",
-                   lambda g, input: call(HARDSIGMOID_BACK, (g, input)))  # fmt: skip
-HARDSWISH_BACK = _back(
-    "hardswish_backward", A.hardswish_backward, lambda g, input: call(HARDSWISH_BACK, (g, input)),
+HARDSIGMOID_BACK: Pointwise = back(
+    "hardsigmoid_backward",
+    A.hardsigmoid_backward,
+    lambda g, input: call(HARDSIGMOID_BACK, (g, input)),
+    None,
+)
+HARDSIGMOID = row(
+    "hardsigmoid",
+    A.hardsigmoid,
+    "HardsigmoidBackward0",
+    lambda g, input: call(HARDSIGMOID_BACK, (g, input)),
+)
+HARDSWISH_BACK: Pointwise = back(
+    "hardswish_backward",
+    A.hardswish_backward,
+    lambda g, input: call(HARDSWISH_BACK, (g, input)),
     lambda g, grad, input: where((input > -3) & (input < 3), g * grad / 3, 0),
-)  # fmt: skip
-HARDSWISH = row("hardswish", A.hardswish, "HardswishBackward0", lambda g, input: call(HARDSWISH_BACK, (g, input)))
+)
+HARDSWISH = row(
+    "hardswish",
+    A.hardswish,
+    "HardswishBackward0",
+    lambda g, input: call(HARDSWISH_BACK, (g, input)),
+)
 
 
 @functional
@@ -422,7 +432,3 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * hardsigmoid(input)."""
     return apply(HARDSWISH, input, (), inplace)
-
-
-for _name in ("sigmoid", "tanh"):
-    export(_name, NAMESPACES[""][_name], FUNCTIONAL, False)

@@ -1,4 +1,6 @@
-"""Indexing by tensors: gathers copy, scatters write, with PyTorch's order of the resulting dimensions."""
+"""Indexing by tensors: gathers copy, scatters write, with PyTorch's order of the resulting
+dimensions.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def as_index(i: Any) -> Tensor:
 
 
 class Where:
-    """Checked index arrays for some dims of a tensor, and where the dims they make go in the result."""
+    """Checked index arrays for some dims of a tensor, and where the dims they make go in the
+    result.
+    """
 
     def __init__(self, shape: tuple[int, ...], indices: Any) -> None:
         self.dims: list[int] = []
@@ -73,7 +77,8 @@ class Where:
             else:
                 if dim >= len(shape):
                     raise IndexError(
-                        f"too many indices for tensor of dimension {len(shape)} (got {len(indices)})"
+                        f"too many indices for tensor of dimension {len(shape)} (got "
+                        f"{len(indices)})"
                     )
                 found.append(one.array())
                 self.dims.append(dim)
@@ -103,7 +108,9 @@ class Where:
         return [*own, *[d for d in range(len(self.result)) if d not in own]]
 
     def strides(self, layout: Layout) -> tuple[int, ...]:
-        """The strides of a fresh result: PyTorch's, which iterates over the indexed tensor and the indices together."""
+        """The strides of a fresh result: PyTorch's, which iterates over the indexed tensor and the
+        indices together.
+        """
         rest = [layout.strides[d] for d in self.rest]
         own = (*rest[: self.at], *[0] * len(self.shape), *rest[self.at :])
         sources = [Layout(self.result, own, 0)]
@@ -118,7 +125,8 @@ def _of_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> list[Array]:
     """A mask as the positions of its trues, one array for each of its dims."""
     if mask._dtype is dtypes.uint8:
         warnings.warn(
-            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+            "instead.",
             UserWarning,
             stacklevel=3,
         )
@@ -137,7 +145,8 @@ def _check_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> None:
     for k, n in enumerate(mask.shape):
         if n != shape[dim + k]:
             raise IndexError(
-                f"The shape of the mask {list(mask.shape)} at index {k} does not match the shape of the indexed "
+                f"The shape of the mask {list(mask.shape)} at index {k} does not match the shape "
+                "of the indexed "
                 f"tensor {list(shape)} at index {dim + k}"
             )
 
@@ -189,7 +198,7 @@ def gather_at(input: Tensor, indices: Any) -> Tensor:
         return selected(input, mask)
     where = Where(shape, indices)
     if not where.dims:
-        return input.clone()  # type: ignore[attr-defined, no-any-return]
+        return input.clone()
     result, target = blank(where.result, input._dtype, where.strides(input.layout_of()))
     if target.size:
         _read(bits(target), bits(input.array()), where)
@@ -236,15 +245,17 @@ def _put_back(g: Tensor, indices: Any, values_shape: Any) -> Tensor:
     "values": lambda g, indices, values_shape: _put_values_back(g, indices, values_shape),
 }))  # fmt: skip
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
-    """Write `values` (`accumulate`: add them, every repetition of a place) where the index tensors point."""
+    """Write `values` (`accumulate`: add them, every repetition of a place) where the index tensors
+    point.
+    """
     indices = tuple([None if i is None else as_index(i) for i in indices])
     shape = tuple(input.shape)
     mask = _only_mask(indices, len(shape))
-    if mask is not None and shape and not accumulate and values.numel() == 1:  # type: ignore[attr-defined]
+    if mask is not None and shape and not accumulate and values.numel() == 1:
         _check_mask(mask, shape, 0)
         _check_dtype(input, values)
         value = values.array().reshape(())
-        masked_fill_(input.detach(), mask, fresh(value, values._dtype))  # type: ignore[attr-defined]
+        masked_fill_(input.detach(), mask, fresh(value, values._dtype))
         return
     where = Where(shape, indices)
     source = values.array()
@@ -262,7 +273,8 @@ def _check_dtype(input: Tensor, values: Tensor) -> None:
     if values._dtype is not input._dtype:
         raise RuntimeError(
             "Index put requires the source and destination dtypes match, got "
-            f"{scalar_type_name(input._dtype)} for the destination and {scalar_type_name(values._dtype)} for the source."
+            f"{scalar_type_name(input._dtype)} for the destination and "
+            f"{scalar_type_name(values._dtype)} for the source."
         )
 
 
@@ -282,7 +294,8 @@ def _check_values(result: tuple[int, ...], values: tuple[int, ...]) -> None:
     )
     if not fits:
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values)} cannot be broadcast to indexing result of shape "
+            f"shape mismatch: value tensor of shape {list(values)} cannot be broadcast to indexing "
+            "result of shape "
             f"{list(result)}"
         )
 
@@ -310,9 +323,9 @@ def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None
 def _put_values_back(g: Tensor, indices: Any, shape: Any) -> Tensor:
     found = gather_at(g, tuple([None if i is None else as_index(i) for i in indices]))
     extra = len(shape) - found.ndim
-    return found.reshape((1,) * extra + tuple(found.shape)) if extra > 0 else found  # type: ignore[attr-defined, no-any-return]
+    return found.reshape((1,) * extra + tuple(found.shape)) if extra > 0 else found
 
 
 @op(method=False, namespaces=("",), name="_unsafe_index")
 def _unsafe_index(input: Tensor, indices: Any) -> Tensor:
-    return gather_at(input, tuple(indices))  # type: ignore[no-any-return]
+    return gather_at(input, tuple(indices))

@@ -61,9 +61,8 @@ def _back(
         return _again(g, query, key, value, mask, causal, scale, kept, grow)
     made = [blank(tuple(t.shape), t._dtype, _like(t)) for t in (query, key, value)]
     a = _described(query, key, mask, causal, scale, kept, grow)
-    arrays = [t.array() for t in (g, query, key, value, result0, result1)]
-    dq, dk, dv = [into for _, into in made]
-    attend.backward(*arrays, dq, dk, dv, a)
+    kept_arrays = [t.array() for t in (query, key, value, result0, result1)]
+    attend.backward(g.array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
     return tuple([t for t, _ in made])
 
 
@@ -191,7 +190,7 @@ def _grouped(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
 def _common(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
     """The three with the same leading dims, at least one."""
     lead = layouts.broadcast_shapes(*[tuple(t.shape[:-2]) for t in (query, key, value)])
-    return tuple([t.expand((*(lead or (1,)), *t.shape[-2:])) for t in (query, key, value)])  # type: ignore[return-value]
+    return tuple([t.expand((*(lead or (1,)), *t.shape[-2:])) for t in (query, key, value)])
 
 
 def scaled_dot_product_attention(

@@ -1,4 +1,4 @@
-"""Numbers held within limits (clamp), mixtures (lerp), and sums with products (addcmul, addcdiv)."""
+"""Numbers held within limits (clamp), mixtures (lerp), sums with products (addcmul, addcdiv)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes, promotion
+from skimp import dtypes
 from skimp._tensor import Tensor
 from skimp.autograd.rules import Rule
 from skimp.backend import kernels as K
@@ -32,7 +32,7 @@ def _above(x: Any, high: Any, *, out: Any) -> None:
 
 
 def _inside(g: Tensor, input: Tensor, min: Any, max: Any) -> Any:
-    return where((input >= min) & (input <= max), g, 0)  # type: ignore[operator]
+    return where((input >= min) & (input <= max), g, 0)
 
 
 BY_MIN = {"input": lambda g, input, min: where(input >= min, g, 0)}
@@ -71,7 +71,7 @@ ONE_SIDED = {
 }
 
 
-def _check_limits(input: Any, given: dict[str, Any], alike: bool = True) -> None:
+def _check_limits(name: str, input: Any, given: dict[str, Any], alike: bool = True) -> None:
     kinds = (Tensor, int, float, complex, np.generic)
     if (
         not alike
@@ -79,7 +79,7 @@ def _check_limits(input: Any, given: dict[str, Any], alike: bool = True) -> None
         or not all([isinstance(v, kinds) for v in given.values()])
     ):
         what = ", ".join([type(v).__name__ for v in (input, *given.values())])
-        raise TypeError(f"clamp() received an invalid combination of arguments - got ({what})")
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({what})")
     common_type = common((input, *given.values()))
     if common_type.category == I:
         for v in given.values():
@@ -95,13 +95,13 @@ def _clamp(input: Any, min: Any, max: Any, out: Tensor | None, inplace: bool) ->
     if any(tensors) and not all(tensors):  # beside a number, a tensor must be a number too
         given = {name: _as_number(v) for name, v in given.items()}
         tensors = [isinstance(v, Tensor) for v in given.values()]
-    _check_limits(input, given, all(tensors) or not any(tensors))
-    row = CLAMPS[(*given, all(tensors))]  # type: ignore[index]
+    _check_limits("clamp_" if inplace else "clamp", input, given, all(tensors) or not any(tensors))
+    row = CLAMPS[(*given, all(tensors))]
     return call(row, (input, *given.values()), (), out, inplace)
 
 
 def _as_number(v: Any) -> Any:
-    return v.item() if isinstance(v, Tensor) and v.ndim == 0 and not v._rg else v  # type: ignore[attr-defined]
+    return v.item() if isinstance(v, Tensor) and v.ndim == 0 and not v._rg else v
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
@@ -116,25 +116,25 @@ def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 def clamp_min(input: Tensor, min: Any, *, out: Tensor | None = None) -> Tensor:
     """Each element, but not below `min`."""
-    _check_limits(input, {"min": min})
+    _check_limits("clamp_min", input, {"min": min})
     return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out)
 
 
 def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None) -> Tensor:
     """Each element, but not above `max`."""
-    _check_limits(input, {"max": max})
+    _check_limits("clamp_max", input, {"max": max})
     return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), out)
 
 
 def clamp_min_(input: Tensor, min: Any) -> Tensor:
     """Each element, but not below `min`, in place."""
-    _check_limits(input, {"min": min})
+    _check_limits("clamp_min", input, {"min": min})
     return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), input, True)
 
 
 def clamp_max_(input: Tensor, max: Any) -> Tensor:
     """Each element, but not above `max`, in place."""
-    _check_limits(input, {"max": max})
+    _check_limits("clamp_max", input, {"max": max})
     return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), input, True)
 
 
@@ -150,20 +150,45 @@ def _end_type(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return args[0]._dtype, args[0]._dtype
 
 
-LERP_NUMBER = Pointwise("lerp", {F: K.lerp, C: K.lerp}, _end_type, Rule("LerpBackward0", {
-    "input": lambda g, weight: g * (1 - conj(weight)), "end": lambda g, weight: g * conj(weight),
-}), ("input", "end", "weight"), title="lerp_kernel_scalar", numbers=(2,))  # fmt: skip
-LERP = Pointwise("lerp", {F: K.lerp, C: K.lerp}, _end_type, Rule("LerpBackward1", {
-    "input": lambda g, weight: g * conj(1 - weight), "end": lambda g, weight: g * conj(weight),
-    "weight": lambda g, input, end: g * conj(end - input),
-}), ("input", "end", "weight"), title="lerp_kernel_tensor", numbers=())  # fmt: skip
+LERP_NUMBER = Pointwise(
+    "lerp",
+    {F: K.lerp, C: K.lerp},
+    _end_type,
+    Rule(
+        "LerpBackward0",
+        {
+            "input": lambda g, weight: g * (1 - conj(weight)),
+            "end": lambda g, weight: g * conj(weight),
+        },
+    ),
+    ("input", "end", "weight"),
+    title="lerp_kernel_scalar",
+    numbers=(2,),
+)
+LERP = Pointwise(
+    "lerp",
+    {F: K.lerp, C: K.lerp},
+    _end_type,
+    Rule(
+        "LerpBackward1",
+        {
+            "input": lambda g, weight: g * conj(1 - weight),
+            "end": lambda g, weight: g * conj(weight),
+            "weight": lambda g, input, end: g * conj(end - input),
+        },
+    ),
+    ("input", "end", "weight"),
+    title="lerp_kernel_tensor",
+    numbers=(),
+)
 
 
 def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: bool) -> Tensor:
     for i, (name, t) in enumerate((("input", input), ("end", end))):
         if not isinstance(t, Tensor):
             raise TypeError(
-                f"lerp(): argument '{name}' (position {i + 1}) must be Tensor, not {type(t).__name__}"
+                f"lerp(): argument '{name}' (position {i + 1}) must be Tensor, not "
+                f"{type(t).__name__}"
             )
     loose = not isinstance(weight, Tensor) or (
         weight.ndim == 0 and weight._dtype.category <= input._dtype.category
@@ -171,7 +196,8 @@ def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: 
     for name, t in (("end", end), *((("weight", weight),) if not loose else ())):
         if t._dtype is not input._dtype:
             raise RuntimeError(
-                f"expected dtype {c_name(input._dtype)} for `{name}` but got dtype {c_name(t._dtype)}"
+                f"expected dtype {c_name(input._dtype)} for `{name}` but got dtype "
+                f"{c_name(t._dtype)}"
             )
     return call(
         LERP if isinstance(weight, Tensor) else LERP_NUMBER, (input, end, weight), (), out, inplace
@@ -200,22 +226,50 @@ def _without_value(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 
 THREE = ("input", "tensor1", "tensor2", "value")
-ADDCMUL = Pointwise("addcmul", {I: K.addcmul, F: K.addcmul, C: K.addcmul}, _without_value, Rule("AddcmulBackward0", {
-    "input": lambda g: g,
-    "tensor1": lambda g, tensor2, value: g * conj(tensor2 * value),
-    "tensor2": lambda g, tensor1, value: g * conj(tensor1 * value),
-}), THREE, title="addcmul_cpu_out", numbers=(3,))  # fmt: skip
-ADDCDIV = Pointwise("addcdiv", {I: K.addcdiv, F: K.addcdiv, C: K.addcdiv}, _without_value, Rule("AddcdivBackward0", {
-    "input": lambda g: g,
-    "tensor1": lambda g, tensor2, value: g * conj(value / tensor2),
-    "tensor2": lambda g, tensor1, tensor2, value: -g * conj(value * tensor1 / (tensor2 * tensor2)),
-}), THREE, title="addcdiv_cpu_out", numbers=(3,))  # fmt: skip
+ADDCMUL = Pointwise(
+    "addcmul",
+    {I: K.addcmul, F: K.addcmul, C: K.addcmul},
+    _without_value,
+    Rule(
+        "AddcmulBackward0",
+        {
+            "input": lambda g: g,
+            "tensor1": lambda g, tensor2, value: g * conj(tensor2 * value),
+            "tensor2": lambda g, tensor1, value: g * conj(tensor1 * value),
+        },
+    ),
+    THREE,
+    title="addcmul_cpu_out",
+    numbers=(3,),
+)
+ADDCDIV = Pointwise(
+    "addcdiv",
+    {I: K.addcdiv, F: K.addcdiv, C: K.addcdiv},
+    _without_value,
+    Rule(
+        "AddcdivBackward0",
+        {
+            "input": lambda g: g,
+            "tensor1": lambda g, tensor2, value: g * conj(value / tensor2),
+            "tensor2": lambda g, tensor1, tensor2, value: (
+                -g * conj(value * tensor1 / (tensor2 * tensor2))
+            ),
+        },
+    ),
+    THREE,
+    title="addcdiv_cpu_out",
+    numbers=(3,),
+)
 
 INTEGER_DIVISION = (
-    "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true "
-    "division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * "
-    "torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for "
-    "float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), "
+    "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
+    "perform a true "
+    "division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + "
+    "value * "
+    "torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * "
+    "tensor1 / tensor2) for "
+    "float inputs. The future addcdiv behavior is just the latter implementation: (input + value * "
+    "tensor1 / tensor2), "
     "for all dtypes."
 )
 

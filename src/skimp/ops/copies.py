@@ -163,8 +163,7 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
             f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
         )
     if src is input:
-        if modes.state.grad:
-            history.before_inplace(input)
+        history.before_inplace(input)
         input.bump()
         return input
     write(input, src)
@@ -176,8 +175,7 @@ def write(target: Tensor, src: Tensor) -> None:
     layout_views.expand(src.layout_of(), tuple(target.shape))  # raises where the shapes don't fit
     outs.check_overlap(target, ())
     tracked = modes.state.grad and (target._rg or src._rg)
-    if modes.state.grad:
-        history.before_inplace(target)
+    history.before_inplace(target)
     kept = history.prepare(target, COPIED, {"input": target, "src": src}) if tracked else None
     if _shares(target, src):
         src = copied(
@@ -253,8 +251,7 @@ def zero_(input: Tensor) -> Tensor:
 
 def _filled(input: Tensor, value: Any) -> Tensor:
     tracked = modes.state.grad and input._rg
-    if modes.state.grad:
-        history.before_inplace(input)
+    history.before_inplace(input)
     kept = history.prepare(input, FILL, {"input": input}) if tracked else None
     fill(input, value)
     if kept is not None:

@@ -18,9 +18,11 @@ from skimp.ops.rowwise import (
     SMALL,
     Scratch,
     _log_softmax,
+    exp_of,
     floating,
     over_rows,
     row_numbers,
+    row_sums,
     sides,
     wide,
 )
@@ -123,14 +125,15 @@ def _forward(
     "(weighted) log-probabilities."""
     with Scratch(x.shape, loss.dtype) as z:
         top = np.maximum.reduce(x, axis=1, keepdims=True).astype(loss.dtype, copy=False)
-        np.subtract(x, top, out=z)
-        own = _pick(z, at)
+        own = _pick(x, at)
         if spread is not None:
-            total = z if weight is None else z * weight
-            spread[...] = np.add.reduce(total, axis=1, keepdims=True)
-        np.exp(z, out=z)
-        log = np.log(np.add.reduce(z, axis=1, keepdims=True))
-        np.subtract(log, own, out=loss)
+            np.subtract(x, top, out=z)
+            spread[...] = np.add.reduce(z if weight is None else z * weight, axis=1, keepdims=True)
+        taken = exp_of(x if x.dtype == z.dtype else x.astype(z.dtype), top, z)
+        log = np.log(row_sums(z))
+        if taken is None:  # of exp(x): as if the largest had been subtracted
+            log -= top
+        np.subtract(log, own - top, out=loss)
         np.add(top, log, out=lse)
         if spread is not None:
             spread -= log * (x.shape[1] if weight is None else weight.sum())
@@ -259,9 +262,9 @@ def _is_plain(
         and x.itemsize > 2
         and t.dtype == np.int64
         and t.flags.c_contiguous
-        and bool(
-            t.view(np.uint64).max() < x.shape[1]
-        )  # negative ones, ignore_index among them, are large ones here
+        and not 0 <= ignore < x.shape[1]
+        # negative ones, ignore_index among them, are large ones here
+        and bool(t.view(np.uint64).max() < x.shape[1])
     )
 
 

@@ -31,7 +31,9 @@ Step = Callable[[Array, Any], Array]
 
 
 def scan(source: Array, target: Array, dim: int, accumulator: Any, step: Step) -> None:
-    """`step(block, carry)` on blocks along `dim` (first in the block), each given the end of the one before, or None."""
+    """`step(block, carry)` on blocks along `dim` (first in the block), each given the end of the
+    one before, or None.
+    """
     if source.ndim == 0:
         source, target = source.reshape(1), target.reshape(1)
     source, target = np.moveaxis(source, dim, 0), np.moveaxis(target, dim, 0)
@@ -70,7 +72,7 @@ def _with(ufunc: Any) -> Step:
 def _summed(input: Tensor, dtype: Any) -> tuple[Tensor, dtypes.dtype]:
     if dtype is None:
         return input, dtypes.int64 if input._dtype.category < dtypes.FLOAT else input._dtype
-    return (input if dtype is input._dtype else input.to(dtype)), dtype  # type: ignore[attr-defined]
+    return (input if dtype is input._dtype else input.to(dtype)), dtype
 
 
 def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
@@ -109,7 +111,8 @@ def _same_dtype(name: str) -> None:
     def f(input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None) -> Tensor:
         if dtype is not None and dtype is not input._dtype:
             raise RuntimeError(
-                f"Bad in-place call: input tensor dtype {input._dtype.name} and output tensor dtype {dtype.name} should match"
+                f"Bad in-place call: input tensor dtype {input._dtype.name} and output tensor "
+                f"dtype {dtype.name} should match"
             )
         return plain(input, axis if dim is None else dim, dtype=input._dtype)  # type: ignore[no-any-return]
 
@@ -127,7 +130,9 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Te
 
 
 def _cumprod_back(g: Any, input: Any, dim: int, result: Any) -> Any:
-    """Sums of later products over the element; where there are zeros, products without it, one by one."""
+    """Sums of later products over the element; where there are zeros, products without it, one by
+    one.
+    """
     g = (
         g.to(input.dtype)
         if g.dtype is not input.dtype and not input.dtype.category < dtypes.FLOAT
@@ -253,7 +258,8 @@ def _complex_log_add(block: Array, carry: Any) -> Array:
 
 
 def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
-    """exp(input) times the sums of g / exp(result) to come, in logarithms: g > 0 and g < 0 apart."""
+    """exp(input) times the sums of g / exp(result) to come, in logarithms: g > 0 and g < 0 apart.
+    """
     if input.ndim == 0:
         return g
     if input.dtype.is_complex:
@@ -299,7 +305,7 @@ def diff(
         if t is not None:
             _check_ends(input, t, dim)
     if n == 0:
-        return input.clone()  # type: ignore[attr-defined, no-any-return]
+        return input.clone()
     if prepend is not None or append is not None:
         input = _cat([t for t in (prepend, input, append) if t is not None], dim)
     n = min(n, input.shape[dim])
@@ -320,6 +326,7 @@ def _check_ends(input: Tensor, t: Tensor, dim: int) -> None:
     for d, (n, m) in enumerate(zip(input.shape, t.shape, strict=True)):
         if d != dim and n != m:
             raise RuntimeError(
-                "diff expects the shape of tensor to prepend or append to match that of input except along the "
+                "diff expects the shape of tensor to prepend or append to match that of input "
+                "except along the "
                 f"differencing dimension; input.size({d}) = {n}, but got tensor.size({d}) = {m}"
             )

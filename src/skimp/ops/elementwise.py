@@ -1,7 +1,8 @@
-"""Arithmetic and comparison: the pointwise rows that every program uses, with their derivatives and operators."""
+"""Arithmetic and comparison: the rows that every program uses, with their operators."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from skimp.ops.pointwise import Pointwise, Refused, call, common, floating, pred
 from skimp.ops.pointwise_forms import (
     OPERANDS,
     ROWS,
+    attach,
     binary,
     compare,
     direct,
@@ -29,14 +31,28 @@ from skimp.ops.rows import PAIR, B, C, F, I, conj, refused, zeros
 # -- add, sub: a factor for the second argument ---------------------------------------------------
 
 
-
-ADD = Pointwise("add", np.add, same, Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}), PAIR, bare=True)
+ADD = Pointwise(
+    "add",
+    np.add,
+    same,
+    Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}),
+    PAIR,
+    bare=True,
+)
 SUB = Pointwise(
-    "sub", {k: np.subtract for k in (I, F, C)}, same,
-    Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}), PAIR, bare=True,
-)  # fmt: skip
+    "sub",
+    dict.fromkeys((I, F, C), np.subtract),
+    same,
+    Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}),
+    PAIR,
+    bare=True,
+)
 RSUB = Pointwise(
-    "rsub", SUB.kernels, same, Rule("RsubBackward1", {"input": lambda g: g, "other": lambda g: -g}), PAIR
+    "rsub",
+    SUB.kernels,
+    same,
+    Rule("RsubBackward1", {"input": lambda g: g, "other": lambda g: -g}),
+    PAIR,
 )
 
 
@@ -57,55 +73,71 @@ def _without_factor(args: Any) -> Any:
 
 SCALED = {
     row: Pointwise(
-        row.name, {k: _fused(row.name, row.kernels[dtypes.float32].fn) for k in kinds}, _without_factor,  # type: ignore[union-attr]
-        Rule(f"{row.name.title()}Backward0", {
-            "input": lambda g: g,
-            "other": (lambda g, alpha: g * conj(alpha)) if row is ADD else (lambda g, alpha: g * -conj(alpha)),
-        }),
+        row.name,
+        dict.fromkeys(kinds, _fused(row.name, row.kernel(dtypes.float32).fn)),
+        _without_factor,
+        Rule(
+            f"{row.name.title()}Backward0",
+            {
+                "input": lambda g: g,
+                "other": (lambda g, alpha: g * conj(alpha))
+                if row is ADD
+                else (lambda g, alpha: g * -conj(alpha)),
+            },
+        ),
         (*PAIR, "alpha"),
     )
     for row, kinds in ((ADD, (B, I, F, C)), (SUB, (I, F, C)))
-}  # fmt: skip
+}
 
 
 def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
     f = binary(row, inplace=False, method=False, namespaces=(), doc=doc)
     short = direct(row)
 
-    def function(input: Any, other: Any, *rest: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    def function(
+        input: Any, other: Any, *rest: Any, alpha: Any = 1, out: Tensor | None = None
+    ) -> Tensor:
         if rest:  # add(input, alpha, other), which PyTorch has deprecated
             alpha, other = other, rest[0]
         elif alpha == 1 and out is None and row is ADD and type(alpha) is int:
-            return f(input, other)  # type: ignore[no-any-return]
+            return f(input, other)
         return _run(row, input, other, alpha, out, False)
 
     def function_(input: Tensor, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
         if rest:
             alpha, other = other, rest[0]
-        elif type(alpha) is int and alpha == 1 and input._np is not None:
-            if short_inplace(*short, input, input._np, other):
-                return input
+        x = input._np
+        plain = x is not None and type(alpha) is int and alpha == 1
+        if plain and short_inplace(*short, input, x, other):
+            return input
         return _run(row, input, other, alpha, input, True)
 
-    function.__signature__ = _signature("input, other, *, alpha=1, out=None")  # type: ignore[attr-defined]
-    function_.__signature__ = _signature("input, other, *, alpha=1")  # type: ignore[attr-defined]
-    made, made_ = named(function, row.name, doc), named(function_, f"{row.name}_", f"{doc} In place.")
+    _sign(function, "input, other, *, alpha=1, out=None")
+    _sign(function_, "input, other, *, alpha=1")
+    made, made_ = (
+        named(function, row.name, doc),
+        named(function_, f"{row.name}_", f"{doc} In place."),
+    )
     for name in (row.name, *aliases):
         export(name, made)
         export(f"{name}_", made_, namespaces=())
     return made, made_
 
 
-def _signature(text: str) -> Any:
-    import inspect
-
+def _sign(f: Any, text: str) -> None:
+    """Give `f` the signature that PyTorch documents."""
     space: dict[str, Any] = {}
     exec(f"def f({text}): ...", space)
-    return inspect.signature(space["f"])
+    f.__signature__ = inspect.signature(space["f"])
 
 
-def _run(row: Pointwise, input: Any, other: Any, alpha: Any, out: Tensor | None, inplace: bool) -> Tensor:
-    if not isinstance(alpha, (int, float, complex, np.generic)) and not (isinstance(alpha, Tensor) and not alpha.ndim):
+def _run(
+    row: Pointwise, input: Any, other: Any, alpha: Any, out: Tensor | None, inplace: bool
+) -> Tensor:
+    if not isinstance(alpha, (int, float, complex, np.generic)) and not (
+        isinstance(alpha, Tensor) and not alpha.ndim
+    ):
         name = f"{row.name}_" if inplace else row.name
         raise TypeError(f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
     if row is not ADD:
@@ -119,17 +151,26 @@ def _run(row: Pointwise, input: Any, other: Any, alpha: Any, out: Tensor | None,
 
 
 def _check_alpha(input: Any, other: Any, alpha: Any) -> None:
-    kind = common(tuple([a for a in (input, other) if isinstance(a, (Tensor, int, float, complex))]))
+    kind = common(
+        tuple([a for a in (input, other) if isinstance(a, (Tensor, int, float, complex))])
+    )
     if isinstance(alpha, bool) and kind is not dtypes.bool:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     if isinstance(alpha, (float, complex)) and kind.category < F:
-        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
     if isinstance(alpha, complex) and kind.category < C:
-        raise RuntimeError("For non-complex input tensors, argument alpha must not be a complex number.")
+        raise RuntimeError(
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        )
 
 
 def _refuse_bool(input: Any, other: Any) -> None:
-    kinds = [t._dtype is dtypes.bool if isinstance(t, Tensor) else isinstance(t, bool) for t in (input, other)]
+    kinds = [
+        t._dtype is dtypes.bool if isinstance(t, Tensor) else isinstance(t, bool)
+        for t in (input, other)
+    ]
     if all(kinds):
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. "
@@ -137,8 +178,8 @@ def _refuse_bool(input: Any, other: Any) -> None:
         )
     if any(kinds):
         raise RuntimeError(
-            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
-            "use the `~` or `logical_not()` operator instead."
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
         )
 
 
@@ -149,11 +190,14 @@ sub, sub_ = _scaled(SUB, "input - alpha * other.", ("subtract",))
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
     if not isinstance(input, Tensor):
-        raise TypeError(f"rsub(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        raise TypeError(
+            f"rsub(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     if type(alpha) is int and alpha == 1:
         _refuse_bool(other, input)
         return call(RSUB, (other, input))
-    return sub(other, input, alpha=alpha)  # type: ignore[no-any-return]
+    result: Tensor = sub(other, input, alpha=alpha)
+    return result
 
 
 export("rsub", rsub, method=False)
@@ -161,34 +205,58 @@ export("rsub", rsub, method=False)
 # -- products, quotients --------------------------------------------------------------------------
 
 MUL = Pointwise(
-    "mul", np.multiply, same,
-    Rule("MulBackward0", {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)}), PAIR,
+    "mul",
+    np.multiply,
+    same,
+    Rule(
+        "MulBackward0",
+        {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)},
+    ),
+    PAIR,
     bare=True,
-)  # fmt: skip
+)
 DIV = Pointwise(
-    "div", np.true_divide, floating,
-    Rule("DivBackward0", {
-        "input": lambda g, other: g / conj(other),
-        "other": lambda g, input, other: -g * conj((input / other) / other),
-    }), PAIR, bare=True,
-)  # fmt: skip
+    "div",
+    np.true_divide,
+    floating,
+    Rule(
+        "DivBackward0",
+        {
+            "input": lambda g, other: g / conj(other),
+            "other": lambda g, input, other: -g * conj((input / other) / other),
+        },
+    ),
+    PAIR,
+    bare=True,
+)
+_CUT = {d: K.trunc_divide_rounded(d.np) for d in (dtypes.float16, dtypes.bfloat16)}
 ROUNDED = {
     mode: Pointwise(
-        f"div_{mode}", kernels, same,
-        Rule("DivBackward2", {"input": lambda g: zeros(g), "other": lambda g: zeros(g)}), PAIR, bare=True,
+        f"div_{mode}",
+        kernels,
+        same,
+        Rule("DivBackward2", {"input": lambda g: zeros(g), "other": lambda g: zeros(g)}),
+        PAIR,
+        bare=True,
     )
     for mode, kernels in (
-        ("trunc", {I: K.trunc_divide, F: K.trunc_divide, **{
-            d: K.trunc_divide_rounded(d.np) for d in (dtypes.float16, dtypes.bfloat16)}}),
-        ("floor", {I: K.floor_divide, F: K.floor_divide}),
+        ("trunc", dict[Any, Any]({I: K.trunc_divide, F: K.trunc_divide}) | _CUT),
+        ("floor", dict[Any, Any]({I: K.floor_divide, F: K.floor_divide})),
     )
-}  # fmt: skip
-FLOOR_DIVIDE = Pointwise("floor_divide", ROUNDED["floor"].kernels, same, refused("floor_divide"), PAIR,
-                         title="div_floor_cpu", bare=True)  # fmt: skip
+}
+FLOOR_DIVIDE = Pointwise(
+    "floor_divide",
+    ROUNDED["floor"].kernels,
+    same,
+    refused("floor_divide"),
+    PAIR,
+    title="div_floor_cpu",
+    bare=True,
+)
 
 mul = binary(MUL, aliases=("multiply",), doc="input * other.")
 divide = binary(DIV, namespaces=("",), aliases=("true_divide",), doc="input / other.")
-divide_ = Tensor.div_  # type: ignore[attr-defined]
+divide_ = Tensor.div_
 floor_divide = binary(FLOOR_DIVIDE, doc="The quotient, rounded down.")
 
 
@@ -196,22 +264,25 @@ def _mode(rounding_mode: Any) -> Pointwise:
     row = ROUNDED.get(rounding_mode) if isinstance(rounding_mode, str) else None
     if row is None:
         raise RuntimeError(
-            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' "
+            f"but found '{rounding_mode}'"
         )
     return row
 
 
-def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-    """input / other; with a rounding mode ("trunc", "floor") the quotient rounded, of the inputs' own type."""
+def div(
+    input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
+) -> Tensor:
+    """input / other; with a rounding mode ("trunc", "floor") rounded, in the inputs' own type."""
     if rounding_mode is None:
-        return divide(input, other, out=out)  # type: ignore[no-any-return]
+        return divide(input, other, out=out)
     return call(_mode(rounding_mode), (input, other), (), out)
 
 
 def div_(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other, in place."""
     if rounding_mode is None:
-        return divide_(input, other)  # type: ignore[no-any-return]
+        return divide_(input, other)
     return call(_mode(rounding_mode), (input, other), (), input, True)
 
 
@@ -220,20 +291,27 @@ for _name in ("div", "divide"):
     export(f"{_name}_", div_, namespaces=())
 
 NO_NEG = (
-    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
-    "`logical_not()` operator instead."
+    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+    "mask, use the `~` or `logical_not()` operator instead."
 )
 neg = unary(
-    Pointwise("neg", {B: Refused(RuntimeError, NO_NEG), I: np.negative, F: np.negative, C: np.negative}, same,
-              Rule("NegBackward0", {"input": lambda g: -g})),
-    aliases=("negative",), doc="-input.",
-)  # fmt: skip
+    Pointwise(
+        "neg",
+        {B: Refused(RuntimeError, NO_NEG), I: np.negative, F: np.negative, C: np.negative},
+        same,
+        Rule("NegBackward0", {"input": lambda g: -g}),
+    ),
+    aliases=("negative",),
+    doc="-input.",
+)
 
 
 def positive(input: Tensor) -> Tensor:
     """The tensor itself."""
     if not isinstance(input, Tensor):
-        raise TypeError(f"positive(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        raise TypeError(
+            f"positive(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     if input._dtype is dtypes.bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
@@ -243,20 +321,23 @@ export("positive", positive)
 
 # -- comparison -----------------------------------------------------------------------------------
 
-for _word, _ufunc, _name, _sign in (
-    ("eq", np.equal, "equal", "=="), ("ne", np.not_equal, "not_equal", "!="), ("lt", np.less, "less", "<"),
-    ("le", np.less_equal, "less_equal", "<="), ("gt", np.greater, "greater", ">"),
+for _word, _ufunc, _name, _mark in (
+    ("eq", np.equal, "equal", "=="),
+    ("ne", np.not_equal, "not_equal", "!="),
+    ("lt", np.less, "less", "<"),
+    ("le", np.less_equal, "less_equal", "<="),
+    ("gt", np.greater, "greater", ">"),
     ("ge", np.greater_equal, "greater_equal", ">="),
-):  # fmt: skip
-    _kinds = _ufunc if _word in ("eq", "ne") else {k: _ufunc for k in (B, I, F)}
+):
+    _kinds = _ufunc if _word in ("eq", "ne") else dict.fromkeys((B, I, F), _ufunc)
     _f = binary(
         Pointwise(_word, _kinds, predicate, None, PAIR, opmath=False, numbers=(1,)),
-        aliases=() if _word == "eq" else (_name,), doc=f"input {_sign} other, as bools.",
-    )  # fmt: skip
+        aliases=() if _word == "eq" else (_name,),
+        doc=f"input {_mark} other, as bools.",
+    )
     compare(ROWS[_word], _word, _f)
 
 # -- operators ------------------------------------------------------------------------------------
-
 
 
 def _of_reflected(other: Any, self: Tensor) -> Tensor:
@@ -266,18 +347,19 @@ def _of_reflected(other: Any, self: Tensor) -> Tensor:
 operators(ADD, "add", add, add_)
 operators(SUB, "sub", sub, sub_, reflected=False)
 operators(RSUB, "sub", _of_reflected, None, forward=False)
-operators(MUL, "mul", mul, Tensor.mul_)  # type: ignore[attr-defined]
+operators(MUL, "mul", mul, Tensor.mul_)
 operators(DIV, "truediv", divide, divide_, reflected=False)
 plain_operators("div", divide, divide_, reflected=False)
-plain_operators("floordiv", floor_divide, Tensor.floor_divide_)  # type: ignore[attr-defined]
+plain_operators("floordiv", floor_divide, Tensor.floor_divide_)
 
 
 def _rtruediv(self: Tensor, other: Any) -> Any:
     """other * (1 / self): PyTorch's rounding."""
-    return self.reciprocal() * other if isinstance(other, OPERANDS) else NotImplemented  # type: ignore[attr-defined]
+    return self.reciprocal() * other if isinstance(other, OPERANDS) else NotImplemented
 
 
-Tensor.__rtruediv__ = Tensor.__rdiv__ = named(_rtruediv, "__rtruediv__", _rtruediv.__doc__)  # type: ignore[attr-defined]
-Tensor.__neg__ = neg  # type: ignore[attr-defined]
-Tensor.__pos__ = positive  # type: ignore[attr-defined]
-Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]  # __eq__ answers tensors
+attach("rtruediv", named(_rtruediv, "__rtruediv__", _rtruediv.__doc__))
+attach("rdiv", _rtruediv)
+attach("neg", neg)
+attach("pos", positive)
+attach("hash", object.__hash__)  # __eq__ answers tensors

@@ -29,7 +29,7 @@ def _numbers(indices: Any, rows: int) -> Array:
             f"torch.{promotion.scalar_type_name(indices._dtype)}Tensor instead (while checking "
             "arguments for embedding)"
         )
-    found = indices.array().reshape(-1)
+    found: Array = indices.array().reshape(-1)
     if found.size and (int(found.min()) < 0 or int(found.max()) >= rows):
         raise IndexError("index out of range in self")
     return found
@@ -119,7 +119,7 @@ def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
         scale = (1.0 / np.bincount(numbers.reshape(-1))[numbers]).astype(g._dtype.np)
     if padding_idx >= 0:
         scale = np.where(numbers == padding_idx, scale.dtype.type(0), scale)
-    return found * fresh(scale, g._dtype).unsqueeze(-1)  # type: ignore[attr-defined]
+    return found * fresh(scale, g._dtype).unsqueeze(-1)
 
 
 # -- embedding ------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def _bagged(
     if mode == "mean":
         total = total / fresh(
             np.maximum(counts, 1).astype(weight._dtype.np), weight._dtype
-        ).unsqueeze(-1)  # type: ignore[attr-defined]
+        ).unsqueeze(-1)
     return total
 
 

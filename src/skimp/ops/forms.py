@@ -350,8 +350,7 @@ def _run_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
     """`name_` of an op that is not pointwise: computed beside, then moved over the first argument."""
     target: Tensor = next(iter(given.values()))
     tracked = modes.state.grad and any([t._rg for t in tensors_in(given.values())])
-    if modes.state.grad:
-        history.before_inplace(target)
+    history.before_inplace(target)
     if tracked and o.rule is None:  # composite: the result has a history, and is copied over
         from skimp.ops.copies import write
 
@@ -392,8 +391,7 @@ def _view_layout(o: Op, given: dict[str, Any], input: Tensor) -> Any:
 def _run_view_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
     input: Tensor = given["input"]
     layout: Layout = _view_layout(o, given, input)
-    if modes.state.grad:
-        history.before_inplace(input)
+    history.before_inplace(input)
     tracked = modes.state.grad and input._rg and o.rule is not None
     kept = history.prepare(input, rule_for(o, given), given) if tracked else None
     input.bump()

@@ -1,4 +1,4 @@
-"""Activations with a factor for each element: learned (prelu), drawn (rrelu), or made of the input's half (glu)."""
+"""Activations with a factor for each element: learned (prelu), drawn (rrelu), computed (glu)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,52 @@ from skimp.ops.forms import op
 from skimp.ops.masks import where
 from skimp.ops.math_unary import sigmoid
 from skimp.ops.pointwise import OPMATH, Pointwise, call, same
-from skimp.ops.random import _LOCK as lock
-from skimp.ops.random import engine_of
+from skimp.ops.random import _LOCK, engine_of
 from skimp.ops.rows import F, zeros
 
-# -- prelu: a slope for each channel ----------------------------------------------------------------
+# -- prelu: a slope for each channel ---------------------------------------------------------------
 
-PRELU_BACK = Pointwise("prelu_backward", {F: A.leaky_relu_backward}, same, Rule("PreluKernelBackwardBackward0", {
-    "grad": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
-    "input": lambda g: zeros(g),
-    "weight": lambda g, grad, input: where(input > 0, 0, g * grad),
-}), ("grad", "input", "weight"))  # fmt: skip
-PRELU_WEIGHT = Pointwise("prelu_weight_backward", {F: A.prelu_weight_backward}, same, Rule("PreluKernelBackwardBackward0", {
-    "grad": lambda g, input: call(PRELU_WEIGHT, (g, input)),
-    "input": lambda g, grad, input: where(input > 0, 0, g * grad),
-}), ("grad", "input"))  # fmt: skip
-PRELU = Pointwise("prelu", {F: A.prelu}, same, Rule("PreluKernelBackward0", {
-    "input": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
-    "weight": lambda g, input: call(PRELU_WEIGHT, (g, input)),
-}), ("input", "weight"), numbers=())  # fmt: skip
+PRELU_BACK: Pointwise = Pointwise(
+    "prelu_backward",
+    {F: A.leaky_relu_backward},
+    same,
+    Rule(
+        "PreluKernelBackwardBackward0",
+        {
+            "grad": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
+            "input": lambda g: zeros(g),
+            "weight": lambda g, grad, input: where(input > 0, 0, g * grad),
+        },
+    ),
+    ("grad", "input", "weight"),
+)
+PRELU_WEIGHT: Pointwise = Pointwise(
+    "prelu_weight_backward",
+    {F: A.prelu_weight_backward},
+    same,
+    Rule(
+        "PreluKernelBackwardBackward0",
+        {
+            "grad": lambda g, input: call(PRELU_WEIGHT, (g, input)),
+            "input": lambda g, grad, input: where(input > 0, 0, g * grad),
+        },
+    ),
+    ("grad", "input"),
+)
+PRELU = Pointwise(
+    "prelu",
+    {F: A.prelu},
+    same,
+    Rule(
+        "PreluKernelBackward0",
+        {
+            "input": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
+            "weight": lambda g, input: call(PRELU_WEIGHT, (g, input)),
+        },
+    ),
+    ("input", "weight"),
+    numbers=(),
+)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -43,12 +70,13 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     for i, (name, t) in enumerate((("input", input), ("weight", weight))):
         if not isinstance(t, Tensor):
             raise TypeError(
-                f"prelu(): argument '{name}' (position {i + 1}) must be Tensor, not {type(t).__name__}"
+                f"prelu(): argument '{name}' (position {i + 1}) must be Tensor, "
+                f"not {type(t).__name__}"
             )
     if input._dtype is not weight._dtype:
         names = [promotion.scalar_type_name(t._dtype) for t in (input, weight)]
         raise RuntimeError(f"prelu: Type promoting not supported. Got {names[0]} and {names[1]}")
-    count, dims = weight.numel(), input.ndim  # type: ignore[attr-defined]
+    count, dims = weight.numel(), input.ndim
     if count != 1:
         if dims == 0:
             raise RuntimeError("Not allow zero-dim input tensor.")
@@ -64,30 +92,58 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
             + str(weight.ndim)
         )
     shape = (1, count, *([1] * (dims - 2))) if dims > 1 else (count,) if dims else ()
-    return call(PRELU, (input, weight.reshape(shape)))  # type: ignore[attr-defined]
+    return call(PRELU, (input, weight.reshape(shape)))
 
 
 everywhere(prelu, True)
 
-# -- rrelu: a slope drawn for each element -----------------------------------------------------------
+# -- rrelu: a slope drawn for each element ---------------------------------------------------------
 
 
 def _by_noise(g: Any, x: Any, noise: Any, *, out: Any) -> None:
     np.multiply(g, noise, out=out)
 
 
-NOISE_BACK = Pointwise("rrelu_with_noise_backward", {F: _by_noise}, same, Rule("RreluWithNoiseBackwardBackward0", {
-    "grad": lambda g, input, noise: call(NOISE_BACK, (g, input, noise)), "input": lambda g: zeros(g),
-}), ("grad", "input", "noise"))  # fmt: skip
+NOISE_BACK: Pointwise = Pointwise(
+    "rrelu_with_noise_backward",
+    {F: _by_noise},
+    same,
+    Rule(
+        "RreluWithNoiseBackwardBackward0",
+        {
+            "grad": lambda g, input, noise: call(NOISE_BACK, (g, input, noise)),
+            "input": lambda g: zeros(g),
+        },
+    ),
+    ("grad", "input", "noise"),
+)
 RRELU = {
-    node: Pointwise("rrelu", {F: np.multiply}, same, Rule(node, {"input": lambda g, input, noise: call(NOISE_BACK, (g, input, noise))}),
-                    ("input", "noise"), title="rrelu_with_noise_cpu")
+    node: Pointwise(
+        "rrelu",
+        {F: np.multiply},
+        same,
+        Rule(node, {"input": lambda g, input, noise: call(NOISE_BACK, (g, input, noise))}),
+        ("input", "noise"),
+        title="rrelu_with_noise_cpu",
+    )
     for node in ("RreluWithNoiseBackward0", "RreluWithNoiseBackward1")
-}  # fmt: skip
-RRELU_FIXED = row("rrelu", A.leaky_relu, "RreluWithNoiseBackward0",
-                   lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)), "slope", title="leaky_relu_cpu")  # fmt: skip
-RRELU_FIXED_IN_PLACE = row("rrelu", A.leaky_relu, "RreluWithNoiseBackward1", leaky_of_result, "slope",
-                            title="leaky_relu_cpu")  # fmt: skip
+}
+RRELU_FIXED = row(
+    "rrelu",
+    A.leaky_relu,
+    "RreluWithNoiseBackward0",
+    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
+    "slope",
+    title="leaky_relu_cpu",
+)
+RRELU_FIXED_IN_PLACE = row(
+    "rrelu",
+    A.leaky_relu,
+    "RreluWithNoiseBackward1",
+    leaky_of_result,
+    "slope",
+    title="leaky_relu_cpu",
+)
 
 
 def _rrelu(input: Tensor, lower: float, upper: float, training: bool, inplace: bool) -> Tensor:
@@ -105,13 +161,13 @@ def _rrelu(input: Tensor, lower: float, upper: float, training: bool, inplace: b
 
 
 def _slopes(input: Tensor, lower: float, upper: float) -> Tensor:
-    """1 above zero, else a number drawn between the limits: one draw for each such element, in order."""
+    """1 above zero, else drawn between the limits: one draw for each such element, in order."""
     values = input.array()
     of = OPMATH.get(input._dtype, input._dtype).np.type
     low, high = float(of(lower)), float(of(upper))
     noise = np.ones(values.shape, input._dtype.np)
     below = values <= 0
-    with lock:
+    with _LOCK:
         drawn = uniform53(int(np.count_nonzero(below)), engine_of(None))
     noise[below] = (drawn * (high - low) + low).astype(of)
     return adopt(noise, input._dtype)
@@ -124,7 +180,7 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """The input above zero, else a slope times it, drawn in training and the mean of the limits otherwise."""
+    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
     return _rrelu(input, lower, upper, training, inplace)
 
 
@@ -138,7 +194,7 @@ def rrelu_(
 everywhere(rrelu)
 everywhere(rrelu_)
 
-# -- glu: half of the input opens and closes the other ------------------------------------------------
+# -- glu: half of the input opens and closes the other ---------------------------------------------
 
 GLU = Pointwise("glu", {F: A.glu}, same, None, ("input", "gate"))
 GLU_GATE_BACK = Pointwise(
@@ -148,12 +204,21 @@ GLU_GATE_BACK = Pointwise(
 
 def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     n = input.shape[dim] // 2
-    return input.narrow(dim, 0, n), input.narrow(dim, n, n)  # type: ignore[attr-defined]
+    return input.narrow(dim, 0, n), input.narrow(dim, n, n)
 
 
-@op("glu", method=False, namespaces=("nn.functional",), out=True, rule=Rule("GluBackward0", {
-    "input": lambda g, input, dim: glu_backward(g, input, dim),
-}))  # fmt: skip
+@op(
+    "glu",
+    method=False,
+    namespaces=("nn.functional",),
+    out=True,
+    rule=Rule(
+        "GluBackward0",
+        {
+            "input": lambda g, input, dim: _glu_back(g, input, dim),
+        },
+    ),
+)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of a dimension, times the sigmoid of the second."""
     if input.ndim == 0:
@@ -166,6 +231,10 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return call(GLU, _halves(input, along))
 
 
+def _glu_back(g: Tensor, input: Tensor, dim: int) -> Any:
+    return glu_backward(g, input, dim)
+
+
 def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
     """The derivative of glu_backward with respect to the input, in ops."""
     (first, gate), (g_first, g_gate) = _halves(input, dim), _halves(g, dim)
@@ -173,14 +242,23 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
     slope = s * (1 - s)
     result = empty(tuple(input.shape), input._dtype)
     to_first, to_gate = _halves(result, dim)
-    to_first.copy_(grad * g_gate * slope)  # type: ignore[attr-defined]
-    to_gate.copy_(grad * slope * (g_first + g_gate * first * (1 - 2 * s)))  # type: ignore[attr-defined, operator]
+    to_first.copy_(grad * g_gate * slope)
+    to_gate.copy_(grad * slope * (g_first + g_gate * first * (1 - 2 * s)))
     return result
 
 
-@op("glu_backward", method=False, namespaces=(), rule=Rule("GluBackwardBackward0", {
-    "grad": lambda g, input, dim: _grad_back(g, input, dim), "input": _second,
-}))  # fmt: skip
+@op(
+    "glu_backward",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "GluBackwardBackward0",
+        {
+            "grad": lambda g, input, dim: _grad_back(g, input, dim),
+            "input": _second,
+        },
+    ),
+)
 def glu_backward(grad: Tensor, input: Tensor, dim: int) -> Tensor:
     """The gradient of glu's input: both halves written in place, nothing between."""
     first, gate = _halves(input, dim)
@@ -194,4 +272,4 @@ def glu_backward(grad: Tensor, input: Tensor, dim: int) -> Tensor:
 def _grad_back(g: Tensor, input: Tensor, dim: int) -> Any:
     (first, gate), (g_first, g_gate) = _halves(input, dim), _halves(g, dim)
     s = sigmoid(gate)
-    return g_first * s + g_gate * first * (s * (1 - s))  # type: ignore[operator]
+    return g_first * s + g_gate * first * (s * (1 - s))

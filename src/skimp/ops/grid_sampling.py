@@ -68,7 +68,7 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
         .reshape(1, -1, nd + 1)
         .astype(theta._dtype.np)
     )
-    points = fresh(base, theta._dtype).expand((theta.shape[0], *base.shape[1:]))  # type: ignore[attr-defined]
+    points = fresh(base, theta._dtype).expand((theta.shape[0], *base.shape[1:]))
     return points.bmm(theta.transpose(1, 2)).reshape((theta.shape[0], *size[2:], nd))
 
 

@@ -121,7 +121,7 @@ def _is_nested(i: Any) -> bool:
 def _general(self: Tensor, index: Any) -> Tensor:
     new, rest = viewed(self, split(index))
     if rest is not None:
-        return advanced.gather_at(new, rest)  # type: ignore[no-any-return]
+        return advanced.gather_at(new, rest)
     return new
 
 
@@ -237,7 +237,7 @@ def _tensor_of(i: Any) -> Any:
         return i
     if isinstance(i, Tensor):
         if i.ndim == 0 and i._dtype.category <= dtypes.INT:
-            value = i.item()  # type: ignore[attr-defined]
+            value = i.item()
             return bool(value) if i._dtype in advanced.MASKS else value
         return advanced.as_index(i)
     if isinstance(i, np.bool_):
@@ -307,13 +307,13 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 
 def advanced_put(target: Tensor, tensors: tuple[Any, ...], source: Tensor) -> None:
-    target.index_put_(tensors, _without_leading_ones(source))  # type: ignore[attr-defined]
+    target.index_put_(tensors, _without_leading_ones(source))
 
 
 def _without_leading_ones(t: Tensor) -> Tensor:
     """PyTorch drops the leading dims of size 1 of what is assigned."""
     lead = next((d for d, n in enumerate(t.shape) if n != 1), t.ndim)
-    return t.view(tuple(t.shape)[lead:]) if lead else t  # type: ignore[attr-defined, no-any-return]
+    return t.view(tuple(t.shape)[lead:]) if lead else t
 
 
 def _type_name(value: Any) -> str:

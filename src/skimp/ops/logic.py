@@ -1,4 +1,4 @@
-"""Questions and bits: isnan and its like, logical and bitwise functions, shifts, with their operators."""
+"""Questions and bits: isnan and its like, logic, bits and shifts, with their operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skimp import dtypes
 from skimp._tensor import Tensor
 from skimp.backend import kernels as K
 from skimp.ops.pointwise import Pointwise, Refused, predicate, same
-from skimp.ops.pointwise_forms import binary, plain_operators, unary
+from skimp.ops.pointwise_forms import attach, binary, plain_operators, unary
 from skimp.ops.rows import PAIR, B, C, F, I
 
 # -- questions about one number -------------------------------------------------------------------
@@ -25,12 +25,27 @@ for _name, _kernels, _doc in (
     ("isinf", np.isinf, "Whether each element is infinite."),
     ("isfinite", np.isfinite, "Whether each element is neither NaN nor infinite."),
     ("isreal", K.isreal, "Whether each element has no imaginary part."),
-    ("isposinf", {B: K.isposinf, I: K.isposinf, F: K.isposinf, C: _no_complex("isposinf")}, "Whether each element is +inf."),
-    ("isneginf", {B: K.isneginf, I: K.isneginf, F: K.isneginf, C: _no_complex("isneginf")}, "Whether each element is -inf."),
-    ("signbit", {B: K.signbit, I: K.signbit, F: K.signbit,
-                 C: Refused(NotImplementedError, "signbit is not implemented for complex tensors.")},
-     "Whether each element's sign bit is set."),
-):  # fmt: skip
+    (
+        "isposinf",
+        {B: K.isposinf, I: K.isposinf, F: K.isposinf, C: _no_complex("isposinf")},
+        "Whether each element is +inf.",
+    ),
+    (
+        "isneginf",
+        {B: K.isneginf, I: K.isneginf, F: K.isneginf, C: _no_complex("isneginf")},
+        "Whether each element is -inf.",
+    ),
+    (
+        "signbit",
+        {
+            B: K.signbit,
+            I: K.signbit,
+            F: K.signbit,
+            C: Refused(NotImplementedError, "signbit is not implemented for complex tensors."),
+        },
+        "Whether each element's sign bit is set.",
+    ),
+):
     unary(Pointwise(_name, _kernels, predicate), inplace=False, doc=_doc)
 
 # -- logic ----------------------------------------------------------------------------------------
@@ -46,33 +61,46 @@ for _name, _ufunc, _doc in (
 # -- bits -----------------------------------------------------------------------------------------
 
 
-def _bits(name: str, ufunc: Any, title: str, doc: str, bools: bool = True) -> Any:
-    kinds = (B, I) if bools else (I,)
-    return binary(Pointwise(name, dict.fromkeys(kinds, ufunc), same, None, PAIR, title=title), doc=doc)
+bitwise_not = unary(
+    Pointwise("bitwise_not", {B: np.logical_not, I: np.invert}, same), doc="Each bit the other way."
+)
 
 
-bitwise_not = unary(Pointwise("bitwise_not", {B: np.logical_not, I: np.invert}, same), doc="Each bit the other way.")
-for _word, _name, _ufunc, _doc in (
-    ("and", "bitwise_and", np.bitwise_and, "The bits that both have."),
-    ("or", "bitwise_or", np.bitwise_or, "The bits that one of them has."),
-    ("xor", "bitwise_xor", np.bitwise_xor, "The bits in which they differ."),
-):
-    plain_operators(_word, _bits(_name, _ufunc, f"{_name}_cpu", _doc), getattr(Tensor, f"{_name}_"))
-for _word, _name, _ufunc, _doc in (
-    ("lshift", "bitwise_left_shift", np.left_shift, "input * 2 ** other, by moving bits."),
-    ("rshift", "bitwise_right_shift", np.right_shift, "input / 2 ** other rounded down, by moving bits."),
-):
-    plain_operators(_word, _bits(_name, _ufunc, f"{_word}_cpu", _doc, False), getattr(Tensor, f"{_name}_"))
+def _operator(word: str, name: str, ufunc: Any, doc: str, *, title: str | None = None) -> None:
+    kinds = (B, I) if title is None else (I,)  # shifts of bools are refused
+    row = Pointwise(name, dict.fromkeys(kinds, ufunc), same, None, PAIR, title=title)
+    plain_operators(word, binary(row, doc=doc), getattr(Tensor, f"{name}_"))
+
+
+_operator("and", "bitwise_and", np.bitwise_and, "The bits that both have.")
+_operator("or", "bitwise_or", np.bitwise_or, "The bits that one of them has.")
+_operator("xor", "bitwise_xor", np.bitwise_xor, "The bits in which they differ.")
+_operator(
+    "lshift",
+    "bitwise_left_shift",
+    np.left_shift,
+    "input * 2 ** other, by moving bits.",
+    title="lshift_cpu",
+)
+_operator(
+    "rshift",
+    "bitwise_right_shift",
+    np.right_shift,
+    "input / 2 ** other rounded down.",
+    title="rshift_cpu",
+)
 
 
 def _invert(self: Tensor) -> Tensor:
     if self._dtype.category > dtypes.INT:
-        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
-    return bitwise_not(self)  # type: ignore[no-any-return]
+        raise TypeError(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors"
+        )
+    return bitwise_not(self)
 
 
 _invert.__name__ = _invert.__qualname__ = "__invert__"
-Tensor.__invert__ = _invert  # type: ignore[attr-defined]
+attach("invert", _invert)
 
 for _name, _kernel, _doc in (
     ("gcd", np.gcd, "The greatest common divisor."),

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from skimp import dtypes, promotion
+from skimp._tensor import Array
+from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops.cross_entropy import check_reduction, reduction_of
 from skimp.ops.forms import NAMESPACES, export
 from skimp.ops.losses import reduced
+from skimp.ops.pointwise import Pointwise, call, same
 
 # -- margins between pairs
 # ------------------------------------------------------------------------------
@@ -53,6 +58,32 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
+def _soft_margin(x: Array, y: Array, *, out: Array) -> None:
+    np.multiply(x, y, out=out)
+    np.negative(out, out=out)
+    np.exp(out, out=out)
+    np.log1p(out, out=out)
+
+
+def _soft_margin_back(g: Any, of: Any, other: Any) -> Any:
+    return -g * other * (-of * other).sigmoid()
+
+
+SOFT_MARGIN = Pointwise(
+    "soft_margin_loss",
+    _soft_margin,
+    same,
+    Rule(
+        "SoftMarginLossBackward0",
+        {
+            "input": lambda g, input, target: _soft_margin_back(g, input, target),
+            "target": lambda g, input, target: _soft_margin_back(g, target, input),
+        },
+    ),
+    ("input", "target"),
+)
+
+
 def soft_margin_loss(
     input: Any,
     target: Any,
@@ -62,7 +93,7 @@ def soft_margin_loss(
 ) -> Any:
     """log(1 + exp(-target input))."""
     reduction = reduction_of(size_average, reduce, reduction)
-    return reduced((-target * input).exp().log1p(), reduction)
+    return reduced(call(SOFT_MARGIN, (input, target)), reduction)
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:

@@ -72,7 +72,7 @@ def _condition(condition: Any) -> Tensor:
             f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}"
         )
     if condition._dtype is dtypes.uint8:
-        return condition.to(dtypes.bool)  # type: ignore[attr-defined, no-any-return]
+        return condition.to(dtypes.bool)
     if condition._dtype is not dtypes.bool:
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
@@ -209,12 +209,12 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     if mask._dtype not in (dtypes.bool, dtypes.uint8):
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
-    return selected(input.expand(shape), mask.expand(shape))  # type: ignore[attr-defined]
+    return selected(input.expand(shape), mask.expand(shape))
 
 
 def _select_back(g: Tensor, shape: Any, mask: Tensor) -> Tensor:
     wide = layouts.broadcast_shapes(tuple(mask.shape), tuple(shape))
-    return g.new_zeros(wide).masked_scatter(mask, g)  # type: ignore[attr-defined, no-any-return]
+    return g.new_zeros(wide).masked_scatter(mask, g)
 
 
 class Mask:
@@ -332,14 +332,14 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
 
 
 def _scatter_back(g: Tensor, mask: Tensor, shape: Any) -> Tensor:
-    found = g.masked_select(mask)  # type: ignore[attr-defined]
+    found = g.masked_select(mask)
     n = layouts.numel(tuple(shape))
     have = found.numel()
     if have < n:
-        whole = g.new_zeros((n,))  # type: ignore[attr-defined]
+        whole = g.new_zeros((n,))
         whole[:have] = found
         found = whole
-    return found.view(tuple(shape))  # type: ignore[no-any-return]
+    return found.view(tuple(shape))
 
 
 # -- nonzero --------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
             raise TypeError(
                 "nonzero() received an invalid combination of arguments - got (out=Tensor, as_tuple=bool)"
             )
-        rows: Any = _nonzero(input if input.ndim else input.reshape(1))  # type: ignore[attr-defined]
+        rows: Any = _nonzero(input if input.ndim else input.reshape(1))
         return tuple([_own(p) for p in rows.unbind(1)])
     return _nonzero(input, out=out)
 
@@ -390,7 +390,7 @@ export("nonzero", nonzero)
 @op()
 def argwhere(input: Tensor) -> Tensor:
     """The positions of the elements that are not zero, a row each."""
-    return _nonzero(input)  # type: ignore[no-any-return]
+    return _nonzero(input)
 
 
 @op(out="same")

@@ -317,8 +317,7 @@ def addbmm_(
     """`addbmm` in place; an input that broadcasts takes the result's shape."""
     given = {"input": input, "batch1": batch1, "batch2": batch2, "beta": beta, "alpha": alpha}
     tracked = modes.state.grad and any([t._rg for t in (input, batch1, batch2)])
-    if modes.state.grad:
-        history.before_inplace(input)
+    history.before_inplace(input)
     with modes.no_grad():
         result = addbmm(input, batch1, batch2, beta=beta, alpha=alpha)
     kept = history.prepare(input, ADDBMM, given) if tracked else None

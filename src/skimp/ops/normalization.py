@@ -12,7 +12,7 @@ from skimp._tensor import Array, fresh
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.ops.forms import export, op
-from skimp.ops.rowwise import HALVES, Scratch, contiguous_array, floating, over_rows, wide
+from skimp.ops.rowwise import HALVES, Scratch, contiguous_array, floating, over_rows, row_sums, wide
 from skimp.ops.targets import blank
 
 Ints = tuple[int, ...]
@@ -50,13 +50,17 @@ def _flat(t: Any, acc: Any) -> Array | None:
     return None if t is None else contiguous_array(t).astype(acc, copy=False).reshape(-1)
 
 
+def _sums(x: Array, acc: Any) -> Array:
+    return row_sums(x if x.dtype == acc else x.astype(acc))
+
+
 def _norm_block(eps: float, w: Array | None, b: Array | None, centre: bool) -> Any:
     def block(x: Array, mean: Array, rstd: Array, out: Array) -> None:
         n = x.shape[1]
         with Scratch(out.shape, mean.dtype) as scratch:
             y = scratch if out.dtype != mean.dtype else out
             if centre:
-                np.divide(np.add.reduce(x, axis=1, dtype=mean.dtype, keepdims=True), n, out=mean)
+                np.divide(_sums(x, mean.dtype), n, out=mean)
                 np.subtract(x, mean, out=y)
             else:
                 y[...] = x
@@ -119,7 +123,7 @@ def _back_block(w: Array | None, sums: Any, centre: bool) -> Any:
             else:
                 gw[...] = g
             along = np.vecdot(gw, xhat)[:, None] / n
-            mid = np.add.reduce(gw, axis=1, keepdims=True) / n if centre else None
+            mid = row_sums(gw) / n if centre else None
             np.multiply(xhat, along, out=xhat)
             np.subtract(gw, xhat, out=gw)
             if mid is not None:

@@ -57,7 +57,7 @@ def _shared(t: Any, ndim: int) -> Any:
 
 
 def _batch_back(
-    g: Any,
+    g0: Any,
     input: Any,
     weight: Any,
     running_mean: Any,
@@ -68,7 +68,7 @@ def _batch_back(
     eps: float,
 ) -> Any:
     dims = [d for d in range(input.ndim) if d != 1]
-    x, g, w = _as_wide(input), _as_wide(g), _shared(weight, input.ndim)
+    x, g, w = _as_wide(input), _as_wide(g0), _shared(weight, input.ndim)
     if training:
         if modes.state.grad:
             mean = x.mean(dims, True)
@@ -100,15 +100,7 @@ def _update(running: Any, new: Any, momentum: float) -> None:
     rule=Rule(
         "NativeBatchNormBackward0",
         {
-            (
-                "input",
-                "weight",
-                "bias",
-            ): lambda g0, input, weight, running_mean, running_var, result1, result2, training, eps: (
-                _batch_back(
-                    g0, input, weight, running_mean, running_var, result1, result2, training, eps
-                )
-            )
+            ("input", "weight", "bias"): _batch_back,
         },
     ),
 )
@@ -249,7 +241,7 @@ def instance_norm(
     )
     if use_input_stats:
         for running, made in zip((running_mean, running_var), copies, strict=True):
-            if running is not None:
+            if running is not None and made is not None:
                 with modes.no_grad():
                     running.copy_(made.reshape(n, c).mean(0))
     return result

@@ -21,12 +21,12 @@ Pair = tuple[Tensor, Tensor]
 
 def _placed(g: Tensor, shape: Any, dim: int, indices: Tensor) -> Tensor:
     """Zeros with the gradients where the values were taken from."""
-    return g.new_zeros(tuple(shape)).scatter(dim, indices, g)  # type: ignore[attr-defined, no-any-return]
+    return g.new_zeros(tuple(shape)).scatter(dim, indices, g)
 
 
 def _placed_reduced(g: Tensor, shape: Any, dim: int, indices: Tensor, keepdim: bool) -> Tensor:
     if not keepdim and shape:
-        g, indices = g.unsqueeze(dim), indices.unsqueeze(dim)  # type: ignore[attr-defined]
+        g, indices = g.unsqueeze(dim), indices.unsqueeze(dim)
     return _placed(g, shape, dim, indices)
 
 
@@ -54,7 +54,7 @@ def sort(
     """The values in order along a dim and where they were; ties keep their order; NaN counts as the largest."""
     if isinstance(dim, bool):  # sort(x, descending)
         dim, descending = -1, dim
-    return _sort(input, dim if axis is None else axis, bool(descending), out=out)  # type: ignore[no-any-return]
+    return _sort(input, dim if axis is None else axis, bool(descending), out=out)
 
 
 @op("_sort", method=False, namespaces=(), out="same", rule=Rule("SortBackward0", {
@@ -104,7 +104,7 @@ def argsort(
     axis: Any = None,
 ) -> Tensor:
     """Where the values in order along a dim come from."""
-    return sort(input.detach(), dim, descending, axis=axis)[1]  # type: ignore[attr-defined]
+    return sort(input.detach(), dim, descending, axis=axis)[1]
 
 
 export("argsort", argsort)
@@ -167,7 +167,7 @@ def _chosen(name: str, input: Tensor, dim: int, keepdim: bool, choose: Any) -> P
     if into.size:
         _pick(input.array(), dim, into, at, choose)
     if not keepdim and shape:
-        values, indices = values.squeeze(dim), indices.squeeze(dim)  # type: ignore[attr-defined]
+        values, indices = values.squeeze(dim), indices.squeeze(dim)
         values._base = indices._base = None
     return values, indices
 
@@ -231,7 +231,7 @@ def _nanmedian_at(block: Array) -> Array:
 
 def _shared(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     """The gradient of one value, shared evenly by the elements equal to it (a NaN by all NaN)."""
-    equal: Any = input.isnan() if bool(result.isnan()) else input == result  # type: ignore[attr-defined]
+    equal: Any = input.isnan() if bool(result.isnan()) else input == result
     count = int(equal.sum().item())
     return equal.to(g._dtype) * (g / count)  # type: ignore[no-any-return]
 
@@ -240,10 +240,10 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
     @op(f"_{name}_all", method=False, namespaces=(), rule=Rule(f"{label}0", {"input": _shared}))
     def of_all(input: Tensor) -> Tensor:
         _refuse("median_cpu", input, bools=True)
-        if not input.numel():  # type: ignore[attr-defined]
+        if not input.numel():
             value = np.nan if input._dtype.is_floating_point else np.iinfo(input._dtype.np).min
             return fresh(np.asarray(value, input._dtype.np), input._dtype)
-        return _chosen(name, input.reshape(-1), 0, False, at)[0]  # type: ignore[attr-defined]
+        return _chosen(name, input.reshape(-1), 0, False, at)[0]
 
     @op(f"_{name}_dim", method=False, namespaces=(), out="same", rule=Rule(f"{label}1", _REDUCED))
     def along(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:

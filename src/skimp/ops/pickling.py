@@ -23,7 +23,7 @@ def rebuild(
     t = wrap(s, Layout(*layout), dtype)
     t.__class__ = cls
     if requires_grad:
-        t.requires_grad_(True)  # type: ignore[attr-defined]
+        t.requires_grad_(True)
     for name, value in (state or {}).items():
         setattr(t, name, value)
     return t
@@ -36,13 +36,13 @@ def _own_state(t: Tensor) -> dict[str, Any] | None:
 
 
 def _reduce(self: Tensor, protocol: Any) -> tuple[Any, ...]:
-    plain = self.resolve_conj().resolve_neg() if self._conj or self._neg else self  # type: ignore[attr-defined]
+    plain = self.resolve_conj().resolve_neg() if self._conj or self._neg else self
     layout = tuple(plain.layout_of())
     return rebuild, (type(self), plain._storage, layout, self._dtype, self._rg, _own_state(self))
 
 
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    if not self.is_leaf:  # type: ignore[attr-defined]
+    if not self.is_leaf:
         raise RuntimeError(
             "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
             "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
@@ -68,4 +68,4 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 Tensor.__reduce_ex__ = _reduce  # type: ignore[method-assign, assignment]
-Tensor.__deepcopy__ = _deepcopy  # type: ignore[attr-defined]
+Tensor.__deepcopy__ = _deepcopy

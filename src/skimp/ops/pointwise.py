@@ -78,7 +78,7 @@ class Pointwise:
         found = self.kernels.get(dtype)
         if type(found) is Kernel:
             return found
-        if found is None:
+        if not isinstance(found, Refused):
             raise NotImplementedError(f'"{self.title}" not implemented for \'{promotion.scalar_type_name(dtype)}\'')
         raise found.error(found.text)
 
@@ -99,7 +99,7 @@ WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes
 def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
     """The dtypes for which the kernel on the bare arrays is the whole op."""
     real = frozenset({dtypes.float32, dtypes.float64})
-    known = {same: PLAIN | WHOLE, floating: PLAIN, real_valued: real | WHOLE}
+    known: dict[Types, frozenset[dtypes.dtype]] = {same: PLAIN | WHOLE, floating: PLAIN, real_valued: real | WHOLE}
     ok = known.get(row.types, frozenset()) if not row.masks else frozenset()
     return frozenset(d for d in ok if type(row.kernels.get(d)) is Kernel)
 
@@ -244,11 +244,6 @@ def as_operand(row: Pointwise, i: int, a: Any) -> Any:
         return float(a)  # type: ignore[arg-type]
     what = type(a).__name__
     raise TypeError(f"{row.name}(): argument '{row.args[i]}' (position {i + 1}) must be Tensor, not {what}")
-
-
-def scalar_tensor(value: Any) -> Tensor:
-    dtype = promotion.scalar_dtype(value)
-    return fresh(np.asarray(value, dtype.np), dtype)
 
 
 def scalar_tensor(value: Any) -> Tensor:
@@ -480,7 +475,7 @@ def _write(
         outs.check_out(row.name, out, result, shape, tensors if modes.state.grad else ())
         outs.resize_out(row.name, out, shape)
     outs.check_overlap(out, tensors)
-    if inplace and modes.state.grad:
+    if inplace:
         history.before_inplace(out)
     kept = None
     if inplace and tracked and row.rule is not None:

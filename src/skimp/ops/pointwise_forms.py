@@ -1,8 +1,9 @@
-"""The forms of a pointwise row: function, method, `name_`, `out=`, operators; with the short way of small tensors.
+"""The forms of a pointwise row: function, method, `name_`, `out=`, operators.
 
-The short way: operands at hand (`_np`), of one dtype for which the row's ufunc is the whole op, meet in one NumPy call.
-Python numbers take it too, beside float tensors: NumPy gives them the tensor's type, as PyTorch does. What does not fit
-(other types, large tensors, `out=`) goes the general way, `pointwise.call`.
+The short way of small tensors: operands at hand (`_np`), of one dtype for which the row's ufunc is
+the whole op, meet in one NumPy call. Python numbers take it too, beside float tensors: NumPy gives
+them the tensor's type, as PyTorch does. What does not fit (other types, large tensors, `out=`) goes
+the general way, `pointwise.call`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 ROWS: dict[str, Pointwise] = {}  # every pointwise row by the name of its function
 NONE: frozenset[dtypes.dtype] = frozenset()
 FLOATS = frozenset({dtypes.float32, dtypes.float64})
-_state = modes.state
+_state: Any = modes.state  # type: ignore[has-type]
 
 
 def named(f: F, name: str, doc: str | None = None) -> F:
@@ -38,7 +39,7 @@ def named(f: F, name: str, doc: str | None = None) -> F:
 
 
 def direct(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
-    """The ufunc that is the whole op, and the dtypes for which it is; (None, nothing) where there is none."""
+    """The ufunc that is the whole op, and the dtypes for which it is; or None and nothing."""
     kernel = row.kernels.get(dtypes.float32)
     if type(kernel) is not Kernel or not isinstance(kernel.fn, np.ufunc) or row.params or row.masks:
         return None, NONE
@@ -74,7 +75,9 @@ def unary(
     def function_(input: Tensor) -> Tensor:
         return call(row, (input,), (), input, True)
 
-    return _export(row, function, function_ if inplace else None, method, namespaces, aliases, doc, namespaces)
+    return _export(
+        row, function, function_ if inplace else None, method, namespaces, aliases, doc, namespaces
+    )
 
 
 def binary(
@@ -86,7 +89,7 @@ def binary(
     aliases: tuple[str, ...] = (),
     doc: str | None = None,
 ) -> Function:
-    """Derive the forms of a row with two arguments, either of which may be a number; named as the row names them."""
+    """Derive the forms of a row with two arguments, named as the row names them."""
     ufunc, ok = _strided(row)
     rule = row.rule if row.types is not predicate else None
     result = dtypes.bool if row.types is predicate else None
@@ -117,8 +120,10 @@ def binary(
     return _export(row, function, function_ if inplace else None, method, namespaces, aliases, doc)
 
 
-def short_inplace(ufunc: Any, ok: frozenset[dtypes.dtype], target: Tensor, x: Any, other: Any) -> bool:
-    """Write ufunc(target, other) over a small row-major target; False where that needs the general way."""
+def short_inplace(
+    ufunc: Any, ok: frozenset[dtypes.dtype], target: Tensor, x: Any, other: Any
+) -> bool:
+    """Write ufunc(target, other) over a small target; False where that needs the general way."""
     dtype = target._dtype
     if target._rg or dtype not in ok or not x.flags.c_contiguous:
         return False
@@ -178,11 +183,19 @@ def _export(
 OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
 
 
-def operators(row: Pointwise, word: str, slow: Function, inplace: Function | None, *, forward: bool = True, reflected: bool = True) -> None:
-    """Set `__word__`, `__rword__` and `__iword__` on Tensor: the path of `a + b`, `1.0 + a` and `a += b`."""
+def operators(
+    row: Pointwise,
+    word: str,
+    slow: Function,
+    inplace: Function | None,
+    *,
+    forward: bool = True,
+    reflected: bool = True,
+) -> None:
+    """Set `__word__`, `__rword__` and `__iword__`: the path of `a + b`, `1.0 + a` and `a += b`."""
     ufunc, ok = _strided(row)
     numbers, whole = FLOATS & ok, ok & {dtypes.int64}
-    rule = row.rule
+    rule: Any = row.rule
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
@@ -197,14 +210,14 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return slow(self, other)
                     if (self._rg or other._rg) and _state.grad:
-                        record2(rule, self, other, made)  # type: ignore[arg-type]
+                        record2(rule, self, other, made)
                     return made
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
             if x is not None and (self._dtype in numbers or (kind is int and self._dtype in whole)):
                 made = fresh(ufunc(x, other), self._dtype)
                 if self._rg and _state.grad:
-                    record2(rule, self, other, made)  # type: ignore[arg-type]
+                    record2(rule, self, other, made)
                 return made
         elif not isinstance(other, OPERANDS):
             return NotImplemented  # type: ignore[no-any-return]
@@ -217,7 +230,7 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
             if x is not None and (self._dtype in numbers or (kind is int and self._dtype in whole)):
                 made = fresh(ufunc(other, x), self._dtype)
                 if self._rg and _state.grad:
-                    record2(rule, other, self, made)  # type: ignore[arg-type]
+                    record2(rule, other, self, made)
                 return made
         return slow(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
@@ -232,8 +245,13 @@ def operators(row: Pointwise, word: str, slow: Function, inplace: Function | Non
 _WIDE = 1 << 63  # integers beyond are errors, which the general way raises
 
 
+def attach(word: str, f: Callable[..., Any]) -> None:
+    """Make `f` the method `__word__`."""
+    setattr(Tensor, f"__{word}__", f)
+
+
 def _set(word: str, f: Function) -> None:
-    setattr(Tensor, f"__{word}__", named(f, f"__{word}__"))
+    attach(word, named(f, f"__{word}__"))
 
 
 def _set_inplace(word: str, inplace: Function) -> None:
@@ -243,7 +261,9 @@ def _set_inplace(word: str, inplace: Function) -> None:
     _set(f"i{word}", ioperator)
 
 
-def plain_operators(word: str, f: Function, inplace: Function | None = None, *, reflected: bool = True) -> None:
+def plain_operators(
+    word: str, f: Function, inplace: Function | None = None, *, reflected: bool = True
+) -> None:
     """Set the operators of a function that has no short way."""
 
     def operator(self: Tensor, other: Any) -> Tensor:
@@ -269,14 +289,21 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
         if kind is Tensor:
             x = self._np
             y = other._np
-            if x is not None and y is not None and self._dtype is other._dtype and self._dtype in ok:
+            if (
+                x is not None
+                and y is not None
+                and self._dtype is other._dtype
+                and self._dtype in ok
+            ):
                 try:
                     return fresh(ufunc(x, y), _BOOL)
                 except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                     return slow(self, other)
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
-            if x is not None and (self._dtype in numbers or (self._dtype is _INT64 and kind is int)):
+            if x is not None and (
+                self._dtype in numbers or (self._dtype is _INT64 and kind is int)
+            ):
                 return fresh(ufunc(x, other), _BOOL)
         elif not isinstance(other, OPERANDS):
             return NotImplemented  # type: ignore[no-any-return]

@@ -210,7 +210,7 @@ def _intervals(chance: Array, n: int, out: int, kernel: int, dtype: Any) -> Arra
         return np.full((len(chance), 1), n - kernel)
     alpha = dtype.type(n - kernel) / dtype.type(out - 1)
     u = chance.astype(dtype)[:, None]
-    begin = ((np.arange(out) + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
+    begin: Array = ((np.arange(out) + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
     begin[:, -1] = n - kernel
     return begin
 

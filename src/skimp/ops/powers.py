@@ -21,11 +21,11 @@ from skimp.ops.rows import B, C, F, I, conj, zeros
 def _to_number_back(g: Tensor, input: Tensor, exponent: Any) -> Any:
     if exponent == 0:
         return zeros(g)
-    return g * conj(exponent * input.pow(exponent - 1))  # type: ignore[attr-defined]
+    return g * conj(exponent * input.pow(exponent - 1))
 
 
 def _base_back(g: Tensor, input: Tensor, exponent: Tensor) -> Any:
-    return where(exponent == 0, 0, g * conj(exponent * input.pow(exponent - 1)))  # type: ignore[attr-defined, operator]
+    return where(exponent == 0, 0, g * conj(exponent * input.pow(exponent - 1)))
 
 
 def _exponent_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
@@ -36,7 +36,7 @@ def _exponent_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> A
 
 def _of_number_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
     if input == 0:
-        return g * where(real(exponent) >= 0, 0, conj(result * -float("inf")))  # type: ignore[operator]
+        return g * where(real(exponent) >= 0, 0, conj(result * -float("inf")))
     base = np.asarray(
         input, np.complex128 if isinstance(input, complex) or input < 0 else np.float64
     )
@@ -51,14 +51,38 @@ def _truth(x: Any, exponent: bool, *, out: Any) -> None:
 
 
 POW_KINDS = {I: K.power, F: K.power, C: K.power}
-POW_NUMBER = Pointwise("pow", {**POW_KINDS, B: _truth}, same, Rule("PowBackward0", {"input": _to_number_back}),
-                       params=("exponent",), title="pow")  # fmt: skip
-POW_MIXED = Pointwise("pow", POW_KINDS, same, Rule("PowBackward0", {"input": _to_number_back}),
-                      ("input", "exponent"), title="pow")  # fmt: skip
-POW = Pointwise("pow", POW_KINDS, same, Rule("PowBackward1", {"input": _base_back, "exponent": _exponent_back}),
-                ("input", "exponent"), title="pow")  # fmt: skip
-POW_OF_NUMBER = Pointwise("pow", POW_KINDS, same, Rule("PowBackward2", {"exponent": _of_number_back}),
-                          ("input", "exponent"), title="pow")  # fmt: skip
+POW_NUMBER = Pointwise(
+    "pow",
+    {**POW_KINDS, B: _truth},
+    same,
+    Rule("PowBackward0", {"input": _to_number_back}),
+    params=("exponent",),
+    title="pow",
+)
+POW_MIXED = Pointwise(
+    "pow",
+    POW_KINDS,
+    same,
+    Rule("PowBackward0", {"input": _to_number_back}),
+    ("input", "exponent"),
+    title="pow",
+)
+POW = Pointwise(
+    "pow",
+    POW_KINDS,
+    same,
+    Rule("PowBackward1", {"input": _base_back, "exponent": _exponent_back}),
+    ("input", "exponent"),
+    title="pow",
+)
+POW_OF_NUMBER = Pointwise(
+    "pow",
+    POW_KINDS,
+    same,
+    Rule("PowBackward2", {"exponent": _of_number_back}),
+    ("input", "exponent"),
+    title="pow",
+)
 
 
 def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tensor:
@@ -70,7 +94,8 @@ def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tens
         )
     if not isinstance(input, Tensor) or not isinstance(exponent, (int, float, complex, np.generic)):
         raise TypeError(
-            f"pow() received an invalid combination of arguments - got ({type(input).__name__}, {type(exponent).__name__})"
+            "pow() received an invalid combination of arguments - got "
+            f"({type(input).__name__}, {type(exponent).__name__})"
         )
     if isinstance(exponent, np.generic):
         exponent = exponent.item()
@@ -85,7 +110,7 @@ def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tens
     return call(POW_NUMBER, (input,), (exponent,), out, inplace)
 
 
-def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:  # noqa: A001
+def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     """input ** exponent; either may be a number."""
     return _power(input, exponent, out, False)
 
@@ -123,7 +148,8 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
     if out is not None and out._dtype is not dtype:
         raise RuntimeError(
             "the output given to float_power has dtype "
-            f"{promotion.scalar_type_name(out._dtype)} but the operation's result requires dtype {promotion.scalar_type_name(dtype)}"
+            f"{promotion.scalar_type_name(out._dtype)} but the operation's result requires dtype "
+            f"{promotion.scalar_type_name(dtype)}"
         )
     return pow(_wide(input, dtype), _wide(exponent, dtype), out=out)
 
@@ -134,7 +160,8 @@ def float_power_(input: Tensor, exponent: Any) -> Tensor:
     if input._dtype is not dtype:
         raise RuntimeError(
             "the base given to float_power_ has dtype "
-            f"{promotion.scalar_type_name(input._dtype)} but the operation's result requires dtype {promotion.scalar_type_name(dtype)}"
+            f"{promotion.scalar_type_name(input._dtype)} but the operation's result requires dtype "
+            f"{promotion.scalar_type_name(dtype)}"
         )
     return pow_(input, _wide(exponent, dtype))
 

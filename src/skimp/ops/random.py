@@ -190,8 +190,7 @@ def _sampler(
 
 def overwrite(t: Tensor, write: Callable[[], None]) -> None:
     """Replace all elements, recorded as a fill: no gradient passes."""
-    if modes.state.grad:
-        history.before_inplace(t)
+    history.before_inplace(t)
     kept = history.prepare(t, FILLED, {"input": t}) if modes.state.grad and t._rg else None
     write()
     if kept is not None:

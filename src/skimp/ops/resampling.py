@@ -101,13 +101,15 @@ def _nearest(n: int, out: int, factor: float | None, exact: bool) -> Array:
     if not exact and out == n:
         return np.arange(n)
     at = np.floor((i + real(0.5)) * scale if exact else i * scale).astype(np.int64)
-    return np.minimum(at, n - 1)
+    found: Array = np.minimum(at, n - 1)
+    return found
 
 
 def _source(n: int, out: int, factor: float | None, align: bool, real: Any) -> Array:
     scale = _scale(n, out, factor, align, real)
     i = np.arange(out).astype(real)
-    return i * scale if align else (i + real(0.5)) * scale - real(0.5)
+    at: Array = i * scale if align else (i + real(0.5)) * scale - real(0.5)
+    return at
 
 
 def _linear(n: int, out: int, factor: float | None, align: bool, real: Any) -> tuple[Array, Array]:

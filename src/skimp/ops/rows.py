@@ -1,4 +1,4 @@
-"""What the files of pointwise rows share: short names, small pieces of derivatives, and tables of unary rows."""
+"""What the files of pointwise rows share: short names, pieces of derivatives, unary rows."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ NO_HALVES = {dtypes.float16: None, dtypes.bfloat16: None}
 
 
 def conj(t: Any) -> Any:
-    """The factor that multiplies a complex gradient (itself for real ones), a tensor or a number."""
+    """A factor, tensor or number, as it multiplies a complex gradient; itself if it is real."""
     if isinstance(t, Tensor):
-        return t.conj() if t._dtype.is_complex else t  # type: ignore[attr-defined]
+        return t.conj() if t._dtype.is_complex else t
     return t.conjugate() if isinstance(t, complex) else t
 
 
 def zeros(g: Tensor) -> Tensor:
     """The gradient of a function that is flat: one zero, expanded."""
-    return g.new_zeros(()).expand(g.shape)  # type: ignore[attr-defined, no-any-return]
+    return g.new_zeros(()).expand(g.shape)
 
 
 def node_name(name: str, number: int = 0) -> str:
-    """The name of an op's node in PyTorch: `nan_to_num` has a NanToNumBackward0, `log1p` a Log1PBackward0."""
+    """An op's node in PyTorch: `nan_to_num` has a NanToNumBackward0, `log1p` a Log1PBackward0."""
     return f"{name.title().replace('_', '')}Backward{number}"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,7 @@ from skimp.threads import quietly, share
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
 SMALL: Final = 1 << 14  # elements below which one call on all rows is the shortest way
+_NO_OVERFLOW: Final = 64.0  # exp(64) times any number of elements is finite in float32
 _UNIT: Final = 1 << 17  # elements of a block where rows are not runs of memory
 
 
@@ -87,7 +89,7 @@ def _contiguous(a: Array) -> Array:
 
 def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
     outer, n, inner = source.shape
-    c = min(inner, max(128, _UNIT // n))  # 128: runs of memory long enough for the ufuncs
+    c = min(inner, max(512, _UNIT // n))  # 512: runs of memory long enough for the ufuncs
     a = max(1, _UNIT // (n * c)) if c == inner else 1
     pieces = -(-inner // c)
     numbers = iter(range(-(-outer // a) * pieces))  # shared by the threads: next() is atomic
@@ -156,11 +158,38 @@ def contiguous_array(t: Tensor) -> Array:
 # -- softmax --------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=32)
+def _ones(n: int, dtype: Any) -> Array:
+    return np.ones(n, dtype)
+
+
+def row_sums(x: Array) -> Array:
+    """The sum of each row: BLAS's dot with ones takes half of the time of NumPy's sum."""
+    if x.ndim == 2 and x.dtype.char in "fd" and x.strides[1] == x.itemsize:
+        found: Array = np.vecdot(x, _ones(x.shape[1], x.dtype))[:, None]
+        return found
+    kept: Array = np.add.reduce(x, axis=1, keepdims=True)
+    return kept
+
+
+def exp_of(x: Array, top: Array, out: Array) -> Array | None:
+    """out = exp(x - top), or exp(x) where that is as good; what was subtracted, None for nothing.
+
+    With the largest element of every row in [0, 64] nothing overflows, and what underflows would
+    do so after the subtraction too: one pass over memory less.
+    """
+    if top.size and float(top.min()) >= 0.0 and float(top.max()) <= _NO_OVERFLOW:
+        np.exp(x, out=out)
+        return None
+    np.subtract(x, top, out=out)
+    np.exp(out, out=out)
+    return top
+
+
 @in_wide
 def _softmax_block(x: Array, y: Array) -> None:
-    np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True), out=y)
-    np.exp(y, out=y)
-    np.divide(y, np.add.reduce(y, axis=1, keepdims=True), out=y)
+    exp_of(x, np.maximum.reduce(x, axis=1, keepdims=True), y)
+    np.divide(y, row_sums(y), out=y)
 
 
 @in_wide
@@ -168,20 +197,20 @@ def _log_softmax_block(x: Array, y: Array) -> None:
     np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True), out=y)
     with Scratch(y.shape, y.dtype) as e:
         np.exp(y, out=e)
-        np.subtract(y, np.log(np.add.reduce(e, axis=1, keepdims=True)), out=y)
+        np.subtract(y, np.log(row_sums(e)), out=y)
 
 
 @in_wide
 def _softmax_back_block(g: Array, y: Array, d: Array) -> None:
     with Scratch(d.shape, d.dtype) as p:
         np.multiply(g, y, out=p)
-        np.subtract(g, np.add.reduce(p, axis=1, keepdims=True), out=d)
+        np.subtract(g, row_sums(p), out=d)
     np.multiply(d, y, out=d)
 
 
 @in_wide
 def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
-    total = np.add.reduce(g, axis=1, keepdims=True)
+    total = row_sums(g)
     np.exp(y, out=d)
     np.multiply(d, total, out=d)
     np.subtract(g, d, out=d)
@@ -189,7 +218,7 @@ def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
 
 def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
     result, target = blank(tuple(input.shape), input._dtype)
-    over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target)  # type: ignore[attr-defined]
+    over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target)
     return result
 
 

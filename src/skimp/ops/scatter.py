@@ -27,7 +27,7 @@ UFUNCS: dict[str, Any] = {
 
 
 def check_index_dtype(name: str, index: Tensor) -> None:
-    if index.numel() and index._dtype not in (dtypes.int64, dtypes.int32):  # type: ignore[attr-defined]
+    if index.numel() and index._dtype not in (dtypes.int64, dtypes.int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
 
 
@@ -41,7 +41,7 @@ def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -
     check_index_dtype("scatter", index)
     if src is not None and src._dtype is not input._dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
-    if not index.numel():  # type: ignore[attr-defined]
+    if not index.numel():
         return
     own, have = _sizes(index), _sizes(input)
     if len(own) != len(have):
@@ -76,7 +76,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """For every element of `index`, the input's element at that position of `dim` and at its own in the others."""
     dim = layouts.normalize_dim(dim, input.ndim)
     check_index_dtype("gather", index)
-    if index.numel():  # type: ignore[attr-defined]
+    if index.numel():
         own, have = _sizes(index), _sizes(input)
         if len(own) != len(have):
             raise RuntimeError(
@@ -142,7 +142,7 @@ def _scatter_src_rule(name: str, input: Any) -> Rule:
 
 
 def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:
-    return g.scatter(dim, index, 0)  # type: ignore[attr-defined, no-any-return]
+    return g.scatter(dim, index, 0)
 
 
 @writer(rule=Rule("ScatterBackward0", {
@@ -174,10 +174,10 @@ def _src_back(g: Tensor, dim: int, index: Tensor, shape: Any) -> Any:
     """The gradient of the values: zero where src is larger than index (PyTorch leaves that undefined)."""
     if shape == ():
         return None if g.ndim else g
-    found = g.gather(dim, index)  # type: ignore[attr-defined]
+    found = g.gather(dim, index)
     if tuple(found.shape) == tuple(shape):
         return found
-    whole = g.new_zeros(tuple(shape))  # type: ignore[attr-defined]
+    whole = g.new_zeros(tuple(shape))
     whole[tuple([slice(0, n) for n in found.shape])] = found
     return whole
 
@@ -255,9 +255,9 @@ def _reduce_back(
 def _padded(found: Tensor, shape: tuple[int, ...]) -> Tensor:
     if tuple(found.shape) == shape:
         return found
-    whole = found.new_zeros(shape)  # type: ignore[attr-defined]
+    whole = found.new_zeros(shape)
     whole[tuple([slice(0, n) for n in found.shape])] = found
-    return whole  # type: ignore[no-any-return]
+    return whole
 
 
 class _Along:

@@ -70,7 +70,7 @@ def _check_rows(sequence: Tensor, values: Tensor, is_tensor: bool) -> None:
     if sequence.ndim == 0:
         raise RuntimeError(
             "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got "
-            f"boundaries tensor dim(0) and input value's dim({values.ndim}) numel({values.numel()})"  # type: ignore[attr-defined]
+            f"boundaries tensor dim(0) and input value's dim({values.ndim}) numel({values.numel()})"
         )
     if sequence.ndim == 1:
         return
@@ -161,7 +161,7 @@ def bucketize(
     """The bucket of each value among ascending boundaries; a value equal to one goes below it, or (`right`) above."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
-    return searchsorted(boundaries, input, out_int32=out_int32, right=right)  # type: ignore[no-any-return]
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
 # -- histograms -----------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
         low, high = _given_extent(array, *extent)
     from skimp.ops.ranges import linspace
 
-    return linspace(float(low), float(high), bins + 1, dtype=input._dtype).array()  # type: ignore[no-any-return]
+    return linspace(float(low), float(high), bins + 1, dtype=input._dtype).array()
 
 
 def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
@@ -353,8 +353,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("num_classes should be positive")
     elif top >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    zeros: Any = tensor.new_zeros((*array.shape, num_classes))  # type: ignore[attr-defined]
-    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)  # type: ignore[attr-defined, no-any-return]
+    zeros: Any = tensor.new_zeros((*array.shape, num_classes))
+    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)  # type: ignore[no-any-return]
 
 
 export("one_hot", one_hot, ("nn.functional",), method=False)

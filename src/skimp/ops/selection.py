@@ -75,7 +75,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
                 f"index_select(): Index to scalar can have only 1 value, got {where.size} value(s)"
             )
         _check_in_self(where, 1)
-        return input.clone()  # type: ignore[attr-defined, no-any-return]
+        return input.clone()
     shape = tuple(input.shape)
     if where.size and not shape[dim]:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
@@ -122,10 +122,10 @@ def _check_slice_shapes(name: str, dim: int, input: Tensor, source: Tensor) -> N
 
 
 def _add_back(g: Tensor, dim: int, index: Tensor, source_shape: Any, alpha: Any) -> Tensor:
-    found = g.index_select(dim, index)  # type: ignore[attr-defined]
+    found = g.index_select(dim, index)
     if alpha != 1:
         found = found * alpha
-    return found.reshape(tuple(source_shape))  # type: ignore[no-any-return]
+    return found.reshape(tuple(source_shape))
 
 
 @writer(rule=Rule("IndexAddBackward0", {
@@ -199,7 +199,7 @@ def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> 
 
 
 def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
-    return g.index_fill(dim, index.long(), 0)  # type: ignore[attr-defined, no-any-return]
+    return g.index_fill(dim, index.long(), 0)
 
 
 @writer(rule=Rule("IndexCopyBackward0", {
@@ -263,7 +263,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
             raise RuntimeError(
                 f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
             )
-        value = value.item()  # type: ignore[attr-defined]
+        value = value.item()
     if isinstance(value, complex) and not input._dtype.is_complex:
         raise RuntimeError(
             "index_fill_(): Converting complex Scalar to non-complex type is not supported"
@@ -381,7 +381,7 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
     "input": lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(index, g, True)}))  # fmt: skip
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their positions in the input seen as one vector."""
-    where = _flat_index("take", index, input.numel())  # type: ignore[attr-defined]
+    where = _flat_index("take", index, input.numel())
     result, target = blank(tuple(index.shape), input._dtype)
     source, into = elements(input), bits(target)
     if not into.size:
@@ -419,13 +419,13 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
             "put_(): self and source expected to have the same dtype, but got self.dtype = "
             f"{scalar_type_name(input._dtype)} and source.dtype = {scalar_type_name(source._dtype)}"
         )
-    count, own = source.numel(), index.numel()  # type: ignore[attr-defined]
+    count, own = source.numel(), index.numel()
     if count != own:
         raise IndexError(
             "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
             f"{count}, index.numel() = {own}"
         )
-    where = _flat_index("put_", index, input.numel()).reshape(-1)  # type: ignore[attr-defined]
+    where = _flat_index("put_", index, input.numel()).reshape(-1)
     values = source.array().reshape(-1)
     target = input.writable()
     if not where.size:
@@ -444,7 +444,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one vector."""
     if dim is None:
-        return gather(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[attr-defined, no-any-return]
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
@@ -456,7 +456,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     dim = layouts.normalize_dim(dim, input.ndim)
     own, have = list(indices.shape), list(input.shape)
     if input.ndim == 0:
-        return gather(input, dim, indices)  # type: ignore[no-any-return]
+        return gather(input, dim, indices)
     indices = _from_front(indices, have[dim])
     one_off = (
         [1 if d == dim else n for d, n in enumerate(have)],
@@ -465,7 +465,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     wide = layouts.broadcast_shapes(tuple(one_off[0]), tuple(one_off[1]))
     of_input = tuple([have[d] if d == dim else n for d, n in enumerate(wide)])
     of_index = tuple([own[d] if d == dim else n for d, n in enumerate(wide)])
-    return gather(input.expand(of_input), dim, indices.expand(of_index))  # type: ignore[attr-defined, no-any-return]
+    return gather(input.expand(of_input), dim, indices.expand(of_index))
 
 
 def _from_front(indices: Tensor, n: int) -> Tensor:

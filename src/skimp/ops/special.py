@@ -1,4 +1,4 @@
-"""Special functions: the error function, gamma, Bessel, orthogonal polynomials (torch.special, and torch's own names)."""
+"""Special functions: error function, gamma, Bessel, polynomials (torch.special, and in torch)."""
 
 from __future__ import annotations
 
@@ -26,22 +26,57 @@ def _alias(name: str, known: str) -> None:
 
 # -- with names in torch as well ------------------------------------------------------------------
 
-unary_row("erf", {F: S.erf}, lambda g, input: g * (2 / ROOT_PI * (-(input * input)).exp()), title="erf_vml_cpu",
-          namespaces=BOTH, doc="The error function.")  # fmt: skip
-unary_row("erfc", {F: S.erfc}, lambda g, input: g * (-2 / ROOT_PI * (-(input * input)).exp()), title="erfc_vml_cpu",
-          namespaces=BOTH, doc="1 - erf(input), exact far out.")  # fmt: skip
-unary_row("erfinv", {F: S.erfinv}, lambda g, result: g * (ROOT_PI / 2 * (result * result).exp()),
-          title="erfinv_vml_cpu", namespaces=BOTH, doc="The inverse of erf.")  # fmt: skip
-unary_row("lgamma", {F: S.lgamma}, lambda g, input: g * input.digamma(), title="lgamma_vml_cpu",
-          doc="log |gamma(input)|.")  # fmt: skip
-unary_row("digamma", {F: S.digamma}, lambda g, input: g * input.polygamma(1), title="digamma", namespaces=BOTH,
-          doc="The derivative of lgamma.")  # fmt: skip
-unary_row("i0", {F: S.i0}, lambda g, input: g * i1(input), title="i0_vml_cpu", namespaces=BOTH,
-          doc="The modified Bessel function of the first kind, of order 0.")  # fmt: skip
+unary_row(
+    "erf",
+    {F: S.erf},
+    lambda g, input: g * (2 / ROOT_PI * (-(input * input)).exp()),
+    title="erf_vml_cpu",
+    namespaces=BOTH,
+    doc="The error function.",
+)
+unary_row(
+    "erfc",
+    {F: S.erfc},
+    lambda g, input: g * (-2 / ROOT_PI * (-(input * input)).exp()),
+    title="erfc_vml_cpu",
+    namespaces=BOTH,
+    doc="1 - erf(input), exact far out.",
+)
+unary_row(
+    "erfinv",
+    {F: S.erfinv},
+    lambda g, result: g * (ROOT_PI / 2 * (result * result).exp()),
+    title="erfinv_vml_cpu",
+    namespaces=BOTH,
+    doc="The inverse of erf.",
+)
+unary_row(
+    "lgamma",
+    {F: S.lgamma},
+    lambda g, input: g * input.digamma(),
+    title="lgamma_vml_cpu",
+    doc="log |gamma(input)|.",
+)
+unary_row(
+    "digamma",
+    {F: S.digamma},
+    lambda g, input: g * input.polygamma(1),
+    title="digamma",
+    namespaces=BOTH,
+    doc="The derivative of lgamma.",
+)
+unary_row(
+    "i0",
+    {F: S.i0},
+    lambda g, input: g * i1(input),
+    title="i0_vml_cpu",
+    namespaces=BOTH,
+    doc="The modified Bessel function of the first kind, of order 0.",
+)
 
 
 def _sinc_back(g: Tensor, input: Tensor) -> Any:
-    angle = input * pi  # type: ignore[operator]
+    angle = input * pi
     slope = (angle.cos() * angle - angle.sin()) / (angle * input)
     return where(input == 0, 0, g * slope.conj())
 
@@ -50,20 +85,31 @@ unary_row("sinc", S.sinc, _sinc_back, namespaces=BOTH, doc="sin(pi input) / (pi 
 _alias("psi", "digamma")
 _alias("gammaln", "lgamma")
 
-LOGIT_BACK = Pointwise("logit_backward", {F: A.logit_backward}, same, None, ("grad", "input"), ("eps",))
+LOGIT_BACK = Pointwise(
+    "logit_backward", {F: A.logit_backward}, same, None, ("grad", "input"), ("eps",)
+)
 
 
 def _logit_back(g: Tensor, input: Tensor, eps: float | None) -> Any:
     if not modes.state.grad:
         return call(LOGIT_BACK, (g, input), (eps,))
     low, value = (0.0, float("nan")) if eps is None else (eps, 0.0)
-    inside = (input >= low) & (input <= 1 - low)  # type: ignore[operator]
-    return where(inside, g / (input * (1 - input)), value)  # type: ignore[operator]
+    inside = (input >= low) & (input <= 1 - low)
+    return where(inside, g / (input * (1 - input)), value)
 
 
-LOGIT = Pointwise("logit", {F: S.logit}, floating, Rule("LogitBackward0", {
-    "input": lambda g, input, eps: _logit_back(g, input, eps),
-}), params=("eps",))  # fmt: skip
+LOGIT = Pointwise(
+    "logit",
+    {F: S.logit},
+    floating,
+    Rule(
+        "LogitBackward0",
+        {
+            "input": lambda g, input, eps: _logit_back(g, input, eps),
+        },
+    ),
+    params=("eps",),
+)
 
 
 def _eps(eps: Any) -> float | None:
@@ -85,9 +131,18 @@ export("logit_", logit_)
 
 # -- polygamma, mvlgamma --------------------------------------------------------------------------
 
-POLYGAMMA = Pointwise("polygamma", {F: S.polygamma}, floating, Rule("PolygammaBackward0", {
-    "input": lambda g, input, n: g * polygamma(n + 1, input),
-}), params=("n",))  # fmt: skip
+POLYGAMMA = Pointwise(
+    "polygamma",
+    {F: S.polygamma},
+    floating,
+    Rule(
+        "PolygammaBackward0",
+        {
+            "input": lambda g, input, n: g * polygamma(n + 1, input),
+        },
+    ),
+    params=("n",),
+)
 
 
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -113,14 +168,20 @@ export("polygamma_", _polygamma_, ())
 
 
 def _mvlgamma_back(g: Tensor, input: Tensor, p: int) -> Any:
-    total = input.digamma()  # type: ignore[attr-defined]
+    total = input.digamma()
     for j in range(1, p):
-        total = total + (input - j / 2).digamma()  # type: ignore[operator]
+        total = total + (input - j / 2).digamma()
     return g * total
 
 
-MVLGAMMA = Pointwise("mvlgamma", {F: S.mvlgamma}, floating, Rule("MvlgammaBackward0", {"input": _mvlgamma_back}),
-                     params=("p",), title="mvlgamma")  # fmt: skip
+MVLGAMMA = Pointwise(
+    "mvlgamma",
+    {F: S.mvlgamma},
+    floating,
+    Rule("MvlgammaBackward0", {"input": _mvlgamma_back}),
+    params=("p",),
+    title="mvlgamma",
+)
 
 
 def _dimension(p: int) -> tuple[int]:
@@ -146,15 +207,46 @@ _alias("multigammaln", "mvlgamma")
 # -- two arguments --------------------------------------------------------------------------------
 
 
-xlogy = binary(Pointwise("xlogy", {F: S.xlogy}, floating, Rule("XlogyBackward0", {
-    "input": lambda g, input, other: where((input == 0) & (other <= 0), 0, xlogy(g, other)),
-    "other": lambda g, input, other: g * (input / other),
-}), PAIR), doc="input * log(other), 0 where input is 0.", namespaces=BOTH)  # fmt: skip
-binary(Pointwise("xlog1py", {F: S.xlog1py}, floating, Rule("SpecialXlog1PyBackward0", {
-    "input": lambda g, input, other: where((input == 0) & (other <= -1), 0, g * other.log1p()),
-    "other": lambda g, input, other: g * (input / (other + 1)),
-}), PAIR), doc="input * log(1 + other), 0 where input is 0.", namespaces=("special",), inplace=False,
-    method=False)  # fmt: skip
+xlogy: Any = binary(
+    Pointwise(
+        "xlogy",
+        {F: S.xlogy},
+        floating,
+        Rule(
+            "XlogyBackward0",
+            {
+                "input": lambda g, input, other: where(
+                    (input == 0) & (other <= 0), 0, xlogy(g, other)
+                ),
+                "other": lambda g, input, other: g * (input / other),
+            },
+        ),
+        PAIR,
+    ),
+    doc="input * log(other), 0 where input is 0.",
+    namespaces=BOTH,
+)
+binary(
+    Pointwise(
+        "xlog1py",
+        {F: S.xlog1py},
+        floating,
+        Rule(
+            "SpecialXlog1PyBackward0",
+            {
+                "input": lambda g, input, other: where(
+                    (input == 0) & (other <= -1), 0, g * other.log1p()
+                ),
+                "other": lambda g, input, other: g * (input / (other + 1)),
+            },
+        ),
+        PAIR,
+    ),
+    doc="input * log(1 + other), 0 where input is 0.",
+    namespaces=("special",),
+    inplace=False,
+    method=False,
+)
 
 
 def _gamma_density(input: Any, other: Any) -> Any:
@@ -169,24 +261,70 @@ def _no_derivative(name: str) -> Any:
 
 
 for _name, _kernel, _sign in (("igamma", S.gammainc, 1), ("igammac", S.gammaincc, -1)):
-    _f = binary(Pointwise(_name, {F: _kernel}, same, Rule(node_name(_name), {
-        "input": _no_derivative(f"{_name}: input"),
-        "other": lambda g, input, other, sign=_sign: g * (sign * _gamma_density(input, other)),
-    }), PAIR, numbers=()), doc="The regularised incomplete gamma function.")  # fmt: skip
+    _f = binary(
+        Pointwise(
+            _name,
+            {F: _kernel},
+            same,
+            Rule(
+                node_name(_name),
+                {
+                    "input": _no_derivative(f"{_name}: input"),
+                    "other": lambda g, input, other, sign=_sign: (
+                        g * (sign * _gamma_density(input, other))
+                    ),
+                },
+            ),
+            PAIR,
+            numbers=(),
+        ),
+        doc="The regularised incomplete gamma function.",
+    )
     export(_name.replace("igamma", "gammainc"), _f, ("special",), False)
 
-zeta = binary(Pointwise("zeta", {F: S.zeta, **NO_HALVES}, floating, Rule("SpecialZetaBackward0", {
-    "input": _no_derivative("zeta"), "other": lambda g, input, other: g * (-input * zeta(input + 1, other)),
-}), PAIR), doc="Hurwitz's zeta function.", namespaces=("special",), inplace=False, method=False)  # fmt: skip
+zeta: Any = binary(
+    Pointwise(
+        "zeta",
+        {F: S.zeta, **NO_HALVES},
+        floating,
+        Rule(
+            "SpecialZetaBackward0",
+            {
+                "input": _no_derivative("zeta"),
+                "other": lambda g, input, other: g * (-input * zeta(input + 1, other)),
+            },
+        ),
+        PAIR,
+    ),
+    doc="Hurwitz's zeta function.",
+    namespaces=("special",),
+    inplace=False,
+    method=False,
+)
 
-# -- one argument, in torch.special alone -----------------------------------------------------------
+# -- one argument, in torch.special alone ----------------------------------------------------------
 
 
 def _special(
-    name: str, kernel: Any, formula: Any = None, *, halves: bool = False, title: str | None = None, doc: str
+    name: str,
+    kernel: Any,
+    formula: Any = None,
+    *,
+    halves: bool = False,
+    title: str | None = None,
+    doc: str,
 ) -> Any:
-    return unary_row(name, {F: kernel, **({} if halves else NO_HALVES)}, formula, node=f"Special{node_name(name)}", title=title,
-                     inplace=False, method=False, namespaces=("special",), doc=doc)  # fmt: skip
+    return unary_row(
+        name,
+        {F: kernel, **({} if halves else NO_HALVES)},
+        formula,
+        node=f"Special{node_name(name)}",
+        title=title,
+        inplace=False,
+        method=False,
+        namespaces=("special",),
+        doc=doc,
+    )
 
 
 def _near_zero(input: Tensor, slope: Any) -> Any:
@@ -194,23 +332,56 @@ def _near_zero(input: Tensor, slope: Any) -> Any:
     return where(input == 0, 0.5, slope(where(input == 0, 1.0, input)))
 
 
-i0e = _special("i0e", S.i0e, lambda g, input, result: g * (i1e(input) - input.sgn() * result), halves=True,
-               doc="i0(input) exp(-|input|).")  # fmt: skip
-i1 = _special("i1", S.i1, lambda g, input, result: (
-    g * _near_zero(input, lambda x: NAMESPACES[""]["i0"](x) - result / x)
-), halves=True, doc="The modified Bessel function of the first kind, of order 1.")  # fmt: skip
-i1e = _special("i1e", S.i1e, lambda g, input, result: (
-    g * _near_zero(input, lambda x: i0e(x) - result * (x.sgn() + 1 / x))
-), halves=True, doc="i1(input) exp(-|input|).")  # fmt: skip
-_special("entr", S.entr, lambda g, input: g * -(1 + input.log()), halves=True, doc="-input log(input).")
-_special("ndtr", S.ndtr, lambda g, input: g * ((-0.5 * input * input).exp() / sqrt(2 * pi)), halves=True,
-         title="erf_vml_cpu", doc="The normal distribution's cumulative function.")  # fmt: skip
-_special("ndtri", S.ndtri, lambda g, result: g * (sqrt(2 * pi) * (0.5 * result * result).exp()),
-         doc="The inverse of ndtr.")  # fmt: skip
-erfcx = _special("erfcx", S.erfcx, lambda g, input, result: g * (2 * (input * result) - 2 / ROOT_PI),
-                 doc="exp(input ** 2) erfc(input).")  # fmt: skip
-_special("log_ndtr", S.log_ndtr, lambda g, input: g / erfcx(input * -sqrt(0.5)) * sqrt(2 / pi),
-         doc="log(ndtr(input)), exact far out.")  # fmt: skip
+i0e: Any = _special(
+    "i0e",
+    S.i0e,
+    lambda g, input, result: g * (i1e(input) - input.sgn() * result),
+    halves=True,
+    doc="i0(input) exp(-|input|).",
+)
+i1: Any = _special(
+    "i1",
+    S.i1,
+    lambda g, input, result: g * _near_zero(input, lambda x: NAMESPACES[""]["i0"](x) - result / x),
+    halves=True,
+    doc="The modified Bessel function of the first kind, of order 1.",
+)
+i1e: Any = _special(
+    "i1e",
+    S.i1e,
+    lambda g, input, result: g * _near_zero(input, lambda x: i0e(x) - result * (x.sgn() + 1 / x)),
+    halves=True,
+    doc="i1(input) exp(-|input|).",
+)
+_special(
+    "entr", S.entr, lambda g, input: g * -(1 + input.log()), halves=True, doc="-input log(input)."
+)
+_special(
+    "ndtr",
+    S.ndtr,
+    lambda g, input: g * ((-0.5 * input * input).exp() / sqrt(2 * pi)),
+    halves=True,
+    title="erf_vml_cpu",
+    doc="The normal distribution's cumulative function.",
+)
+_special(
+    "ndtri",
+    S.ndtri,
+    lambda g, result: g * (sqrt(2 * pi) * (0.5 * result * result).exp()),
+    doc="The inverse of ndtr.",
+)
+erfcx: Any = _special(
+    "erfcx",
+    S.erfcx,
+    lambda g, input, result: g * (2 * (input * result) - 2 / ROOT_PI),
+    doc="exp(input ** 2) erfc(input).",
+)
+_special(
+    "log_ndtr",
+    S.log_ndtr,
+    lambda g, input: g / erfcx(input * -sqrt(0.5)) * sqrt(2 / pi),
+    doc="log(ndtr(input)), exact far out.",
+)
 for _name, _doc in (
     ("airy_ai", "Airy's function Ai."),
     ("bessel_j0", "The Bessel function of the first kind, of order 0."),
@@ -227,11 +398,23 @@ for _name, _doc in (
 ):
     _special(_name, getattr(S, _name.replace("modified_bessel_i", "i")), doc=_doc)
 for _name in (
-    "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w",
-    "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
-    "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+    "legendre_polynomial_p",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
     "shifted_chebyshev_polynomial_w",
-):  # fmt: skip
-    binary(Pointwise(_name, {F: getattr(S, _name), **NO_HALVES}, floating, None, ("input", "n")),
-           namespaces=("special",), inplace=False, method=False,
-           doc=f"The {_name.replace('_polynomial', '').replace('_', ' ')} polynomial of degree n.")  # fmt: skip
+):
+    binary(
+        Pointwise(_name, {F: getattr(S, _name), **NO_HALVES}, floating, None, ("input", "n")),
+        namespaces=("special",),
+        inplace=False,
+        method=False,
+        doc=f"The {_name.replace('_polynomial', '').replace('_', ' ')} polynomial of degree n.",
+    )

@@ -19,11 +19,11 @@ def gather_strided_gradient(g: Tensor, input_layout: Layout, found_layout: Layou
     (as_strided_backward): each is counted as one variable.
     """
     spans = [s for s in map(layouts.storage_span, (input_layout, found_layout)) if s is not None]
-    if not spans or g.numel() == 0:  # type: ignore[attr-defined]
-        return g.new_zeros(input_layout.shape)  # type: ignore[attr-defined, no-any-return]
+    if not spans or g.numel() == 0:
+        return g.new_zeros(input_layout.shape)
     base = min(low for low, _ in spans)
     n = max(high for _, high in spans) - base
-    memory: Any = g.new_zeros((n,)).index_add(0, _places(found_layout, base), g.reshape(-1))  # type: ignore[attr-defined]
+    memory: Any = g.new_zeros((n,)).index_add(0, _places(found_layout, base), g.reshape(-1))
     own = Layout(input_layout.shape, input_layout.strides, input_layout.offset - base)
     if not layouts.is_non_overlapping_and_dense(input_layout):
         at = _places(input_layout, base)

@@ -64,8 +64,7 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
     def in_place(input: Tensor, diagonal: int = 0) -> Tensor:
         _check(name, input)
         outs.check_overlap(input, ())
-        if modes.state.grad:
-            history.before_inplace(input)
+        history.before_inplace(input)
         given = {"input": input, "diagonal": diagonal}
         kept = history.prepare(input, rule, given) if modes.state.grad and input._rg else None
         _clear(input.writable(), diagonal, lower)

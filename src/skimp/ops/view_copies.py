@@ -18,14 +18,14 @@ def slice_view(
 ) -> Tensor:
     """`input[start:end:step]` along a dim."""
     dim = layouts.normalize_dim(dim, input.ndim)
-    return input[(*[slice(None)] * dim, slice(start, end, step))]  # type: ignore[index, no-any-return]
+    return input[(*[slice(None)] * dim, slice(start, end, step))]
 
 
 def narrow_view(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`narrow`, with narrow_copy's error for a dim that does not exist."""
     if dim >= input.ndim:
         raise RuntimeError(f"narrow_copy: dim {dim} is out of range for {input.ndim} dims")
-    return input.narrow(dim, start, length)  # type: ignore[attr-defined, no-any-return]
+    return input.narrow(dim, start, length)
 
 
 # -- copies ---------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def _copies(name: str, f: Any) -> None:
 def _dense(view: Tensor) -> Tensor:
     from skimp.ops import formats
 
-    return view.clone(memory_format=formats.contiguous_format)  # type: ignore[attr-defined, no-any-return]
+    return view.clone(memory_format=formats.contiguous_format)
 
 
 for _name, _view in VIEWS.items():
@@ -82,7 +82,7 @@ def _place(view: Tensor, src: Tensor) -> None:
             f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
             f"slice size = {list(view.shape)}"
         )
-    view.copy_(src)  # type: ignore[attr-defined]
+    view.copy_(src)
 
 
 def _scatters(name: str, label: str, view: Any, words: tuple[str, ...]) -> Rule:
@@ -95,9 +95,9 @@ def _scatters(name: str, label: str, view: Any, words: tuple[str, ...]) -> Rule:
 
 
 def _cleared(g: Tensor, view: Any, args: Any) -> Tensor:
-    whole = g.clone()  # type: ignore[attr-defined]
+    whole = g.clone()
     view(whole, *args).zero_()
-    return whole  # type: ignore[no-any-return]
+    return whole
 
 
 def _select(t: Any, dim: int, index: int) -> Any:

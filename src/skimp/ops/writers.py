@@ -60,11 +60,11 @@ _FUNCTIONS = frozenset(
 
 
 def _row_major(input: Tensor) -> Tensor:
-    return clone(input, memory_format=formats.contiguous_format)  # type: ignore[no-any-return]
+    return clone(input, memory_format=formats.contiguous_format)
 
 
 def _like_input(input: Tensor) -> Tensor:
-    return clone(input)  # type: ignore[no-any-return]
+    return clone(input)
 
 
 Copy = Callable[[Tensor], Tensor]
@@ -147,8 +147,7 @@ def in_place(
     """Run `write`, which changes `target`, and record it as `rule` on `given`."""
     state = modes.state
     tracked = state.grad and any([t._rg for t in tensors_in(given.values())])
-    if state.grad:
-        history.before_inplace(target)
+    history.before_inplace(target)
     layout = target.layout_of()
     if not layouts.is_contiguous(layout):
         overlap.assert_no_internal_overlap(layout)

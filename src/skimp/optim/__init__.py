@@ -14,9 +14,23 @@ from skimp.optim.squares import Adadelta, Adagrad, RMSprop
 from skimp.optim.variants import Adamax, NAdam, RAdam
 
 __all__ = [
-    "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "Optimizer", "RAdam", "RMSprop",
-    "Rprop", "lr_scheduler", "optimizer", "swa_utils",
-]  # fmt: skip
+    "ASGD",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "lr_scheduler",
+    "optimizer",
+    "swa_utils",
+]
 
 
 def __getattr__(name: str) -> Any:

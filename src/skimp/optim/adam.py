@@ -7,8 +7,16 @@ from typing import Any
 from skimp._tensor import Tensor
 from skimp.optim.fused import lerp, maximum, sqrt
 from skimp.optim.optimizer import (
-    Elementwise, advance, check, check_betas, check_flags, counter, number, update, zeros,
-)  # fmt: skip
+    Elementwise,
+    advance,
+    check,
+    check_betas,
+    check_flags,
+    counter,
+    number,
+    update,
+    zeros,
+)
 
 
 def moments(m: Any, v: Any, g: Any, beta1: float, beta2: float) -> tuple[Any, Any]:
@@ -16,7 +24,9 @@ def moments(m: Any, v: Any, g: Any, beta1: float, beta2: float) -> tuple[Any, An
     return lerp(m, g, 1 - beta1), v * beta2 + (1 - beta2) * g * g
 
 
-def decayed(p: Any, g: Any, lr: float, decay: float, decoupled: bool, maximize: bool) -> tuple[Any, Any]:
+def decayed(
+    p: Any, g: Any, lr: float, decay: float, decoupled: bool, maximize: bool
+) -> tuple[Any, Any]:
     """The parameter and the gradient after weight decay."""
     g = -g if maximize else g
     if decay == 0:
@@ -25,7 +35,17 @@ def decayed(p: Any, g: Any, lr: float, decay: float, decoupled: bool, maximize: 
 
 
 def adam(
-    p: Any, m: Any, v: Any, g: Any, k: float, lr: float, betas: Any, eps: float, decay: float, decoupled: bool, maximize: bool
+    p: Any,
+    m: Any,
+    v: Any,
+    g: Any,
+    k: float,
+    lr: float,
+    betas: Any,
+    eps: float,
+    decay: float,
+    decoupled: bool,
+    maximize: bool,
 ) -> tuple[Any, ...]:
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
@@ -33,9 +53,19 @@ def adam(
 
 
 def amsgrad(
-    p: Any, m: Any, v: Any, top: Any, g: Any, k: float, lr: float, betas: Any, eps: float, decay: float, decoupled: bool,
+    p: Any,
+    m: Any,
+    v: Any,
+    top: Any,
+    g: Any,
+    k: float,
+    lr: float,
+    betas: Any,
+    eps: float,
+    decay: float,
+    decoupled: bool,
     maximize: bool,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     top = maximum(top, v)
@@ -68,13 +98,15 @@ class Adam(Elementwise):
         decoupled_weight_decay: bool = False,
     ) -> None:
         if isinstance(lr, Tensor) and foreach and not capturable:
-            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+            raise ValueError(
+                "lr as a Tensor is not supported for capturable=False and foreach=True"
+            )
         check(lr, eps=(eps, "epsilon value"))
         check_betas(betas)
         check(lr, decay=(weight_decay, "weight_decay value"))
-        if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor) or isinstance(betas[0], int) != isinstance(
-            betas[1], int
-        ):
+        if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor) or isinstance(
+            betas[0], int
+        ) != isinstance(betas[1], int):
             raise ValueError("betas must be either both floats or both Tensors")
         defaults = {
             "lr": lr,
@@ -101,9 +133,14 @@ class Adam(Elementwise):
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = zeros(p)
         numbers = (
-            advance(state), number(group["lr"]), tuple(map(number, group["betas"])), group["eps"],
-            number(group["weight_decay"]), group["decoupled_weight_decay"], group["maximize"],
-        )  # fmt: skip
+            advance(state),
+            number(group["lr"]),
+            tuple(map(number, group["betas"])),
+            group["eps"],
+            number(group["weight_decay"]),
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )
         written = [p, state["exp_avg"], state["exp_avg_sq"]]
         if group["amsgrad"]:
             update(amsgrad, [*written, state["max_exp_avg_sq"]], (grad,), *numbers)
@@ -130,9 +167,19 @@ class AdamW(Adam):
         fused: bool | None = None,
     ) -> None:
         super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
-            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
-        )  # fmt: skip
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

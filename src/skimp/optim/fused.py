@@ -1,10 +1,11 @@
 """The step of an optimizer as one formula per element, run in one pass over memory.
 
-A formula takes the tensors that it changes, then those that it only reads, then plain numbers, and returns the new
-values of the former. It is written in operators and in the functions below, so the same formula runs on
+A formula takes the tensors that it changes, then those that it only reads, then plain numbers, and
+returns the new values of the former. It is written in operators and in the functions below, so the
+same formula runs on
 
-- expressions, for large float32 and float64 tensors: one program writes the parameter and its state, block by block,
-  into their own memory, and nothing else is allocated;
+- expressions, for large float32 and float64 tensors: one program writes the parameter and its state,
+  block by block, into their own memory, and nothing else is allocated;
 - NumPy arrays, for small ones;
 - tensors, for other dtypes and layouts, and where the step itself is differentiated.
 """
@@ -33,13 +34,24 @@ def _select(condition: Array, yes: Any, no: Any, out: Array) -> None:
     np.copyto(out, yes, where=condition)
 
 
-_KERNELS = {
+_KERNELS: dict[Any, Kernel] = {
     f: Kernel(f.__name__, f)
     for f in (
-        np.add, np.subtract, np.multiply, np.true_divide, np.negative, np.sqrt, np.maximum, np.minimum, np.absolute,
-        np.sign, np.greater, np.less, np.equal,
+        np.add,
+        np.subtract,
+        np.multiply,
+        np.true_divide,
+        np.negative,
+        np.sqrt,
+        np.maximum,
+        np.minimum,
+        np.absolute,
+        np.sign,
+        np.greater,
+        np.less,
+        np.equal,
     )
-}  # fmt: skip
+}
 _WHERE = Kernel("where", _select, aliases=False, strided=True, dense=True)
 _COMPARES = frozenset((np.greater, np.less, np.equal))
 
@@ -54,7 +66,9 @@ class Term:
         self.shape = shape
         self.dtype = dtype
 
-    def _made(self, kernel: Kernel, args: tuple[Any, ...], dtype: np.dtype[Any] | None = None) -> Term:
+    def _made(
+        self, kernel: Kernel, args: tuple[Any, ...], dtype: np.dtype[Any] | None = None
+    ) -> Term:
         nodes = tuple([a.node if type(a) is Term else np.asarray(a, self.dtype) for a in args])
         dtype = self.dtype if dtype is None else dtype
         return Term(Expr(kernel, nodes, self.shape, dtype), self.shape, self.dtype)
@@ -151,11 +165,17 @@ def lerp(a: Any, b: Any, weight: float) -> Any:
 # -- running a formula ----------------------------------------------------------------------------
 
 
-def update(formula: Formula, written: Sequence[Tensor], read: Sequence[Tensor], *numbers: Any) -> None:
+def update(
+    formula: Formula, written: Sequence[Tensor], read: Sequence[Tensor], *numbers: Any
+) -> None:
     """Replace the values of `written` by the formula's."""
     first = written[0]
     dtype = first._dtype
-    if dtype in _PLAIN and not modes.state.grad and all([t._dtype is dtype for t in (*written, *read)]):
+    if (
+        dtype in _PLAIN
+        and not modes.state.grad
+        and all([t._dtype is dtype for t in (*written, *read)])
+    ):
         order = layouts.memory_order(first.layout_of())
         leaves = [t.array().transpose(order) for t in read]
         if all([_is_run(t, order) for t in written]):
@@ -176,7 +196,9 @@ def _is_run(t: Tensor, order: tuple[int, ...]) -> bool:
     return all([n == 1 or s == e for n, s, e in zip(shape, strides, expected, strict=True)])
 
 
-def _on_arrays(formula: Formula, outs: list[Array], leaves: list[Array], numbers: tuple[Any, ...]) -> None:
+def _on_arrays(
+    formula: Formula, outs: list[Array], leaves: list[Array], numbers: tuple[Any, ...]
+) -> None:
     for out, new in zip(outs, formula(*outs, *leaves, *numbers), strict=True):
         if new is not out:
             np.copyto(out, new)
@@ -192,7 +214,8 @@ def _in_one_pass(
 ) -> None:
     shape = outs[0].shape
     terms = [
-        Term(Leaf(t._storage, a), shape, a.dtype) for t, a in zip((*written, *read), (*outs, *leaves), strict=True)
+        Term(Leaf(t._storage, a), shape, a.dtype)
+        for t, a in zip((*written, *read), (*outs, *leaves), strict=True)
     ]
     changed: list[tuple[Expr, Array]] = []
     for out, old, new in zip(outs, terms, formula(*terms, *numbers), strict=False):

@@ -47,7 +47,9 @@ class LBFGS(Optimizer):
         parts = []
         for p in self._params:
             grad = whole.zeros_like(p) if p.grad is None else p.grad
-            parts.append(whole.view_as_real(grad).reshape(-1) if grad.is_complex() else grad.reshape(-1))
+            parts.append(
+                whole.view_as_real(grad).reshape(-1) if grad.is_complex() else grad.reshape(-1)
+            )
         return whole.cat(parts)
 
     def _add_grad(self, step_size: float, direction: Tensor) -> None:
@@ -75,7 +77,7 @@ class LBFGS(Optimizer):
 
     # -- the step ---------------------------------------------------------------------------------
 
-    @no_grad()
+    @no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any) -> Any:
         """Up to `max_iter` iterations; the loss at the beginning."""
         closure = enable_grad()(closure)
@@ -106,7 +108,11 @@ class LBFGS(Optimizer):
             loss, grad, count = self._move(closure, group, state, point, last, evaluations)
             evaluations += count
             state["func_evals"] += count
-            if last or evaluations >= group["max_eval"] or self._settled(group, state, grad, loss - before_loss):
+            if (
+                last
+                or evaluations >= group["max_eval"]
+                or self._settled(group, state, grad, loss - before_loss)
+            ):
                 break
         return first
 
@@ -115,10 +121,16 @@ class LBFGS(Optimizer):
         if float(grad.abs().max()) <= group["tolerance_grad"]:
             return True
         moved = float(state["d"].abs().max()) * abs(state["t"])
-        return moved <= group["tolerance_change"] or abs(change) < group["tolerance_change"]
+        return bool(moved <= group["tolerance_change"] or abs(change) < group["tolerance_change"])
 
     def _move(
-        self, closure: Any, group: dict[str, Any], state: dict[str, Any], start: Point, last: bool, evaluations: int
+        self,
+        closure: Any,
+        group: dict[str, Any],
+        state: dict[str, Any],
+        start: Point,
+        last: bool,
+        evaluations: int,
     ) -> tuple[float, Tensor, int]:
         """Go along the direction; loss and gradient there, and how often the loss was computed."""
         direction = state["d"]
@@ -130,7 +142,9 @@ class LBFGS(Optimizer):
         if group["line_search_fn"] != "strong_wolfe":
             raise RuntimeError("only 'strong_wolfe' is supported")
         evaluate = self._along(closure, direction, [p.clone() for p in self._params])
-        found, count = search(evaluate, direction, start, state["t"], group["max_eval"] - evaluations)
+        found, count = search(
+            evaluate, direction, start, state["t"], group["max_eval"] - evaluations
+        )
         state["t"] = found.t
         self._add_grad(found.t, direction)
         return found.loss, found.grad, count

@@ -1,7 +1,10 @@
-"""A line search that ends where the strong Wolfe conditions hold (Nocedal and Wright, algorithms 3.5 and 3.6)."""
+"""A line search that ends where the strong Wolfe conditions hold (Nocedal and Wright, algorithms
+3.5 and 3.6).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -27,9 +30,11 @@ def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None)
     square = d1 * d1 - a.slope * b.slope
     if square < 0:
         return (low + high) / 2.0
-    d2 = square**0.5
+    d2 = math.sqrt(square)
     left, right = (a, b) if a.t <= b.t else (b, a)
-    found = right.t - (right.t - left.t) * ((right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2))
+    found = right.t - (right.t - left.t) * (
+        (right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2)
+    )
     return min(max(found, low), high)
 
 
@@ -110,7 +115,8 @@ class StrongWolfe:
         return (most - margin if abs(t - most) < abs(t - least) else least + margin), False
 
 
-def search(evaluate: Evaluate, direction: Tensor, start: Point, t: float, most: int) -> tuple[Point, int]:
+def search(
+    evaluate: Evaluate, direction: Tensor, start: Point, t: float, most: int
+) -> tuple[Point, int]:
     """Find a step length from `t` on."""
     return StrongWolfe(evaluate, direction, start, most).run(t)
-

@@ -59,7 +59,9 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
             if new is None:
                 continue
             if not (isinstance(new, tuple) and len(new) == 2):
-                raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {new}.")
+                raise RuntimeError(
+                    f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {new}."
+                )
             args, kwargs = new
         out = step(self, *args, **kwargs)
         for hook in (*self._optimizer_step_post_hooks.values(), *_STEP_POST.values()):
@@ -71,9 +73,13 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _HOOKS = (
-    "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
-    "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks",
-)  # fmt: skip
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
 
 
 class Optimizer:
@@ -101,8 +107,8 @@ class Optimizer:
             setattr(self, name, OrderedDict())
         if isinstance(params, Tensor):
             raise TypeError(
-                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
-                + typename(params)
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, "
+                "but got " + typename(params)
             )
         self.state = defaultdict(dict)
         self.param_groups = []
@@ -121,17 +127,23 @@ class Optimizer:
         _name_params(param_group)
         for p in param_group["params"]:
             if not isinstance(p, Tensor):
-                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {typename(p)}")
+                raise TypeError(
+                    f"optimizer can only optimize Tensors, but one of the params is {typename(p)}"
+                )
             if not self.defaults.get("differentiable") and not (p.is_leaf or p.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
-                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+                raise ValueError(
+                    "parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
+                )
             param_group.setdefault(name, default)
         new = {id(p) for p in param_group["params"]}
         if len(new) != len(param_group["params"]):
             warnings.warn(
-                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "optimizer contains a parameter group with duplicate parameters; in future, this "
+                "will cause an error; "
                 "see github.com/pytorch/pytorch/issues/40967 for more information",
                 stacklevel=3,
             )
@@ -176,19 +188,27 @@ class Optimizer:
         """Call `hook(optimizer, args, kwargs)` after step."""
         return _put(self._optimizer_step_post_hooks, hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer)` before the state_dict is made."""
         return _put(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` when the state_dict is made; it may return another."""
         return _put(self._optimizer_state_dict_post_hooks, hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before one is loaded; it may return another."""
         return _put(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
         """Call `hook(optimizer)` after a state_dict is loaded."""
         return _put(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
@@ -225,10 +245,13 @@ class Optimizer:
             raise ValueError("loaded state dict has a different number of parameter groups")
         if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved, strict=True)):
             raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                "loaded state dict contains a parameter group that doesn't match the size of "
+                "optimizer's group"
             )
         numbers = chain.from_iterable(s["params"] for s in saved)
-        by_number = dict(zip(numbers, chain.from_iterable(g["params"] for g in groups), strict=True))
+        by_number = dict(
+            zip(numbers, chain.from_iterable(g["params"] for g in groups), strict=True)
+        )
         state: defaultdict[Any, Any] = defaultdict(dict)
         for k, v in state_dict["state"].items():
             if k in by_number:
@@ -259,7 +282,7 @@ class Optimizer:
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
+            lines += ["", f"Parameter Group {i}"] if i else [f"Parameter Group {i}"]
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
 
@@ -271,7 +294,8 @@ def _name_params(group: dict[str, Any]) -> None:
         params = [params]
     elif isinstance(params, set):
         raise TypeError(
-            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+            "optimizer parameters need to be organized in ordered collections, but the ordering of "
+            "tensors in sets will "
             "change between runs. Please use a list instead."
         )
     params = list(params)
@@ -279,12 +303,16 @@ def _name_params(group: dict[str, Any]) -> None:
     group["params"] = [p[1] if isinstance(p, tuple) else p for p in params]
     if names:
         if len(names) != len(params):
-            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+            raise ValueError(
+                "all optimizer params should be with/without names. Some param names are missing"
+            )
         group["param_names"] = names
 
 
 def _taken(param: Tensor, value: Any, group: dict[str, Any], key: Hashable) -> Any:
-    """Loaded state as this parameter needs it: floating point as the parameter's dtype, except for step counts."""
+    """Loaded state as this parameter needs it: floating point as the parameter's dtype, except for
+    step counts.
+    """
     if isinstance(value, Tensor):
         if key == "step":
             single = group.get("capturable") or group.get("fused")
@@ -301,7 +329,9 @@ def _taken(param: Tensor, value: Any, group: dict[str, Any], key: Hashable) -> A
 
 
 class Elementwise(Optimizer):
-    """An optimizer that changes each element of a parameter by a formula of its gradient and state."""
+    """An optimizer that changes each element of a parameter by a formula of its gradient and
+    state.
+    """
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in one pass over its memory."""
@@ -345,7 +375,9 @@ def zeros(p: Tensor) -> Tensor:
 
 
 def check(lr: Any, **values: tuple[Any, str]) -> None:
-    """Refuse a negative learning rate and other negative options; each comes with what PyTorch calls it."""
+    """Refuse a negative learning rate and other negative options; each comes with what PyTorch
+    calls it.
+    """
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
     if not lr >= 0.0:
@@ -363,7 +395,9 @@ def check_betas(betas: Any) -> None:
 
 
 def check_flags(fused_: bool | None, foreach: bool | None, differentiable: bool) -> None:
-    """Refuse flags that exclude each other; for the rest they are accepted: every step here is fused."""
+    """Refuse flags that exclude each other; for the rest they are accepted: every step here is
+    fused.
+    """
     if fused_ and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused_ and foreach:

@@ -12,11 +12,23 @@ from skimp.optim.optimizer import Elementwise, advance, check, counter, number, 
 
 
 def rprop(
-    p: Any, prev: Any, size: Any, g: Any, down: float, up: float, low: float, high: float, maximize: bool
+    p: Any,
+    prev: Any,
+    size: Any,
+    g: Any,
+    down: float,
+    up: float,
+    low: float,
+    high: float,
+    maximize: bool,
 ) -> tuple[Any, ...]:
     g = -g if maximize else g
     same = g * prev
-    size = clamp(size * where(above(same, 0.0), up, where(below(same, 0.0), down, size * 0.0 + 1.0)), low, high)
+    size = clamp(
+        size * where(above(same, 0.0), up, where(below(same, 0.0), down, size * 0.0 + 1.0)),
+        low,
+        high,
+    )
     g = where(below(same, 0.0), 0.0, g)
     return p - sign(g) * size, g, size
 
@@ -56,7 +68,9 @@ class Rprop(Elementwise):
             lr = number(group["lr"])
             state["step"] = counter()
             state["prev"] = zeros(p)
-            state["step_size"] = whole.full_like(p.detach(), complex(lr, lr) if p.is_complex() else lr)
+            state["step_size"] = whole.full_like(
+                p.detach(), complex(lr, lr) if p.is_complex() else lr
+            )
         advance(state)
         written = (p, state["prev"], state["step_size"])
         update(rprop, written, (grad,), *group["etas"], *group["step_sizes"], group["maximize"])
@@ -110,6 +124,15 @@ class ASGD(Elementwise):
             state["ax"] = zeros(p)
         k = advance(state)
         eta, mu = state["eta"].item(), state["mu"].item()
-        update(asgd, (p, state["ax"]), (grad,), eta, mu, lambd, group["weight_decay"], group["maximize"])
+        update(
+            asgd,
+            (p, state["ax"]),
+            (grad,),
+            eta,
+            mu,
+            lambd,
+            group["weight_decay"],
+            group["maximize"],
+        )
         state["eta"].writable()[...] = lr / ((1 + lambd * lr * k) ** group["alpha"])
         state["mu"].writable()[...] = 1 / max(1, k - group["t0"])

@@ -19,16 +19,34 @@ def plain(p: Any, g: Any, lr: float, decay: float, maximize: bool) -> tuple[Any,
 
 
 def first(
-    p: Any, buf: Any, g: Any, lr: float, momentum: float, dampening: float, decay: float, nesterov: bool, maximize: bool
+    p: Any,
+    buf: Any,
+    g: Any,
+    lr: float,
+    momentum: float,
+    dampening: float,
+    decay: float,
+    nesterov: bool,
+    maximize: bool,
 ) -> tuple[Any, ...]:
-    """The first step with momentum: the buffer is the gradient (cut off from its history, as in PyTorch)."""
+    """The first step with momentum: the buffer is the gradient (cut off from its history, as in
+    PyTorch).
+    """
     g = _gradient(p, g, decay, maximize)
     g = g.detach() if isinstance(g, Tensor) else g
     return p - lr * (g + momentum * g if nesterov else g), g
 
 
 def later(
-    p: Any, buf: Any, g: Any, lr: float, momentum: float, dampening: float, decay: float, nesterov: bool, maximize: bool
+    p: Any,
+    buf: Any,
+    g: Any,
+    lr: float,
+    momentum: float,
+    dampening: float,
+    decay: float,
+    nesterov: bool,
+    maximize: bool,
 ) -> tuple[Any, ...]:
     g = _gradient(p, g, decay, maximize)
     buf = buf * momentum + (1 - dampening) * g
@@ -88,4 +106,14 @@ class SGD(Elementwise):
         if buf is None:
             formula = first
             buf = state["momentum_buffer"] = whole.empty_like(p.detach())
-        update(formula, (p, buf), (grad,), lr, momentum, group["dampening"], decay, group["nesterov"], maximize)
+        update(
+            formula,
+            (p, buf),
+            (grad,),
+            lr,
+            momentum,
+            group["dampening"],
+            decay,
+            group["nesterov"],
+            maximize,
+        )

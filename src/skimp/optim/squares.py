@@ -1,4 +1,6 @@
-"""Steps scaled by squares of gradients: Adagrad (Duchi et al. 2011), Adadelta (Zeiler 2012), RMSprop (Hinton 2012)."""
+"""Steps scaled by squares of gradients: Adagrad (Duchi et al. 2011), Adadelta (Zeiler 2012),
+RMSprop (Hinton 2012).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,21 @@ from skimp._tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.adam import decayed
 from skimp.optim.fused import lerp, sqrt
-from skimp.optim.optimizer import Elementwise, advance, check, check_flags, counter, number, update, zeros
+from skimp.optim.optimizer import (
+    Elementwise,
+    advance,
+    check,
+    check_flags,
+    counter,
+    number,
+    update,
+    zeros,
+)
 
 
-def adagrad(p: Any, total: Any, g: Any, size: float, eps: float, decay: float, maximize: bool) -> tuple[Any, ...]:
+def adagrad(
+    p: Any, total: Any, g: Any, size: float, eps: float, decay: float, maximize: bool
+) -> tuple[Any, ...]:
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     total = total + g * g
     return p - size * g / (sqrt(total) + eps), total
@@ -35,9 +48,12 @@ class Adagrad(Elementwise):
         fused: bool | None = None,
     ) -> None:
         check(
-            lr, a=(lr_decay, "lr_decay value"), b=(weight_decay, "weight_decay value"),
-            c=(initial_accumulator_value, "initial_accumulator_value value"), d=(eps, "epsilon value"),
-        )  # fmt: skip
+            lr,
+            a=(lr_decay, "lr_decay value"),
+            b=(weight_decay, "weight_decay value"),
+            c=(initial_accumulator_value, "initial_accumulator_value value"),
+            d=(eps, "epsilon value"),
+        )
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -65,11 +81,27 @@ class Adagrad(Elementwise):
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         state = self.state[p]
         size = number(group["lr"]) / (1 + (advance(state) - 1) * group["lr_decay"])
-        update(adagrad, (p, state["sum"]), (grad,), size, group["eps"], group["weight_decay"], group["maximize"])
+        update(
+            adagrad,
+            (p, state["sum"]),
+            (grad,),
+            size,
+            group["eps"],
+            group["weight_decay"],
+            group["maximize"],
+        )
 
 
 def adadelta(
-    p: Any, squares: Any, steps: Any, g: Any, lr: float, rho: float, eps: float, decay: float, maximize: bool
+    p: Any,
+    squares: Any,
+    steps: Any,
+    g: Any,
+    lr: float,
+    rho: float,
+    eps: float,
+    decay: float,
+    maximize: bool,
 ) -> tuple[Any, ...]:
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     squares = squares * rho + (1 - rho) * g * g
@@ -117,14 +149,18 @@ class Adadelta(Elementwise):
             state["acc_delta"] = zeros(p)
         advance(state)
         update(
-            adadelta, (p, state["square_avg"], state["acc_delta"]), (grad,), number(group["lr"]), group["rho"],
-            group["eps"], group["weight_decay"], group["maximize"],
-        )  # fmt: skip
+            adadelta,
+            (p, state["square_avg"], state["acc_delta"]),
+            (grad,),
+            number(group["lr"]),
+            group["rho"],
+            group["eps"],
+            group["weight_decay"],
+            group["maximize"],
+        )
 
 
-def rmsprop(
-    p: Any, squares: Any, *rest: Any
-) -> tuple[Any, ...]:
+def rmsprop(p: Any, squares: Any, *rest: Any) -> tuple[Any, ...]:
     """`rest`: the mean if centered, the buffer if there is momentum, the gradient, then numbers."""
     *tensors, lr, alpha, eps, decay, momentum, centered, maximize = rest
     p, g = decayed(p, tensors[-1], 0.0, decay, False, maximize)
@@ -160,9 +196,12 @@ class RMSprop(Elementwise):
         differentiable: bool = False,
     ) -> None:
         check(
-            lr, a=(eps, "epsilon value"), b=(momentum, "momentum value"), c=(weight_decay, "weight_decay value"),
+            lr,
+            a=(eps, "epsilon value"),
+            b=(momentum, "momentum value"),
+            c=(weight_decay, "weight_decay value"),
             d=(alpha, "alpha value"),
-        )  # fmt: skip
+        )
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -194,6 +233,14 @@ class RMSprop(Elementwise):
         if momentum > 0:
             written.append(state["momentum_buffer"])
         update(
-            rmsprop, written, (grad,), number(group["lr"]), group["alpha"], group["eps"], group["weight_decay"], momentum,
-            centered, group["maximize"],
-        )  # fmt: skip
+            rmsprop,
+            written,
+            (grad,),
+            number(group["lr"]),
+            group["alpha"],
+            group["eps"],
+            group["weight_decay"],
+            momentum,
+            centered,
+            group["maximize"],
+        )

@@ -18,14 +18,21 @@ from skimp.optim.lr_scheduler import LRScheduler
 from skimp.optim.schedules.base import per_group
 
 __all__ = [
-    "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
+    "SWALR",
+    "AveragedModel",
+    "get_ema_avg_fn",
+    "get_ema_multi_avg_fn",
+    "get_swa_avg_fn",
+    "get_swa_multi_avg_fn",
     "update_bn",
-]  # fmt: skip
+]
 
 
 def _check_decay(decay: float) -> None:
     if not 0.0 <= decay <= 1.0:
-        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+        raise ValueError(
+            f"Invalid decay value {decay} provided. Please provide a value in [0,1] range."
+        )
 
 
 def _real(t: Tensor) -> bool:
@@ -111,7 +118,11 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def _tensors(self, model: Any) -> Iterable[Tensor]:
-        return itertools.chain(model.parameters(), model.buffers()) if self.use_buffers else model.parameters()
+        return (
+            itertools.chain(model.parameters(), model.buffers())
+            if self.use_buffers
+            else model.parameters()
+        )
 
     def update_parameters(self, model: Any) -> None:
         """Take one more state of the model into the average."""
@@ -162,10 +173,14 @@ class SWALR(LRScheduler):
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:
-        for lr, group in zip(per_group("swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
+        for lr, group in zip(
+            per_group("swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True
+        ):
             group["swa_lr"] = lr
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+            raise ValueError(
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
         self._anneal_strategy = anneal_strategy
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")

@@ -7,13 +7,33 @@ from typing import Any
 from skimp._tensor import Tensor
 from skimp.optim.adam import decayed, moments
 from skimp.optim.fused import absolute, lerp, maximum, sqrt
-from skimp.optim.optimizer import Elementwise, advance, check, check_betas, counter, number, update, zeros
+from skimp.optim.optimizer import (
+    Elementwise,
+    advance,
+    check,
+    check_betas,
+    counter,
+    number,
+    update,
+    zeros,
+)
 
 
 def nadam(
-    p: Any, m: Any, v: Any, g: Any, of_g: float, of_m: float, correction: float, lr: float, betas: Any, eps: float,
-    decay: float, decoupled: bool, maximize: bool,
-) -> tuple[Any, ...]:  # fmt: skip
+    p: Any,
+    m: Any,
+    v: Any,
+    g: Any,
+    of_g: float,
+    of_m: float,
+    correction: float,
+    lr: float,
+    betas: Any,
+    eps: float,
+    decay: float,
+    decoupled: bool,
+    maximize: bool,
+) -> tuple[Any, ...]:
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
     denom = sqrt(v / correction) + eps
@@ -40,7 +60,11 @@ class NAdam(Elementwise):
     ) -> None:
         check(lr, eps=(eps, "epsilon value"))
         check_betas(betas)
-        check(lr, decay=(weight_decay, "weight_decay value"), momentum=(momentum_decay, "momentum_decay value"))
+        check(
+            lr,
+            decay=(weight_decay, "weight_decay value"),
+            momentum=(momentum_decay, "momentum_decay value"),
+        )
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -70,14 +94,33 @@ class NAdam(Elementwise):
         kept *= mu
         product = float(kept)
         update(
-            nadam, (p, state["exp_avg"], state["exp_avg_sq"]), (grad,), -lr * (1.0 - mu) / (1.0 - product),
-            -lr * mu_next / (1.0 - product * mu_next), 1 - betas[1] ** k, lr, betas, group["eps"], group["weight_decay"],
-            group["decoupled_weight_decay"], group["maximize"],
-        )  # fmt: skip
+            nadam,
+            (p, state["exp_avg"], state["exp_avg_sq"]),
+            (grad,),
+            -lr * (1.0 - mu) / (1.0 - product),
+            -lr * mu_next / (1.0 - product * mu_next),
+            1 - betas[1] ** k,
+            lr,
+            betas,
+            group["eps"],
+            group["weight_decay"],
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )
 
 
 def radam(
-    p: Any, m: Any, v: Any, g: Any, k: float, lr: float, betas: Any, eps: float, decay: float, decoupled: bool, maximize: bool
+    p: Any,
+    m: Any,
+    v: Any,
+    g: Any,
+    k: float,
+    lr: float,
+    betas: Any,
+    eps: float,
+    decay: float,
+    decoupled: bool,
+    maximize: bool,
 ) -> tuple[Any, ...]:
     p, g = decayed(p, g, lr, decay, decoupled, maximize)
     m, v = moments(m, v, g, *betas)
@@ -132,13 +175,30 @@ class RAdam(Elementwise):
             state["exp_avg"] = zeros(p)
             state["exp_avg_sq"] = zeros(p)
         update(
-            radam, (p, state["exp_avg"], state["exp_avg_sq"]), (grad,), advance(state), number(group["lr"]),
-            group["betas"], group["eps"], group["weight_decay"], group["decoupled_weight_decay"], group["maximize"],
-        )  # fmt: skip
+            radam,
+            (p, state["exp_avg"], state["exp_avg_sq"]),
+            (grad,),
+            advance(state),
+            number(group["lr"]),
+            group["betas"],
+            group["eps"],
+            group["weight_decay"],
+            group["decoupled_weight_decay"],
+            group["maximize"],
+        )
 
 
 def adamax(
-    p: Any, m: Any, top: Any, g: Any, size: float, beta1: float, beta2: float, eps: float, decay: float, maximize: bool
+    p: Any,
+    m: Any,
+    top: Any,
+    g: Any,
+    size: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    decay: float,
+    maximize: bool,
 ) -> tuple[Any, ...]:
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     m = lerp(m, g, 1 - beta1)
@@ -186,6 +246,13 @@ class Adamax(Elementwise):
         beta1, beta2 = group["betas"]
         size = number(group["lr"]) / (1 - beta1 ** advance(state))
         update(
-            adamax, (p, state["exp_avg"], state["exp_inf"]), (grad,), size, beta1, beta2, group["eps"],
-            group["weight_decay"], group["maximize"],
-        )  # fmt: skip
+            adamax,
+            (p, state["exp_avg"], state["exp_inf"]),
+            (grad,),
+            size,
+            beta1,
+            beta2,
+            group["eps"],
+            group["weight_decay"],
+            group["maximize"],
+        )

@@ -34,9 +34,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         cutoffs = list(cutoffs)
         if len(cutoffs) == 0:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
-        if cutoffs != sorted(set(cutoffs)) or not all(0 < c <= n_classes - 1 and int(c) == c for c in cutoffs):
+        if cutoffs != sorted(set(cutoffs)) or not all(
+            0 < c <= n_classes - 1 and int(c) == c for c in cutoffs
+        ):
             raise ValueError(
-                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each "
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing "
+                "order, where each "
                 "value is between 1 and n_classes-1"
             )
         place = {"device": device, "dtype": dtype}
@@ -70,7 +73,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         low, high = int(target.min()), int(target.max())
         if low < 0 or high >= self.n_classes:
             raise RuntimeError(
-                f"Target values should be in [0, {self.n_classes - 1}], but values in range [{low}, {high}] were found. "
+                f"Target values should be in [0, {self.n_classes - 1}], but values in range "
+                f"[{low}, {high}] were found. "
             )
         head = F.log_softmax(self.head(input), dim=1)
         places = target.clone()
@@ -95,7 +99,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             raise RuntimeError("Input and target should have the same size in the batch dimension.")
         if input.dim() != dims + 1:
             raise RuntimeError(
-                f"{dims}D target tensor expects {dims + 1}D input tensors, but found inputs with size {input.size()}"
+                f"{dims}D target tensor expects {dims + 1}D input tensors, but found inputs with "
+                f"size {input.size()}"
             )
 
     def log_prob(self, input: Tensor) -> Tensor:

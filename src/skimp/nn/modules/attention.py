@@ -16,7 +16,12 @@ from skimp.nn.parameter import Parameter
 
 
 def canonical_mask(
-    mask: Tensor | None, name: str, other: Tensor | None, other_name: str, target: Any, check_other: bool = True
+    mask: Tensor | None,
+    name: str,
+    other: Tensor | None,
+    other_name: str,
+    target: Any,
+    check_other: bool = True,
 ) -> Tensor | None:
     """A mask as numbers that are added to the scores: -inf where a bool mask is True."""
     if mask is None:
@@ -25,7 +30,8 @@ def canonical_mask(
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if check_other and other is not None and mask.dtype != other.dtype:
         warnings.warn(
-            f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both instead.",
+            f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both "
+            "instead.",
             stacklevel=4,
         )
     if mask.is_floating_point():
@@ -33,7 +39,9 @@ def canonical_mask(
     return whole.zeros_like(mask, dtype=target).masked_fill_(mask, float("-inf"))
 
 
-def _check_shapes(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int) -> bool:
+def _check_shapes(
+    query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int
+) -> bool:
     """Whether the input is batched; refuses ranks that don't go together."""
     dims = query.dim()
     if dims not in (2, 3):
@@ -43,18 +51,24 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask:
     what = f"For {'batched' if dims == 3 else 'unbatched'} ({dims}-D) `query`, expected"
     if key.dim() != dims or value.dim() != dims:
         raise AssertionError(
-            f"{what} `key` and `value` to be {dims}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+            f"{what} `key` and `value` to be {dims}-D but found {key.dim()}-D and {value.dim()}-D "
+            "tensors respectively"
         )
     if padding is not None and padding.dim() != dims - 1:
         raise AssertionError(
-            f"{what} `key_padding_mask` to be `None` or {dims - 1}-D but found {padding.dim()}-D tensor instead"
+            f"{what} `key_padding_mask` to be `None` or {dims - 1}-D but found {padding.dim()}-D "
+            "tensor instead"
         )
     if mask is not None and mask.dim() not in (2, 3):
-        raise AssertionError(f"{what} `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor instead")
+        raise AssertionError(
+            f"{what} `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor instead"
+        )
     if dims == 2 and mask is not None and mask.dim() == 3:
         expected = (heads, query.shape[0], key.shape[0])
         if tuple(mask.shape) != expected:
-            raise AssertionError(f"Expected `attn_mask` shape to be {expected} but got {mask.shape}")
+            raise AssertionError(
+                f"Expected `attn_mask` shape to be {expected} but got {mask.shape}"
+            )
     return dims == 3
 
 
@@ -62,11 +76,15 @@ def _mask_by_head(mask: Tensor, batch: int, heads: int, rows: int, columns: int)
     """A mask as (batch or 1, heads or 1, rows, columns)."""
     if mask.dim() == 2:
         if tuple(mask.shape) != (rows, columns):
-            raise RuntimeError(f"The shape of the 2D attn_mask is {mask.shape}, but should be {(rows, columns)}.")
+            raise RuntimeError(
+                f"The shape of the 2D attn_mask is {mask.shape}, but should be {(rows, columns)}."
+            )
         return mask.view(1, 1, rows, columns)
     expected = (batch * heads, rows, columns)
     if tuple(mask.shape) != expected:
-        raise RuntimeError(f"The shape of the 3D attn_mask is {mask.shape}, but should be {expected}.")
+        raise RuntimeError(
+            f"The shape of the 3D attn_mask is {mask.shape}, but should be {expected}."
+        )
     return mask.reshape(batch, heads, rows, columns)
 
 
@@ -76,7 +94,9 @@ def _project(
     """Queries, keys and values; one product does for inputs that are the same tensor."""
     if isinstance(weights, tuple):
         parts = (None, None, None) if bias is None else bias.chunk(3)
-        q, k, v = [F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, parts, strict=True)]
+        q, k, v = [
+            F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, parts, strict=True)
+        ]
         return q, k, v
     if key is value and query is key:
         q, k, v = F.linear(query, weights, bias).chunk(3, -1)
@@ -117,7 +137,9 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention of (length, batch, features); with `need_weights` the whole matrix of weights is written."""
+    """Attention of (length, batch, features); with `need_weights` the whole matrix of weights is
+    written.
+    """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         same_kv, same_q = key is value, query is key
@@ -126,10 +148,13 @@ def multi_head_attention_forward(
         value = key if same_kv else value.unsqueeze(1)
         key_padding_mask = key_padding_mask.unsqueeze(0) if key_padding_mask is not None else None
     rows, batch, width = query.shape
-    padding = canonical_mask(key_padding_mask, "key_padding_mask", attn_mask, "attn_mask", query.dtype)
+    padding = canonical_mask(
+        key_padding_mask, "key_padding_mask", attn_mask, "attn_mask", query.dtype
+    )
     if is_causal and attn_mask is None:
         raise RuntimeError(
-            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
+            "method "
             "`generate_square_subsequent_mask` to create this mask."
         )
     if is_causal and padding is None and not need_weights:
@@ -139,7 +164,11 @@ def multi_head_attention_forward(
         is_causal = is_causal and padding is None
     _check_widths(width, embed_dim_to_check, num_heads, key, value, use_separate_proj_weight)
 
-    weights: Any = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else in_proj_weight
+    weights: Any = (
+        (q_proj_weight, k_proj_weight, v_proj_weight)
+        if use_separate_proj_weight
+        else in_proj_weight
+    )
     q, k, v = _project(query, key, value, weights, in_proj_bias)
     columns = k.size(0)
     mask = None if attn_mask is None else _mask_by_head(attn_mask, batch, num_heads, rows, columns)
@@ -166,7 +195,9 @@ def multi_head_attention_forward(
     else:
         found = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal and mask is None)
         scores = None
-    found = F.linear(found.permute(2, 0, 1, 3).reshape(rows * batch, width), out_proj_weight, out_proj_bias)
+    found = F.linear(
+        found.permute(2, 0, 1, 3).reshape(rows * batch, width), out_proj_weight, out_proj_bias
+    )
     output = found.view(rows, batch, found.size(1))
     if scores is not None and average_attn_weights:
         scores = scores.mean(dim=1)
@@ -176,7 +207,9 @@ def multi_head_attention_forward(
     return output, scores
 
 
-def _check_widths(width: int, expected: int, heads: int, key: Tensor, value: Tensor, separate: bool) -> None:
+def _check_widths(
+    width: int, expected: int, heads: int, key: Tensor, value: Tensor, separate: bool
+) -> None:
     if width != expected:
         raise AssertionError(f"was expecting embedding dimension of {expected}, but got {width}")
     if width % heads:
@@ -199,7 +232,9 @@ def _merged(mask: Tensor | None, padding: Tensor | None, extra: int) -> Tensor |
     return padding if mask is None else mask + padding
 
 
-def _with_weights(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
+def _with_weights(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
+) -> tuple[Tensor, Tensor]:
     scores = whole.matmul(q * math.sqrt(1.0 / q.size(-1)), k.transpose(-2, -1))
     if mask is not None:
         scores = scores + mask
@@ -236,7 +271,8 @@ class MultiheadAttention(Module):
     ) -> None:
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} "
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and "
+                f"num_heads={num_heads} "
                 "instead"
             )
         super().__init__()
@@ -264,7 +300,9 @@ class MultiheadAttention(Module):
             self.v_proj_weight = make(embed_dim, self.vdim)
             self.register_parameter("in_proj_weight", None)
         self.register_parameter("in_proj_bias", make(3 * embed_dim) if bias else None)
-        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(
+            embed_dim, embed_dim, bias=bias, device=device, dtype=dtype
+        )
         if add_bias_kv:
             self.bias_k, self.bias_v = make(1, 1, embed_dim), make(1, 1, embed_dim)
         else:

@@ -1,4 +1,6 @@
-"""Normalisation over a batch (BatchNorm) and over each channel of an example (InstanceNorm), with running statistics."""
+"""Normalisation over a batch (BatchNorm) and over each channel of an example (InstanceNorm), with
+running statistics.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class _NormBase(Module):
         self.affine = affine
         self.track_running_stats = track_running_stats
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = Parameter(whole.empty(num_features, device=device, dtype=dtype)) if wanted else None
+            made = (
+                Parameter(whole.empty(num_features, device=device, dtype=dtype)) if wanted else None
+            )
             self.register_parameter(name, made)
         self._register_statistics(device, dtype)
         self.reset_parameters()
@@ -54,9 +58,15 @@ class _NormBase(Module):
             for name in ("running_mean", "running_var", "num_batches_tracked"):
                 self.register_buffer(name, None)
             return
-        self.register_buffer("running_mean", whole.zeros(self.num_features, device=device, dtype=dtype))
-        self.register_buffer("running_var", whole.ones(self.num_features, device=device, dtype=dtype))
-        self.register_buffer("num_batches_tracked", whole.tensor(0, dtype=dtypes.int64, device=device))
+        self.register_buffer(
+            "running_mean", whole.zeros(self.num_features, device=device, dtype=dtype)
+        )
+        self.register_buffer(
+            "running_var", whole.ones(self.num_features, device=device, dtype=dtype)
+        )
+        self.register_buffer(
+            "num_batches_tracked", whole.tensor(0, dtype=dtypes.int64, device=device)
+        )
 
     def reset_running_stats(self) -> None:
         """Mean 0, variance 1, no batches."""
@@ -83,7 +93,14 @@ class _NormBase(Module):
         )
 
     def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: Any
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing: Any,
+        unexpected: Any,
+        errors: Any,
     ) -> None:
         """Checkpoints older than `num_batches_tracked` keep the module's own."""
         version = local_metadata.get("version", None)
@@ -91,7 +108,9 @@ class _NormBase(Module):
         if (version is None or version < 2) and self.track_running_stats and key not in state_dict:
             own = self.num_batches_tracked
             state_dict[key] = own if own is not None else whole.tensor(0, dtype=dtypes.int64)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing, unexpected, errors)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing, unexpected, errors
+        )
 
 
 class _BatchNorm(_NormBase):
@@ -143,11 +162,14 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Refused: statistics over several processes need torch.distributed, which skimp does not have."""
+    """Refused: statistics over several processes need torch.distributed, which skimp does not
+    have.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(
-            "SyncBatchNorm needs torch.distributed, which skimp does not have; use BatchNorm1d, BatchNorm2d or BatchNorm3d"
+            "SyncBatchNorm needs torch.distributed, which skimp does not have; use BatchNorm1d, "
+            "BatchNorm2d or BatchNorm3d"
         )
 
     @classmethod
@@ -172,7 +194,9 @@ class _InstanceNorm(_NormBase):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
 
     def _get_no_batch_dim(self) -> int:
         raise NotImplementedError
@@ -183,11 +207,13 @@ class _InstanceNorm(_NormBase):
         if input.size(feature_dim) != self.num_features:
             if self.affine:
                 raise ValueError(
-                    f"expected input's size at dim={feature_dim} to match num_features ({self.num_features}), but got: "
+                    f"expected input's size at dim={feature_dim} to match num_features "
+                    f"({self.num_features}), but got: "
                     f"{input.size(feature_dim)}."
                 )
             warnings.warn(
-                f"input's size at dim={feature_dim} does not match num_features. You can silence this warning by not "
+                f"input's size at dim={feature_dim} does not match num_features. You can silence "
+                "this warning by not "
                 "passing in num_features, which is not used because affine=False",
                 stacklevel=2,
             )

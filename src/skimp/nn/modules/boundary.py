@@ -1,4 +1,6 @@
-"""Full backward hooks: identity functions around a module, whose nodes see the gradients that enter and leave it."""
+"""Full backward hooks: identity functions around a module, whose nodes see the gradients that
+enter and leave it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,14 @@ from skimp._tensor import Tensor
 from skimp.autograd import modes
 from skimp.autograd.function import Function
 
-_NO_INPUT = (
-    "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+_NO_INPUT = "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+
+_FIRING = (
+    "Full backward hook is firing when gradients are computed with respect to module outputs since "
+    "no inputs require "
+    "gradients. See "
+    "https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module."
+    "register_full_backward_hook for more details."
 )
 
 
@@ -31,7 +39,9 @@ class BackwardHookFunction(Function):
 class Boundary:
     """One call of a module, between the nodes of its inputs and of its outputs."""
 
-    def __init__(self, module: Any, hooks: list[Callable[..., Any]], pre_hooks: list[Callable[..., Any]]) -> None:
+    def __init__(
+        self, module: Any, hooks: list[Callable[..., Any]], pre_hooks: list[Callable[..., Any]]
+    ) -> None:
         self._module = module
         self._hooks = hooks
         self._pre_hooks = pre_hooks
@@ -40,7 +50,9 @@ class Boundary:
         self._count = 0
 
     def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, as results of a node that calls the hooks with the gradients of the inputs."""
+        """The arguments, as results of a node that calls the hooks with the gradients of the
+        inputs.
+        """
         new, self._inputs = self._around(args, self._on_inputs)
         self._count = len(args)
         return new
@@ -49,7 +61,8 @@ class Boundary:
         """The results, as results of a node that remembers their gradients."""
         if not isinstance(result, (Tensor, tuple)):
             warnings.warn(
-                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                "For backward hooks to be called, module output should be a Tensor or a tuple of "
+                "Tensors but received "
                 f"{type(result)}",
                 stacklevel=5,
             )
@@ -60,9 +73,7 @@ class Boundary:
         self._many = len(results)
         return new[0] if single else new
 
-    def _around(
-        self, values: tuple[Any, ...], hook: Callable[..., Any]
-    ) -> tuple[tuple[Any, ...], list[int] | None]:
+    def _around(self, values: Any, hook: Callable[..., Any]) -> tuple[Any, list[int] | None]:
         where = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
         if not (modes.state.grad and any(values[i].requires_grad for i in where)):
             return values, None
@@ -77,7 +88,9 @@ class Boundary:
         return type(values)(*new), where  # a named tuple
 
     def _on_inputs(self, grads: Sequence[Any], _: Any) -> Any:
-        if self._arrived is None:  # reached by a part of the graph that passed no output of the module
+        if (
+            self._arrived is None
+        ):  # reached by a part of the graph that passed no output of the module
             return None
         assert self._inputs is not None
         current = _packed(grads, self._inputs, self._count)
@@ -89,11 +102,12 @@ class Boundary:
         self._arrived = None
         return None if result is None else tuple([result[i] for i in self._inputs])
 
-    def _checked(self, new: Any) -> tuple[Any, ...]:
+    def _checked(self, new: Any) -> Any:
         new = new if isinstance(new, tuple) else (new,)
         if len(new) != self._count:
             raise RuntimeError(
-                f"Backward hook returned an invalid number of grad_input, got {len(new)}, but expected {self._count}"
+                f"Backward hook returned an invalid number of grad_input, got {len(new)}, but "
+                f"expected {self._count}"
             )
         return new
 
@@ -109,7 +123,8 @@ class Boundary:
             replaced = True
             if len(current) != self._many:
                 raise RuntimeError(
-                    f"Backward pre hook returned an invalid number of grad_output, got {len(current)}, but expected "
+                    "Backward pre hook returned an invalid number of grad_output, got "
+                    f"{len(current)}, but expected "
                     f"{self._many}"
                 )
         self._arrived = current
@@ -118,6 +133,8 @@ class Boundary:
         return tuple([current[i] for i in self._outputs]) if replaced else None
 
     def _without_inputs(self, current: Any) -> None:
+        if self._hooks:
+            warnings.warn(_FIRING, stacklevel=5)
         none = (None,) * self._count
         for hook in self._hooks:
             new = hook(self._module, none, current)

@@ -24,7 +24,11 @@ class Sequential(Module):
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
-        named = args[0].items() if len(args) == 1 and isinstance(args[0], OrderedDict) else enumerate(args)
+        named = (
+            args[0].items()
+            if len(args) == 1 and isinstance(args[0], OrderedDict)
+            else enumerate(args)
+        )
         for name, module in named:
             self.add_module(str(name), module)
 
@@ -59,25 +63,29 @@ class Sequential(Module):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, Sequential):
             raise ValueError(
-                "add operator supports only objects of Sequential class, but " + str(type(other)) + " is given."
+                "add operator supports only objects of Sequential class, but "
+                + str(type(other))
+                + " is given."
             )
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Any) -> Any:
         if not isinstance(other, Sequential):
             raise ValueError(
-                "add operator supports only objects of Sequential class, but " + str(type(other)) + " is given."
+                "add operator supports only objects of Sequential class, but "
+                + str(type(other))
+                + " is given."
             )
         return self.extend(list(other))
 
     def __mul__(self, other: int) -> Any:
-        _check_times(other)
+        _check_times(self, other)
         return Sequential(*[m for _ in range(other) for m in self])
 
     __rmul__ = __mul__
 
     def __imul__(self, other: int) -> Any:
-        _check_times(other)
+        _check_times(self, other)
         return self.extend([m for _ in range(other - 1) for m in list(self)])
 
     def __dir__(self) -> list[str]:
@@ -118,11 +126,11 @@ class Sequential(Module):
         return input
 
 
-def _check_times(times: Any) -> None:
+def _check_times(owner: Any, times: Any) -> None:
     if not isinstance(times, int):
-        raise TypeError(f"unsupported operand type(s) for *: {type(Sequential)} and {type(times)}")
+        raise TypeError(f"unsupported operand type(s) for *: {type(owner)} and {type(times)}")
     if times <= 0:
-        raise ValueError(f"Non-positive multiplication factor {times} for {type(Sequential)}")
+        raise ValueError(f"Non-positive multiplication factor {times} for {type(owner)}")
 
 
 class ModuleList(Module):
@@ -198,7 +206,10 @@ class ModuleList(Module):
     def extend(self, modules: Iterable[Any]) -> Any:
         """Add modules at the end."""
         if not isinstance(modules, Iterable):
-            raise TypeError(f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}")
+            raise TypeError(
+                "ModuleList.extend should be called with an iterable, but got "
+                f"{type(modules).__name__}"
+            )
         for i, module in enumerate(modules, len(self)):
             self.add_module(str(i), module)
         return self
@@ -270,9 +281,13 @@ def pairs_of(values: Any, who: str) -> Iterable[tuple[str, Any]]:
     found = []
     for j, m in enumerate(values):
         if not isinstance(m, Iterable):
-            raise TypeError(f"{who} update sequence element #{j} should be Iterable; is {type(m).__name__}")
+            raise TypeError(
+                f"{who} update sequence element #{j} should be Iterable; is {type(m).__name__}"
+            )
         pair = tuple(m)
         if len(pair) != 2:
-            raise ValueError(f"{who} update sequence element #{j} has length {len(pair)}; 2 is required")
+            raise ValueError(
+                f"{who} update sequence element #{j} has length {len(pair)}; 2 is required"
+            )
         found.append((pair[0], pair[1]))
     return found

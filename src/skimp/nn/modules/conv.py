@@ -19,10 +19,17 @@ _STRINGS = {"same", "valid"}
 class _ConvNd(Module):
     """A convolution's weights and hyperparameters; all sizes are tuples here."""
 
-    __constants__ = [  # noqa: RUF012
-        "stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels",
+    __constants__ = [
+        "stride",
+        "padding",
+        "dilation",
+        "groups",
+        "padding_mode",
+        "output_padding",
+        "in_channels",
+        "out_channels",
         "kernel_size",
-    ]  # fmt: skip
+    ]
     weight: Any
     bias: Any
 
@@ -55,7 +62,11 @@ class _ConvNd(Module):
         self.groups = groups
         self.padding_mode = padding_mode
         self._reversed_padding_repeated_twice = _around(padding, kernel_size, dilation)
-        channels = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
+        channels = (
+            (in_channels, out_channels // groups)
+            if transposed
+            else (out_channels, in_channels // groups)
+        )
         self.weight = Parameter(whole.empty((*channels, *kernel_size), device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(whole.empty(out_channels, device=device, dtype=dtype))
@@ -74,7 +85,10 @@ class _ConvNd(Module):
 
     def extra_repr(self) -> str:
         zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
-        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
+        parts = [
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}"
+        ]
         if self.padding != zeros:
             parts.append(f"padding={self.padding}")
         if self.dilation != ones:
@@ -101,15 +115,17 @@ class _ConvNd(Module):
         return conv(padded, weight, bias, self.stride, none, self.dilation, self.groups)  # type: ignore[no-any-return]
 
 
-def _check(inputs: int, outputs: int, stride: tuple[int, ...], padding: Any, groups: int, mode: str) -> None:
+def _check(
+    inputs: int, outputs: int, stride: tuple[int, ...], padding: Any, groups: int, mode: str
+) -> None:
     if groups <= 0:
         raise ValueError("groups must be a positive integer")
     if inputs <= 0 and inputs != 0:
         raise ValueError(f"in_channels must be a positive integer, got {inputs}")
     if inputs % groups != 0:
-        raise ValueError(f"in_channels ({inputs}) must be divisible by groups ({groups})")
+        raise ValueError("in_channels must be divisible by groups")
     if outputs % groups != 0:
-        raise ValueError(f"out_channels ({outputs}) must be divisible by groups ({groups})")
+        raise ValueError("out_channels must be divisible by groups")
     if isinstance(padding, str):
         if padding not in _STRINGS:
             raise ValueError(f"Invalid padding string {padding!r}, should be one of {_STRINGS}")
@@ -154,9 +170,20 @@ class _ForwardConv(_ConvNd):
         size = ntuple(self._dims)
         padding = padding if isinstance(padding, str) else size(padding)
         super().__init__(
-            in_channels, out_channels, size(kernel_size), size(stride), padding, size(dilation), False, size(0), groups,
-            bias, padding_mode, device, dtype,
-        )  # fmt: skip
+            in_channels,
+            out_channels,
+            size(kernel_size),
+            size(stride),
+            padding,
+            size(dilation),
+            False,
+            size(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return self._conv(getattr(F, self._function), input, weight, bias)
@@ -184,7 +211,9 @@ class Conv3d(_ForwardConv):
 
 
 class _ConvTransposeNd(_ConvNd):
-    """A transposed convolution in `_dims` dimensions: the gradient of a convolution with respect to its input."""
+    """A transposed convolution in `_dims` dimensions: the gradient of a convolution with respect
+    to its input.
+    """
 
     _dims: int
     _function: str
@@ -208,15 +237,33 @@ class _ConvTransposeNd(_ConvNd):
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         size = ntuple(self._dims)
         super().__init__(
-            in_channels, out_channels, size(kernel_size), size(stride), size(padding), size(dilation), True,
-            size(output_padding), groups, bias, padding_mode, device, dtype,
-        )  # fmt: skip
+            in_channels,
+            out_channels,
+            size(kernel_size),
+            size(stride),
+            size(padding),
+            size(dilation),
+            True,
+            size(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
         extra = self._output_padding(input, output_size)
         f: Any = getattr(F, self._function)
         return f(  # type: ignore[no-any-return]
-            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            extra,
+            self.groups,
+            self.dilation,
         )
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
@@ -230,7 +277,8 @@ class _ConvTransposeNd(_ConvNd):
             wanted = wanted[before:]
         if len(wanted) != dims:
             raise ValueError(
-                f"ConvTranspose{dims}D: for {input.dim()}D input, output_size must have {dims} or {before + dims} elements "
+                f"ConvTranspose{dims}D: for {input.dim()}D input, output_size must have {dims} or "
+                f"{before + dims} elements "
                 f"(got {len(output_size)})"
             )
         least = [
@@ -243,7 +291,8 @@ class _ConvTransposeNd(_ConvNd):
         for size, low, high in zip(wanted, least, most, strict=True):
             if not low <= size <= high:
                 raise ValueError(
-                    f"requested an output size of {wanted}, but valid sizes range from {least} to {most} (for an input of "
+                    f"requested an output size of {wanted}, but valid sizes range from {least} to "
+                    f"{most} (for an input of "
                     f"{input.size()[2:]})"
                 )
         return tuple(w - m for w, m in zip(wanted, least, strict=True))

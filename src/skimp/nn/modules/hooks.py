@@ -19,14 +19,14 @@ FORWARD_WITH_KWARGS: OrderedDict[int, bool] = OrderedDict()
 FORWARD_ALWAYS: OrderedDict[int, bool] = OrderedDict()
 BACKWARD_PRE: Hooks = OrderedDict()
 BACKWARD: Hooks = OrderedDict()
-REGISTRATION: dict[str, Hooks] = {"buffer": OrderedDict(), "parameter": OrderedDict(), "module": OrderedDict()}
+REGISTRATION: dict[str, Hooks] = {
+    "buffer": OrderedDict(),
+    "parameter": OrderedDict(),
+    "module": OrderedDict(),
+}
 
-_MIXED = (
-    "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of them."
-)
-_MIXED_HERE = (
-    "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
-)
+_MIXED = "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of them."
+_MIXED_HERE = "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
 
 
 class Hooked:
@@ -45,16 +45,25 @@ class Hooked:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call `hook(module, args)` (and kwargs) before forward; what it returns replaces the arguments."""
+        """Call `hook(module, args)` (and kwargs) before forward; what it returns replaces the
+        arguments.
+        """
         handle = _put(self._forward_pre_hooks, hook, prepend, self._forward_pre_hooks_with_kwargs)
         if with_kwargs:
             self._forward_pre_hooks_with_kwargs[handle.id] = True
         return handle
 
     def register_forward_hook(
-        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
     ) -> RemovableHandle:
-        """Call `hook(module, args, output)` after forward (`always_call`: after an exception too)."""
+        """Call `hook(module, args, output)` after forward (`always_call`: after an exception
+        too).
+        """
         extra = [self._forward_hooks_with_kwargs, self._forward_hooks_always_called]
         handle = _put(self._forward_hooks, hook, prepend, extra)
         if with_kwargs:
@@ -63,12 +72,20 @@ class Hooked:
             self._forward_hooks_always_called[handle.id] = True
         return handle
 
-    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_output)` before the gradients of the module's inputs are computed."""
+    def register_full_backward_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, grad_output)` before the gradients of the module's inputs are
+        computed.
+        """
         return _put(self._backward_pre_hooks, hook, prepend)
 
-    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are known."""
+    def register_full_backward_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs
+        are known.
+        """
         if self._is_full_backward_hook is False:
             raise RuntimeError(_MIXED_HERE)
         self._is_full_backward_hook = True
@@ -139,7 +156,8 @@ class _Call:
                     continue
                 if not (isinstance(new, tuple) and len(new) == 2):
                     raise RuntimeError(
-                        f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {new}."
+                        "forward pre-hook must return None or a tuple of (new_args, new_kwargs), "
+                        f"but got {new}."
                     )
                 self.args, self.kwargs = new
                 continue
@@ -169,13 +187,16 @@ class _Call:
                     self._after(key, hook)
                 except Exception as e:
                     warnings.warn(
-                        f"{who} forward hook with ``always_call=True`` raised an exception that was silenced as another "
+                        f"{who} forward hook with ``always_call=True`` raised an exception that "
+                        "was silenced as another "
                         f"error was raised in forward: {e}",
                         stacklevel=4,
                     )
 
 
-def _put(hooks: Hooks, hook: Callable[..., Any], prepend: bool, extra: Any = None) -> RemovableHandle:
+def _put(
+    hooks: Hooks, hook: Callable[..., Any], prepend: bool, extra: Any = None
+) -> RemovableHandle:
     handle = RemovableHandle(hooks, extra_dict=extra)
     hooks[handle.id] = hook
     if prepend:
@@ -185,7 +206,9 @@ def _put(hooks: Hooks, hook: Callable[..., Any], prepend: bool, extra: Any = Non
 
 def _backward_hooks(module: Any) -> tuple[list[Any], list[Any]]:
     """Full backward hooks, and those of the older form."""
-    full, plain = ([], list(BACKWARD.values())) if _global_form[0] is False else (list(BACKWARD.values()), [])
+    full, plain = (
+        ([], list(BACKWARD.values())) if _global_form[0] is False else (list(BACKWARD.values()), [])
+    )
     own = list(module._backward_hooks.values())
     if module._is_full_backward_hook is False:
         plain += own

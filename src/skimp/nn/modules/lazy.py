@@ -8,7 +8,9 @@ from skimp.nn.parameter import UninitializedParameter, is_lazy
 
 
 class LazyModuleMixin:
-    """Beside a module class: its parameters wait for `initialize_parameters`, which the first call runs."""
+    """Beside a module class: its parameters wait for `initialize_parameters`, which the first call
+    runs.
+    """
 
     cls_to_become: type[Any] | None = None
     _parameters: dict[str, Any]
@@ -23,15 +25,21 @@ class LazyModuleMixin:
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for name, param in self._parameters.items():
             if param is not None:
-                destination[prefix + name] = param if is_lazy(param) or keep_vars else param.detach()
+                destination[prefix + name] = (
+                    param if is_lazy(param) or keep_vars else param.detach()
+                )
         skipped = self._non_persistent_buffers_set  # type: ignore[attr-defined]
         for name, buffer in self._buffers.items():
             if buffer is not None and name not in skipped:
-                destination[prefix + name] = buffer if is_lazy(buffer) or keep_vars else buffer.detach()
+                destination[prefix + name] = (
+                    buffer if is_lazy(buffer) or keep_vars else buffer.detach()
+                )
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Materialize the parameters for these arguments of forward."""
-        raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
+        raise NotImplementedError(
+            f"initialize_parameters is not implemented for {type(self).__name__}"
+        )
 
     def has_uninitialized_params(self) -> bool:
         """Whether a parameter or buffer still waits."""
@@ -39,12 +47,24 @@ class LazyModuleMixin:
 
 
 def _lazy_load_hook(
-    module: Any, state_dict: Any, prefix: str, local_metadata: Any, strict: Any, missing: Any, unexpected: Any, errors: Any
+    module: Any,
+    state_dict: Any,
+    prefix: str,
+    local_metadata: Any,
+    strict: Any,
+    missing: Any,
+    unexpected: Any,
+    errors: Any,
 ) -> None:
     """Parameters that wait take the shapes of what is loaded."""
     for name, param in (*module._parameters.items(), *module._buffers.items()):
         key = prefix + name
-        if param is not None and key in state_dict and is_lazy(param) and not is_lazy(state_dict[key]):
+        if (
+            param is not None
+            and key in state_dict
+            and is_lazy(param)
+            and not is_lazy(state_dict[key])
+        ):
             param.materialize(state_dict[key].shape)
 
 

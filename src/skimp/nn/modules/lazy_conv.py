@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._tensor import Tensor
-from skimp.nn.modules.conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from skimp.nn.modules.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.parameter import UninitializedParameter
 
@@ -44,7 +51,8 @@ class _LazyConv(LazyModuleMixin):
             return
         if input.dim() not in (self._dims + 1, self._dims + 2):
             raise RuntimeError(
-                f"Expected {self._dims + 1}D (unbatched) or {self._dims + 2}D (batched) input to {type(self).__name__}, "
+                f"Expected {self._dims + 1}D (unbatched) or {self._dims + 2}D (batched) input to "
+                f"{type(self).__name__}, "
                 f"but got input of size: {input.shape}"
             )
         self.in_channels = input.shape[-self._dims - 1]

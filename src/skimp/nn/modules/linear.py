@@ -26,15 +26,22 @@ class Identity(Module):
 class Linear(Module):
     """input @ weight.T + bias."""
 
-    __constants__ = ["in_features", "out_features"]  # noqa: RUF012
+    __constants__ = ["in_features", "out_features"]
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(whole.empty((out_features, in_features), device=device, dtype=dtype))
+        self.weight = Parameter(
+            whole.empty((out_features, in_features), device=device, dtype=dtype)
+        )
         if bias:
             self.bias = Parameter(whole.empty(out_features, device=device, dtype=dtype))
         else:
@@ -63,7 +70,7 @@ class NonDynamicallyQuantizableLinear(Linear):
 class Bilinear(Module):
     """input1 @ weight[k] @ input2 + bias[k]."""
 
-    __constants__ = ["in1_features", "in2_features", "out_features"]  # noqa: RUF012
+    __constants__ = ["in1_features", "in2_features", "out_features"]
 
     def __init__(
         self,
@@ -100,7 +107,8 @@ class Bilinear(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, out_features={self.out_features}, "
+            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
+            f"out_features={self.out_features}, "
             f"bias={self.bias is not None}"
         )
 
@@ -112,7 +120,9 @@ class LazyLinear(LazyModuleMixin, Linear):
     weight: Any
     bias: Any
 
-    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__(0, 0, False)
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_features = out_features

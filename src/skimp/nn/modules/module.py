@@ -11,25 +11,55 @@ from skimp import devices, dtypes
 from skimp._tensor import Tensor
 from skimp.autograd.modes import no_grad
 from skimp.nn import whole
-from skimp.nn.modules.hooks import Hooked
+from skimp.nn.modules.hooks import (
+    Hooked,
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from skimp.nn.modules.state import State
 from skimp.ops.copies import _to_arguments as to_arguments
 
-_FLOATS = {"float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16, "bfloat16": dtypes.bfloat16}
+__all__ = [
+    "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
 
 
 def _forward_unimplemented(self: Any, *input: Any) -> None:
     """Define the computation of the module: every subclass does."""
-    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+    raise NotImplementedError(
+        f'Module [{type(self).__name__}] is missing the required "forward" function'
+    )
 
 
 def _hook_tables() -> dict[str, Any]:
     names = (
-        "_backward_pre_hooks", "_backward_hooks", "_is_full_backward_hook", "_forward_hooks",
-        "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
-        "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
+        "_backward_pre_hooks",
+        "_backward_hooks",
+        "_is_full_backward_hook",
+        "_forward_hooks",
+        "_forward_hooks_with_kwargs",
+        "_forward_hooks_always_called",
+        "_forward_pre_hooks",
+        "_forward_pre_hooks_with_kwargs",
+        "_state_dict_hooks",
+        "_state_dict_pre_hooks",
+        "_load_state_dict_pre_hooks",
         "_load_state_dict_post_hooks",
-    )  # fmt: skip
+    )
     return {n: None if n == "_is_full_backward_hook" else OrderedDict() for n in names}
 
 
@@ -44,13 +74,21 @@ class Module(Hooked, State):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and kwargs:
             name = next(iter(kwargs))
-            raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{name}'")
+            raise TypeError(
+                f"{type(self).__name__}.__init__() got an unexpected keyword argument '{name}'"
+            )
         if not self.call_super_init and args:
             raise TypeError(
-                f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
+                f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} "
+                "were given"
             )
         self.__dict__.update(
-            training=True, _parameters={}, _buffers={}, _non_persistent_buffers_set=set(), **_hook_tables(), _modules={}
+            training=True,
+            _parameters={},
+            _buffers={},
+            _non_persistent_buffers_set=set(),
+            **_hook_tables(),
+            _modules={},
         )
         if self.call_super_init:
             super().__init__(*args, **kwargs)
@@ -91,13 +129,18 @@ class Module(Hooked, State):
         if dtype is not None:
             if dtype.category < dtypes.FLOAT:
                 raise TypeError(
-                    f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+                    "nn.Module.to only accepts floating point or complex dtypes, but got desired "
+                    f"dtype={dtype}"
                 )
             if dtype.is_complex:
                 warnings.warn(
-                    "Complex modules are a new feature under active development whose design may change, and some "
-                    "modules might not work as expected when using complex tensors as parameters or buffers. Please "
-                    "file an issue at https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a complex "
+                    "Complex modules are a new feature under active development whose design may "
+                    "change, and some "
+                    "modules might not work as expected when using complex tensors as parameters "
+                    "or buffers. Please "
+                    "file an issue at "
+                    "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a "
+                    "complex "
                     "module does not work as expected.",
                     stacklevel=2,
                 )

@@ -59,7 +59,11 @@ class LayerNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            made = Parameter(whole.empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None
+            made = (
+                Parameter(whole.empty(self.normalized_shape, device=device, dtype=dtype))
+                if wanted
+                else None
+            )
             self.register_parameter(name, made)
         self.reset_parameters()
 
@@ -75,7 +79,8 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"{self.normalized_shape}, eps={self.eps}, "
+            f"elementwise_affine={self.elementwise_affine}, "
             f"bias={self.bias is not None}"
         )
 
@@ -98,13 +103,17 @@ class GroupNorm(Module):
         if num_groups <= 0:
             raise ValueError(f"num_groups must be a positive integer, got {num_groups}")
         if num_channels % num_groups != 0:
-            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+            raise ValueError(
+                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
+            )
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = Parameter(whole.empty(num_channels, device=device, dtype=dtype)) if wanted else None
+            made = (
+                Parameter(whole.empty(num_channels, device=device, dtype=dtype)) if wanted else None
+            )
             self.register_parameter(name, made)
         self.reset_parameters()
 
@@ -140,7 +149,11 @@ class RMSNorm(Module):
         self.normalized_shape = _shape_of(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        made = Parameter(whole.empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
+        made = (
+            Parameter(whole.empty(self.normalized_shape, device=device, dtype=dtype))
+            if elementwise_affine
+            else None
+        )
         self.register_parameter("weight", made)
         self.reset_parameters()
 
@@ -153,4 +166,6 @@ class RMSNorm(Module):
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )

@@ -12,13 +12,19 @@ from skimp.nn.parameter import Parameter, typename
 
 
 def _as_parameter(value: Any) -> Any:
-    return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
+    return (
+        Parameter(value)
+        if isinstance(value, Tensor) and not isinstance(value, Parameter)
+        else value
+    )
 
 
 def _line(name: str, p: Any, kind_of: Callable[[Tensor], object]) -> str:
     if isinstance(p, Tensor):
         kind = "Parameter" if isinstance(p, Parameter) else "Tensor"
-        return f"  ({name}): {kind} containing: [{kind_of(p)} of size {'x'.join(map(str, p.shape))}]"
+        return (
+            f"  ({name}): {kind} containing: [{kind_of(p)} of size {'x'.join(map(str, p.shape))}]"
+        )
     if isinstance(p, Module):
         return f"  ({name}): " + repr(p).replace("\n", "\n  ")
     return f"  ({name}): Object of type: {type(p).__name__}"
@@ -67,7 +73,10 @@ class ParameterList(Module):
     def extend(self, values: Iterable[Any]) -> Any:
         """Add values at the end."""
         if not isinstance(values, Iterable) or isinstance(values, (Tensor, str, bytes)):
-            raise TypeError(f"ParameterList.extend should be called with an iterable, but got {type(values).__name__}")
+            raise TypeError(
+                "ParameterList.extend should be called with an iterable, but got "
+                f"{type(values).__name__}"
+            )
         for value in values:
             self.append(value)
         return self
@@ -94,7 +103,8 @@ class ParameterDict(Module):
     def _attribute(key: Any) -> str:
         if not isinstance(key, str):
             raise TypeError(
-                "Index given to ParameterDict cannot be used as a key as it is not a string (type is "
+                "Index given to ParameterDict cannot be used as a key as it is not a string (type "
+                "is "
                 f"'{type(key).__name__}'). Open an issue on github if you need non-string keys."
             )
         return key
@@ -172,7 +182,7 @@ class ParameterDict(Module):
     @staticmethod
     def fromkeys(keys: Iterable[str], default: Any = None) -> Any:
         """A dictionary with the same value for each key."""
-        return ParameterDict({k: default for k in keys})
+        return ParameterDict(dict.fromkeys(keys, default))
 
     def keys(self) -> Any:
         """The names."""
@@ -190,8 +200,8 @@ class ParameterDict(Module):
         """Add values from a mapping or from pairs."""
         if not isinstance(parameters, Iterable):
             raise TypeError(
-                "ParametersDict.update should be called with an iterable of key/value pairs, but got "
-                + type(parameters).__name__
+                "ParametersDict.update should be called with an iterable of key/value pairs, but "
+                "got " + type(parameters).__name__
             )
         pairs = pairs_of(parameters, "ParameterDict")
         if type(parameters) is dict:

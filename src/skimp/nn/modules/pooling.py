@@ -30,15 +30,21 @@ class _MaxPoolNd(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, dilation={self.dilation}, "
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, "
             f"ceil_mode={self.ceil_mode}"
         )
 
     def _pool(self, f: Any, input: Tensor) -> Any:
         return f(
-            input, self.kernel_size, self.stride, self.padding, self.dilation, ceil_mode=self.ceil_mode,
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            ceil_mode=self.ceil_mode,
             return_indices=self.return_indices,
-        )  # fmt: skip
+        )
 
 
 class MaxPool1d(_MaxPoolNd):
@@ -90,7 +96,9 @@ class MaxUnpool1d(_MaxUnpoolNd):
         return single(value)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return F.max_unpool1d(
+            input, indices, self.kernel_size, self.stride, self.padding, output_size
+        )
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
@@ -101,7 +109,9 @@ class MaxUnpool2d(_MaxUnpoolNd):
         return pair(value)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return F.max_unpool2d(
+            input, indices, self.kernel_size, self.stride, self.padding, output_size
+        )
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
@@ -112,7 +122,9 @@ class MaxUnpool3d(_MaxUnpoolNd):
         return triple(value)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+        return F.max_unpool3d(
+            input, indices, self.kernel_size, self.stride, self.padding, output_size
+        )
 
 
 class AvgPool1d(Module):
@@ -135,7 +147,12 @@ class AvgPool1d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
         )
 
     def extra_repr(self) -> str:
@@ -165,9 +182,14 @@ class _AvgPool(Module):
 
     def _pool(self, f: Any, input: Tensor) -> Tensor:
         return f(  # type: ignore[no-any-return]
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
             self.divisor_override,
-        )  # fmt: skip
+        )
 
 
 class AvgPool2d(_AvgPool):
@@ -205,7 +227,9 @@ class _FractionalMaxPool(Module):
         self.output_ratio = size(output_ratio) if output_ratio is not None else None
         name = type(self).__name__
         if output_size is None and output_ratio is None:
-            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
+            raise ValueError(
+                f"{name} requires specifying either an output size, or a pooling ratio"
+            )
         if output_size is not None and output_ratio is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
@@ -214,9 +238,13 @@ class _FractionalMaxPool(Module):
     def forward(self, input: Tensor) -> Any:
         f: Any = getattr(F, self._function)
         return f(
-            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
             _random_samples=self._random_samples,
-        )  # fmt: skip
+        )
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
@@ -232,7 +260,9 @@ class FractionalMaxPool3d(_FractionalMaxPool):
 
 
 class _LPPoolNd(Module):
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> None:
         super().__init__()
         self.norm_type = norm_type
         self.kernel_size = kernel_size

@@ -1,4 +1,6 @@
-"""Modules that rearrange: Flatten, Unflatten, Fold, Unfold, PixelShuffle, PixelUnshuffle, ChannelShuffle."""
+"""Modules that rearrange: Flatten, Unflatten, Fold, Unfold, PixelShuffle, PixelUnshuffle,
+ChannelShuffle.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,14 @@ class Unflatten(Module):
             raise TypeError("invalid argument type for dim parameter")
         if not isinstance(unflattened_size, (tuple, list)):
             raise TypeError(
-                f"unflattened_size must be a tuple of ints, but found type {type(unflattened_size).__name__}"
+                "unflattened_size must be a tuple of ints, but found type "
+                f"{type(unflattened_size).__name__}"
             )
         for i, n in enumerate(unflattened_size):
             if not isinstance(n, int):
                 raise TypeError(
-                    f"unflattened_size must be tuple of ints, but found element of type {type(n).__name__} at pos {i}"
+                    "unflattened_size must be tuple of ints, but found element of type "
+                    f"{type(n).__name__} at pos {i}"
                 )
         self.dim = dim
         self.unflattened_size = unflattened_size
@@ -54,7 +58,12 @@ class Fold(Module):
     """Overlapping patches added up to an image."""
 
     def __init__(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self,
+        output_size: Any,
+        kernel_size: Any,
+        dilation: Any = 1,
+        padding: Any = 0,
+        stride: Any = 1,
     ) -> None:
         super().__init__()
         self.output_size = output_size
@@ -64,11 +73,14 @@ class Fold(Module):
         self.stride = stride
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
+        return F.fold(
+            input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
+        )
 
     def extra_repr(self) -> str:
         return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}, "
+            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
+            f"dilation={self.dilation}, "
             f"padding={self.padding}, stride={self.stride}"
         )
 
@@ -76,7 +88,9 @@ class Fold(Module):
 class Unfold(Module):
     """Overlapping patches of an image."""
 
-    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+    def __init__(
+        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+    ) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.dilation = dilation
@@ -87,9 +101,7 @@ class Unfold(Module):
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
-        )
+        return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
 
 
 class PixelShuffle(Module):

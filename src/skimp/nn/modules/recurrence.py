@@ -1,4 +1,6 @@
-"""What recurrent layers compute: cells, a layer over a padded or a packed sequence, layers on top of each other."""
+"""What recurrent layers compute: cells, a layer over a padded or a packed sequence, layers on top
+of each other.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from skimp.nn import functional as F
 from skimp.nn import whole
 
 State = tuple[Tensor, ...]  # (h,) or (h, c)
-Cell = Callable[[Tensor, State], State]  # the step's share of the input projection, the state -> the new state
+Cell = Callable[
+    [Tensor, State], State
+]  # the step's share of the input projection, the state -> the new state
 Weights = Sequence[Any]  # weight_ih, weight_hh, bias_ih or None, bias_hh or None, weight_hr or None
 
 
@@ -84,13 +88,23 @@ def _padded(cell: Cell, xs: Tensor, state: State, reverse: bool) -> tuple[Tensor
     return whole.stack(found), state
 
 
-def _packed(cell: Cell, xs: Tensor, state: State, reverse: bool, sizes: list[int]) -> tuple[Tensor, State]:
-    """Over the rows of a packed sequence: as many as there are sequences that are still going on."""
+def _packed(
+    cell: Cell, xs: Tensor, state: State, reverse: bool, sizes: list[int]
+) -> tuple[Tensor, State]:
+    """Over the rows of a packed sequence: as many as there are sequences that are still going
+    on.
+    """
     steps = xs.split(sizes)
-    return _packed_back(cell, steps, state, sizes) if reverse else _packed_on(cell, steps, state, sizes)
+    return (
+        _packed_back(cell, steps, state, sizes)
+        if reverse
+        else _packed_on(cell, steps, state, sizes)
+    )
 
 
-def _packed_on(cell: Cell, steps: Sequence[Tensor], state: State, sizes: list[int]) -> tuple[Tensor, State]:
+def _packed_on(
+    cell: Cell, steps: Sequence[Tensor], state: State, sizes: list[int]
+) -> tuple[Tensor, State]:
     found: list[Tensor] = []
     ended: list[State] = []
     for x, size in zip(steps, sizes, strict=True):
@@ -103,7 +117,9 @@ def _packed_on(cell: Cell, steps: Sequence[Tensor], state: State, sizes: list[in
     return whole.cat(found), _rows(ended[::-1])
 
 
-def _packed_back(cell: Cell, steps: Sequence[Tensor], state: State, sizes: list[int]) -> tuple[Tensor, State]:
+def _packed_back(
+    cell: Cell, steps: Sequence[Tensor], state: State, sizes: list[int]
+) -> tuple[Tensor, State]:
     found: list[Tensor] = []
     going = tuple([s[: sizes[-1]] for s in state])
     for x, size in zip(reversed(steps), reversed(sizes), strict=True):
@@ -116,7 +132,11 @@ def _packed_back(cell: Cell, steps: Sequence[Tensor], state: State, sizes: list[
 
 
 def _rows(states: list[State]) -> State:
-    return states[0] if len(states) == 1 else tuple([whole.cat(parts) for parts in zip(*states, strict=True)])
+    return (
+        states[0]
+        if len(states) == 1
+        else tuple([whole.cat(parts) for parts in zip(*states, strict=True)])
+    )
 
 
 def run(
@@ -128,7 +148,9 @@ def run(
     directions: int,
     dropout: float,
 ) -> tuple[Tensor, State]:
-    """All layers over (time, batch, features), or over packed rows; `weights` of each layer and direction in turn."""
+    """All layers over (time, batch, features), or over packed rows; `weights` of each layer and
+    direction in turn.
+    """
     ends: list[State] = []
     layers = len(weights) // directions
     for layer in range(layers):

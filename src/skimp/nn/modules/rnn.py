@@ -46,7 +46,8 @@ class RNNBase(Module):
         _check(self)
         if dropout > 0 and num_layers == 1:
             warnings.warn(
-                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+                "dropout option adds dropout after all but last recurrent layer, so non-zero "
+                "dropout expects num_layers "
                 f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
@@ -58,11 +59,17 @@ class RNNBase(Module):
         for layer in range(num_layers):
             for suffix in ("", "_reverse")[:directions]:
                 shapes: dict[str, tuple[int, ...]] = {
-                    f"weight_ih_l{layer}{suffix}": (gates, input_size if layer == 0 else out * directions),
+                    f"weight_ih_l{layer}{suffix}": (
+                        gates,
+                        input_size if layer == 0 else out * directions,
+                    ),
                     f"weight_hh_l{layer}{suffix}": (gates, out),
                 }
                 if bias:
-                    shapes |= {f"bias_ih_l{layer}{suffix}": (gates,), f"bias_hh_l{layer}{suffix}": (gates,)}
+                    shapes |= {
+                        f"bias_ih_l{layer}{suffix}": (gates,),
+                        f"bias_hh_l{layer}{suffix}": (gates,),
+                    }
                 if proj_size > 0:
                     shapes[f"weight_hr_l{layer}{suffix}"] = (proj_size, hidden_size)
                 for name, shape in shapes.items():
@@ -89,9 +96,9 @@ class RNNBase(Module):
     def _flat_weights(self) -> list[Any]:
         return [getattr(self, name) for name in self._flat_weights_names]
 
-    def _weights(self) -> list[list[Any]]:
+    def _weights(self) -> list[recurrence.Weights]:
         """The weights of each layer and direction as recurrence.run takes them."""
-        found = []
+        found: list[recurrence.Weights] = []
         for weights in self.all_weights:
             biases = weights[2:4] if self.bias else [None, None]
             found.append([*weights[:2], *biases, weights[-1] if self.proj_size > 0 else None])
@@ -120,7 +127,8 @@ class RNNBase(Module):
         weight = self._flat_weights[0]
         if input.dtype != weight.dtype:
             raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
+                "Convert input: "
                 f"input.to({weight.dtype}), or convert model: model.to({input.dtype})"
             )
         dims = 2 if batch_sizes is not None else 3
@@ -128,23 +136,37 @@ class RNNBase(Module):
             raise RuntimeError(f"input must have {dims} dimensions, got {input.dim()}")
         if self.input_size != input.size(-1):
             raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
+                f"{input.size(-1)}"
             )
 
-    def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
+    def get_expected_hidden_size(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[int, int, int]:
         """The shape of the hidden state for this input."""
         return self._state_size(input, batch_sizes, self.proj_size or self.hidden_size)
 
-    def get_expected_cell_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
+    def get_expected_cell_size(
+        self, input: Tensor, batch_sizes: Tensor | None
+    ) -> tuple[int, int, int]:
         """The shape of the cell state for this input."""
         return self._state_size(input, batch_sizes, self.hidden_size)
 
-    def _state_size(self, input: Tensor, batch_sizes: Tensor | None, width: int) -> tuple[int, int, int]:
-        batch = int(batch_sizes[0]) if batch_sizes is not None else input.size(0 if self.batch_first else 1)
+    def _state_size(
+        self, input: Tensor, batch_sizes: Tensor | None, width: int
+    ) -> tuple[int, int, int]:
+        batch = (
+            int(batch_sizes[0])
+            if batch_sizes is not None
+            else input.size(0 if self.batch_first else 1)
+        )
         return self.num_layers * (2 if self.bidirectional else 1), batch, width
 
     def check_hidden_size(
-        self, hx: Tensor, expected: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}"
+        self,
+        hx: Tensor,
+        expected: tuple[int, int, int],
+        msg: str = "Expected hidden size {}, got {}",
     ) -> None:
         """Refuse a state of another shape."""
         if tuple(hx.size()) != expected:
@@ -198,13 +220,17 @@ class RNNBase(Module):
         if hx.dim() != (3 if batched else 2):
             what = "batched 3-D" if batched else "unbatched 2-D"
             dims = 3 if batched else 2
-            raise RuntimeError(f"For {what} input, hx should also be {dims}-D but got {hx.dim()}-D tensor")
+            raise RuntimeError(
+                f"For {what} input, hx should also be {dims}-D but got {hx.dim()}-D tensor"
+            )
         return (hx if batched else hx.unsqueeze(1),)
 
     def _returned(self, state: tuple[Tensor, ...]) -> Any:
         return state[0]
 
-    def _checked_hidden(self, hidden: Any, input: Tensor, sizes: Tensor | None) -> tuple[Tensor, ...]:
+    def _checked_hidden(
+        self, hidden: Any, input: Tensor, sizes: Tensor | None
+    ) -> tuple[Tensor, ...]:
         shape = self.get_expected_hidden_size(input, sizes)
         if hidden is None:
             return (whole.zeros(shape, dtype=input.dtype),)
@@ -215,16 +241,24 @@ class RNNBase(Module):
 def _fraction(dropout: Any) -> float:
     if not isinstance(dropout, (int, float)) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
         raise ValueError(
-            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            "dropout should be a number in range [0, 1] representing the probability of an element "
+            "being zeroed"
         )
     return dropout
 
 
 def _check(rnn: RNNBase) -> None:
-    for name, kind in (("bias", bool), ("batch_first", bool), ("input_size", int), ("hidden_size", int)):
+    for name, kind in (
+        ("bias", bool),
+        ("batch_first", bool),
+        ("input_size", int),
+        ("hidden_size", int),
+    ):
         value = getattr(rnn, name)
         if not isinstance(value, kind):
-            raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
+            raise TypeError(
+                f"{name} should be of type {kind.__name__}, got: {type(value).__name__}"
+            )
     for name in ("input_size", "hidden_size", "num_layers"):
         if getattr(rnn, name) <= 0:
             raise ValueError(f"{name} must be greater than zero")
@@ -248,7 +282,9 @@ class RNN(RNNBase):
             nonlinearity = kwargs.pop("nonlinearity", "tanh")
         modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
         if nonlinearity not in modes:
-            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+            raise ValueError(
+                f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+            )
         self.__dict__["nonlinearity"] = nonlinearity
         super().__init__(modes[nonlinearity], *args, **kwargs)
 
@@ -266,15 +302,21 @@ class LSTM(RNNBase):
         if hx[0].dim() != dims or hx[1].dim() != dims:
             what = "batched 3-D" if batched else "unbatched 2-D"
             raise RuntimeError(
-                f"For {what} input, hx and cx should also be {dims}-D but got ({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
+                f"For {what} input, hx and cx should also be {dims}-D but got ({hx[0].dim()}-D, "
+                f"{hx[1].dim()}-D) tensors"
             )
         return tuple(hx) if batched else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
 
     def _returned(self, state: tuple[Tensor, ...]) -> Any:
         return state
 
-    def _checked_hidden(self, hidden: Any, input: Tensor, sizes: Tensor | None) -> tuple[Tensor, ...]:
-        shapes = self.get_expected_hidden_size(input, sizes), self.get_expected_cell_size(input, sizes)
+    def _checked_hidden(
+        self, hidden: Any, input: Tensor, sizes: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        shapes = (
+            self.get_expected_hidden_size(input, sizes),
+            self.get_expected_cell_size(input, sizes),
+        )
         if hidden is None:
             return tuple([whole.zeros(shape, dtype=input.dtype) for shape in shapes])
         self.check_hidden_size(hidden[0], shapes[0], "Expected hidden[0] size {}, got {}")

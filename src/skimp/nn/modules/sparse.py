@@ -31,7 +31,9 @@ class _Table(Module):
     def _set_weight(self, given: Tensor | None, frozen: bool, device: Any, dtype: Any) -> None:
         shape = (self.num_embeddings, self.embedding_dim)
         if given is None:
-            self.weight = Parameter(whole.empty(shape, device=device, dtype=dtype), requires_grad=not frozen)
+            self.weight = Parameter(
+                whole.empty(shape, device=device, dtype=dtype), requires_grad=not frozen
+            )
             self.reset_parameters()
             return
         if tuple(given.shape) != shape:
@@ -159,7 +161,9 @@ class EmbeddingBag(_Table):
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 
-    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+    def forward(
+        self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
         return F.embedding_bag(
             input,
             self.weight,

@@ -38,19 +38,32 @@ class State(Tree):
     _load_state_dict_post_hooks: OrderedDict[int, Any]
 
     def get_extra_state(self) -> Any:
-        """What else belongs in the state_dict; a subclass that has such overrides this and `set_extra_state`."""
-        raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called.")
+        """What else belongs in the state_dict; a subclass that has such overrides this and
+        `set_extra_state`.
+        """
+        raise RuntimeError(
+            "Reached a code path in Module.get_extra_state() that should never be called."
+        )
 
     def set_extra_state(self, state: Any) -> None:
         """Take back what `get_extra_state` gave."""
-        raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called.")
+        raise RuntimeError(
+            "Reached a code path in Module.set_extra_state() that should never be called."
+        )
 
     # -- saving -----------------------------------------------------------------------------------
 
-    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """Parameters and persistent buffers by name, detached unless `keep_vars`; they share the module's memory."""
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> Any:
+        """Parameters and persistent buffers by name, detached unless `keep_vars`; they share the
+        module's memory.
+        """
         if args:
-            destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args) :])[:3]
+            destination, prefix, keep_vars = (
+                *args,
+                *(destination, prefix, keep_vars)[len(args) :],
+            )[:3]
         if destination is None:
             destination = OrderedDict()
             destination._metadata = OrderedDict()
@@ -62,7 +75,9 @@ class State(Tree):
         self._save_to_state_dict(destination, prefix, keep_vars)
         for name, module in self._modules.items():
             if module is not None:
-                module.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+                module.state_dict(
+                    destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
+                )
         for hook in self._state_dict_hooks.values():
             new = hook(self, destination, prefix, local)
             if not getattr(hook, "_from_public_api", False):
@@ -84,7 +99,8 @@ class State(Tree):
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
-                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "Cannot register the same function as the state dict post hook that was previously "
+                "registered via "
                 "register_state_dict_post_hook"
             )
         return RemovableHandle.put(self._state_dict_hooks, hook)
@@ -100,7 +116,9 @@ class State(Tree):
 
     # -- loading ----------------------------------------------------------------------------------
 
-    def _register_load_state_dict_pre_hook(self, hook: Callable[..., Any], with_module: bool = False) -> RemovableHandle:
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
         called = (lambda *args: hook(self, *args)) if with_module else hook
         return RemovableHandle.put(self._load_state_dict_pre_hooks, called)
 
@@ -109,7 +127,9 @@ class State(Tree):
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, incompatible_keys)` after a state_dict is loaded; it may change the lists."""
+        """Call `hook(module, incompatible_keys)` after a state_dict is loaded; it may change the
+        lists.
+        """
         return RemovableHandle.put(self._load_state_dict_post_hooks, hook)
 
     def _load_from_state_dict(
@@ -123,7 +143,15 @@ class State(Tree):
         error_msgs: list[str],
     ) -> None:
         for hook in self._load_state_dict_pre_hooks.values():
-            hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+            hook(
+                state_dict,
+                prefix,
+                local_metadata,
+                strict,
+                missing_keys,
+                unexpected_keys,
+                error_msgs,
+            )
         assign = local_metadata.get("assign_to_params_buffers", False)
         own = self._persistent()
         for name, tensor in own.items():
@@ -150,11 +178,17 @@ class State(Tree):
 
     def _persistent(self) -> dict[str, Tensor]:
         found: dict[str, Any] = dict(self._parameters)
-        found.update((k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set)
+        found.update(
+            (k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set
+        )
         return {k: v for k, v in found.items() if v is not None}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Copy (or, with `assign`, take) the tensors of a state_dict; `strict` wants the very same keys."""
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Copy (or, with `assign`, take) the tensors of a state_dict; `strict` wants the very same
+        keys.
+        """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         metadata = getattr(state_dict, "_metadata", None)
@@ -165,23 +199,36 @@ class State(Tree):
         errors: list[str] = []
         _load(self, work, "", metadata, assign, keys, errors)
         if strict:
-            for kind, names in (("Unexpected", keys.unexpected_keys), ("Missing", keys.missing_keys)):
+            for kind, names in (
+                ("Unexpected", keys.unexpected_keys),
+                ("Missing", keys.missing_keys),
+            ):
                 if names:
                     listed = ", ".join(f'"{k}"' for k in names)
                     errors.insert(0, f"{kind} key(s) in state_dict: {listed}. ")
         if errors:
             text = "\n\t".join(errors)
-            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{text}")
+            raise RuntimeError(
+                f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{text}"
+            )
         return keys
 
 
 def _load(
-    module: Any, state_dict: Any, prefix: str, metadata: Any, assign: bool, keys: _IncompatibleKeys, errors: list[str]
+    module: Any,
+    state_dict: Any,
+    prefix: str,
+    metadata: Any,
+    assign: bool,
+    keys: _IncompatibleKeys,
+    errors: list[str],
 ) -> None:
     local = {} if metadata is None else metadata.get(prefix[:-1], {})
     if assign:
         local["assign_to_params_buffers"] = assign
-    module._load_from_state_dict(state_dict, prefix, local, True, keys.missing_keys, keys.unexpected_keys, errors)
+    module._load_from_state_dict(
+        state_dict, prefix, local, True, keys.missing_keys, keys.unexpected_keys, errors
+    )
     for name, child in module._modules.items():
         if child is not None:
             below = f"{prefix}{name}."
@@ -190,7 +237,8 @@ def _load(
     for hook in module._load_state_dict_post_hooks.values():
         if hook(module, keys) is not None:
             raise AssertionError(
-                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if "
+                "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to "
+                "return new values, if "
                 "incompatible_keys need to be modified, it should be done inplace."
             )
 
@@ -209,7 +257,8 @@ def _load_one(
         source = source[0]
     if not lazy and source.shape != tensor.shape:
         errors.append(
-            f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, the shape in current "
+            f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, "
+            "the shape in current "
             f"model is {tensor.shape}."
         )
         return

@@ -30,7 +30,9 @@ def _detect_is_causal_mask(mask: Tensor | None, is_causal: bool | None, size: in
     """The hint, or whether the mask is the causal one."""
     if is_causal is not None or mask is None:
         return is_causal is True
-    causal = _generate_square_subsequent_mask(size, dtype=mask.dtype if mask.is_floating_point() else None)
+    causal = _generate_square_subsequent_mask(
+        size, dtype=mask.dtype if mask.is_floating_point() else None
+    )
     return mask.size() == causal.size() and bool((mask == causal).all())
 
 
@@ -103,7 +105,9 @@ class TransformerEncoderLayer(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src_mask, "src_mask", src.dtype)
+        padding = canonical_mask(
+            src_key_padding_mask, "src_key_padding_mask", src_mask, "src_mask", src.dtype
+        )
         mask = canonical_mask(src_mask, "src_mask", None, "", src.dtype, check_other=False)
         x = src
         if self.norm_first:
@@ -114,7 +118,13 @@ class TransformerEncoderLayer(Module):
 
     def _sa_block(self, x: Tensor, mask: Any, padding: Any, is_causal: bool = False) -> Tensor:
         x = self.self_attn(
-            x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal
+            x,
+            x,
+            x,
+            attn_mask=mask,
+            key_padding_mask=padding,
+            need_weights=False,
+            is_causal=is_causal,
         )[0]
         return self.dropout1(x)  # type: ignore[no-any-return]
 
@@ -184,13 +194,27 @@ class TransformerDecoderLayer(Module):
 
     def _sa_block(self, x: Tensor, mask: Any, padding: Any, is_causal: bool = False) -> Tensor:
         x = self.self_attn(
-            x, x, x, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False
+            x,
+            x,
+            x,
+            attn_mask=mask,
+            key_padding_mask=padding,
+            is_causal=is_causal,
+            need_weights=False,
         )[0]
         return self.dropout1(x)  # type: ignore[no-any-return]
 
-    def _mha_block(self, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool = False) -> Tensor:
+    def _mha_block(
+        self, x: Tensor, memory: Tensor, mask: Any, padding: Any, is_causal: bool = False
+    ) -> Tensor:
         x = self.multihead_attn(
-            x, memory, memory, attn_mask=mask, key_padding_mask=padding, is_causal=is_causal, need_weights=False
+            x,
+            memory,
+            memory,
+            attn_mask=mask,
+            key_padding_mask=padding,
+            is_causal=is_causal,
+            need_weights=False,
         )[0]
         return self.dropout2(x)  # type: ignore[no-any-return]
 
@@ -199,7 +223,9 @@ class TransformerDecoderLayer(Module):
 
 
 def _why_not_nested(layer: Any) -> str:
-    """Why PyTorch's fast way through nested tensors would not be taken; it decides what padded places hold."""
+    """Why PyTorch's fast way through nested tensors would not be taken; it decides what padded
+    places hold.
+    """
     name = "encoder_layer"
     if not isinstance(layer, TransformerEncoderLayer):
         return f"{name} was not TransformerEncoderLayer"
@@ -208,7 +234,8 @@ def _why_not_nested(layer: Any) -> str:
         (layer.norm_first, f"{name}.norm_first was True"),
         (
             not attention.batch_first,
-            f"{name}.self_attn.batch_first was not True(use batch_first for better inference performance)",
+            f"{name}.self_attn.batch_first was not True(use batch_first for better inference "
+            "performance)",
         ),
         (not attention._qkv_same_embed_dim, f"{name}.self_attn._qkv_same_embed_dim was not True"),
         (attention.in_proj_bias is None, f"{name}.self_attn was passed bias=False"),
@@ -240,7 +267,8 @@ class TransformerEncoder(Module):
         why = _why_not_nested(encoder_layer)
         if enable_nested_tensor and why:
             warnings.warn(
-                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why}", stacklevel=2
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {why}",
+                stacklevel=2,
             )
             self.use_nested_tensor = False
 
@@ -251,10 +279,14 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", mask, "mask", src.dtype)
+        padding = canonical_mask(
+            src_key_padding_mask, "src_key_padding_mask", mask, "mask", src.dtype
+        )
         mask = canonical_mask(mask, "mask", None, "", src.dtype, check_other=False)
         first: Any = self.layers[0]
-        is_causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, first.self_attn.batch_first))
+        is_causal = _detect_is_causal_mask(
+            mask, is_causal, _get_seq_len(src, first.self_attn.batch_first)
+        )
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
@@ -263,10 +295,14 @@ class TransformerEncoder(Module):
         return output if self.norm is None else self.norm(output)  # type: ignore[no-any-return]
 
     def _drops_padding(self, src: Tensor, padding: Tensor) -> bool:
-        """Whether PyTorch would go through nested tensors, which come back with zeros in padded places."""
+        """Whether PyTorch would go through nested tensors, which come back with zeros in padded
+        places.
+        """
         if not self.use_nested_tensor or self.layers[0].training or src.dim() != 3:
             return False
-        if modes.state.grad and (src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters())):
+        if modes.state.grad and (
+            src.requires_grad or any(p.requires_grad for p in self.layers[0].parameters())
+        ):
             return False
         padded = padding != 0
         return not bool((padded[:, :-1] & ~padded[:, 1:]).any())
@@ -333,9 +369,18 @@ class Transformer(Module):
     ) -> None:
         super().__init__()
         options = (
-            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device,
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
+            device,
             dtype,
-        )  # fmt: skip
+        )
         norm = {"eps": layer_norm_eps, "bias": bias, "device": device, "dtype": dtype}
         if custom_encoder is not None:
             self.encoder = custom_encoder
@@ -346,7 +391,9 @@ class Transformer(Module):
             self.decoder = custom_decoder
         else:
             decoder_layer = TransformerDecoderLayer(*options)
-            self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, LayerNorm(d_model, **norm))
+            self.decoder = TransformerDecoder(
+                decoder_layer, num_decoder_layers, LayerNorm(d_model, **norm)
+            )
         self._reset_parameters()
         self.d_model = d_model
         self.nhead = nhead

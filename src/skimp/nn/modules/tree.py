@@ -1,4 +1,6 @@
-"""What a module is made of: registered parameters, buffers and children, found by name or in order."""
+"""What a module is made of: registered parameters, buffers and children, found by name or in
+order.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class Tree:
         _check_name(self, "buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
-                f"cannot assign '{typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
+                f"cannot assign '{typename(tensor)}' object to buffer '{name}' (torch Tensor or "
+                "None required)"
             )
         for hook in hooks.REGISTRATION["buffer"].values():
             tensor = _replaced(hook(self, name, tensor), tensor)
@@ -47,12 +50,15 @@ class Tree:
             return
         if not isinstance(param, Parameter):
             raise TypeError(
-                f"cannot assign '{typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+                f"cannot assign '{typename(param)}' object to parameter '{name}' "
+                "(torch.nn.Parameter or None required)"
             )
         if param.grad_fn is not None:
             raise ValueError(
-                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To "
-                f"express '{name}' as a function of another Tensor, compute the value in the forward() method."
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
+                "created explicitly. To "
+                f"express '{name}' as a function of another Tensor, compute the value in the "
+                "forward() method."
             )
         for hook in hooks.REGISTRATION["parameter"].values():
             param = _replaced(hook(self, name, param), param)
@@ -84,7 +90,9 @@ class Tree:
             found = own.get(place)
             if found is not None and name in found:
                 return found[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+        raise AttributeError(
+            f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
@@ -96,7 +104,8 @@ class Tree:
         elif name in own.get("_parameters", ()):
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{typename(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)"
+                    f"cannot assign '{typename(value)}' as parameter '{name}' (torch.nn.Parameter "
+                    "or None expected)"
                 )
             self.register_parameter(name, value)
         elif isinstance(value, Tree):
@@ -107,7 +116,8 @@ class Tree:
         elif name in own.get("_modules", ()):
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{typename(value)}' as child module '{name}' (torch.nn.Module or None expected)"
+                    f"cannot assign '{typename(value)}' as child module '{name}' (torch.nn.Module "
+                    "or None expected)"
                 )
             self._modules[name] = _hooked_child(self, name, value)
         elif name in own.get("_buffers", ()) or isinstance(value, Buffer):
@@ -118,7 +128,8 @@ class Tree:
     def _assign_buffer(self, name: str, value: Any) -> None:
         if value is not None and not isinstance(value, Tensor):
             raise TypeError(
-                f"cannot assign '{typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
+                f"cannot assign '{typename(value)}' as buffer '{name}' (torch.nn.Buffer, "
+                "torch.Tensor or None expected)"
             )
         if isinstance(value, Buffer):
             self._forget(name, self.__dict__, self._parameters, self._modules)
@@ -144,7 +155,13 @@ class Tree:
             super().__delattr__(name)
 
     def __dir__(self) -> list[str]:
-        names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers}
+        names = {
+            *dir(type(self)),
+            *self.__dict__,
+            *self._parameters,
+            *self._modules,
+            *self._buffers,
+        }
         return sorted(n for n in names if not n[:1].isdigit())
 
     # -- looking up -------------------------------------------------------------------------------
@@ -198,10 +215,18 @@ class Tree:
     # -- walking ----------------------------------------------------------------------------------
 
     def _named_members(
-        self, get_members_fn: Callable[[Any], Any], prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+        self,
+        get_members_fn: Callable[[Any], Any],
+        prefix: str = "",
+        recurse: bool = True,
+        remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
-        owners = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
+        owners = (
+            self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+            if recurse
+            else [(prefix, self)]
+        )
         for path, owner in owners:
             for name, member in get_members_fn(owner):
                 if member is None or id(member) in seen:
@@ -214,7 +239,9 @@ class Tree:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """Parameters with their dotted names, each once."""
-        return self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
+        return self._named_members(
+            lambda m: m._parameters.items(), prefix, recurse, remove_duplicate
+        )
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Parameters of this module and, with `recurse`, of those below it."""

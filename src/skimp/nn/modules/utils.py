@@ -17,7 +17,12 @@ def ntuple(n: int) -> Callable[[Any], tuple[Any, ...]]:
 
 
 single, pair, triple, quadruple = ntuple(1), ntuple(2), ntuple(3), ntuple(4)
-_single, _pair, _triple, _quadruple = single, pair, triple, quadruple  # the names that programs import
+_single, _pair, _triple, _quadruple = (
+    single,
+    pair,
+    triple,
+    quadruple,
+)  # the names that programs import
 
 
 def reversed_twice(values: Iterable[int]) -> tuple[int, ...]:
@@ -34,6 +39,7 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     average, reduces = size_average in (None, True), reduce in (None, True)
     found = "none" if not reduces else "mean" if average else "sum"
     warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.", stacklevel=4
+        f"size_average and reduce args will be deprecated, please use reduction='{found}' instead.",
+        stacklevel=4,
     )
     return found

@@ -11,16 +11,25 @@ from skimp._tensor import Tensor
 from skimp.autograd.modes import no_grad
 from skimp.nn import whole
 
-__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+__all__ = [
+    "clip_grad_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+]
 
 
 def _listed(tensors: Any) -> list[Tensor]:
     return [tensors] if isinstance(tensors, Tensor) else list(tensors)
 
 
-@no_grad()
+@no_grad()  # type: ignore[untyped-decorator]
 def get_total_norm(
-    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+    tensors: Any,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
 ) -> Tensor:
     """The norm of several tensors seen as one vector."""
     norm_type = float(norm_type)
@@ -30,8 +39,10 @@ def get_total_norm(
     total = linalg.vector_norm(whole.stack([n.to(norms[0].dtype) for n in norms]), norm_type)
     if error_if_nonfinite and not _finite(total):
         raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. "
-            "To disable this error and scale the gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
+            "so it cannot be clipped. "
+            "To disable this error and scale the gradients by the non-finite norm anyway, set "
+            "`error_if_nonfinite=False`"
         )
     return total  # type: ignore[no-any-return]
 
@@ -41,11 +52,13 @@ def _finite(t: Tensor) -> bool:
     return value - value == 0
 
 
-@no_grad()
+@no_grad()  # type: ignore[untyped-decorator]
 def clip_grads_with_norm_(
     parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale gradients whose total norm is known, in place; where it is small enough nothing is written."""
+    """Scale gradients whose total norm is known, in place; where it is small enough nothing is
+    written.
+    """
     grads = [p.grad for p in _listed(parameters) if p.grad is not None]
     if not grads:
         return
@@ -63,10 +76,14 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale gradients, in place, so that their total norm is at most `max_norm`; the norm before that."""
+    """Scale gradients, in place, so that their total norm is at most `max_norm`; the norm before
+    that.
+    """
     found = _listed(parameters)
     if isinstance(parameters, types.GeneratorType) and not found:
-        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
+        warnings.warn(
+            "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
+        )
     grads = [p.grad for p in found if p.grad is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(found, max_norm, total, foreach)
@@ -82,14 +99,15 @@ def clip_grad_norm(
 ) -> Tensor:
     """The old name of clip_grad_norm_."""
     warnings.warn(
-        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+        "`torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
         stacklevel=2,
     )
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
-@no_grad()
+@no_grad()  # type: ignore[untyped-decorator]
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Clamp gradients to [-clip_value, clip_value], in place."""
     limit = float(clip_value)

@@ -8,7 +8,12 @@ from typing import Any
 from skimp.nn import whole
 from skimp.nn.parameter import Parameter
 
-__all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
+__all__ = [
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
+]
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
@@ -17,13 +22,27 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
         raise AssertionError("Fusion only for eval!")
     fused = copy.deepcopy(conv)
     fused.weight, fused.bias = fuse_conv_bn_weights(
-        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
+        fused.weight,
+        fused.bias,
+        bn.running_mean,
+        bn.running_var,
+        bn.eps,
+        bn.weight,
+        bn.bias,
+        transpose,
     )
     return fused
 
 
 def fuse_conv_bn_weights(
-    conv_w: Any, conv_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any, transpose: bool = False
+    conv_w: Any,
+    conv_b: Any,
+    bn_rm: Any,
+    bn_rv: Any,
+    bn_eps: float,
+    bn_w: Any,
+    bn_b: Any,
+    transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
     """Weight and bias of the convolution that does both."""
     scale, shift = _affine(bn_rm, bn_rv, bn_eps, bn_w, bn_b)
@@ -37,7 +56,9 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     if linear.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     if linear.out_features != bn.num_features and bn.num_features != 1:
-        raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
+        raise AssertionError(
+            "To fuse, linear.out_features == bn.num_features or bn.num_features == 1"
+        )
     fused = copy.deepcopy(linear)
     fused.weight, fused.bias = fuse_linear_bn_weights(
         fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
@@ -55,10 +76,16 @@ def fuse_linear_bn_weights(
 
 def _affine(mean: Any, var: Any, eps: float, weight: Any, bias: Any) -> tuple[Any, Any]:
     scale = whole.rsqrt(var + eps)
-    return (scale if weight is None else weight * scale), (whole.zeros_like(mean) if bias is None else bias)
+    return (scale if weight is None else weight * scale), (
+        whole.zeros_like(mean) if bias is None else bias
+    )
 
 
-def _parameters(weight: Any, scale: Any, shift: Any, mean: Any, old_w: Any, old_b: Any) -> tuple[Parameter, Parameter]:
+def _parameters(
+    weight: Any, scale: Any, shift: Any, mean: Any, old_w: Any, old_b: Any
+) -> tuple[Parameter, Parameter]:
     bias = (0 if old_b is None else old_b) - mean
     grad_b = old_w.requires_grad if old_b is None else old_b.requires_grad
-    return Parameter(weight.to(old_w.dtype), old_w.requires_grad), Parameter(bias * scale + shift, grad_b)
+    return Parameter(weight.to(old_w.dtype), old_w.requires_grad), Parameter(
+        bias * scale + shift, grad_b
+    )

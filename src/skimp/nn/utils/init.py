@@ -12,7 +12,9 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
-    """A module that leaves no trace in the stream of random numbers; its values are not to be relied on."""
+    """A module that leaves no trace in the stream of random numbers; its values are not to be
+    relied on.
+    """
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         raise RuntimeError(f"Expected a Module; got {module_cls}")
     devices.check(kwargs.get("device"))

@@ -61,14 +61,20 @@ class _SpectralNorm(Module):
     _u: Any
     _v: Any
 
-    def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+    def __init__(
+        self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ) -> None:
         super().__init__()
         ndim = weight.ndim
         if not -ndim <= dim < ndim:
-            raise IndexError(f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})")
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got "
+                f"{dim})"
+            )
         if n_power_iterations <= 0:
             raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+                "Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
             )
         self.dim = dim % ndim
         self.eps = eps
@@ -103,11 +109,17 @@ class _SpectralNorm(Module):
 
 
 def spectral_norm(
-    module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+    module: Any,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
 ) -> Any:
     """Keep the largest singular value of a weight at 1 (Miyato et al. 2018)."""
     weight = _tensor_of(module, name)
-    made = _SpectralNorm(weight, n_power_iterations, default_dim(module) if dim is None else dim, eps)
+    made = _SpectralNorm(
+        weight, n_power_iterations, default_dim(module) if dim is None else dim, eps
+    )
     parametrize.register_parametrization(module, name, made)
     return module
 
@@ -150,7 +162,9 @@ def _is_orthogonal(q: Tensor) -> bool:
 class _Orthogonal(Module):
     base: Any
 
-    def __init__(self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True) -> None:
+    def __init__(
+        self, weight: Tensor, orthogonal_map: str, *, use_trivialization: bool = True
+    ) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == "householder":
             raise ValueError("The householder parametrization does not support complex tensors.")
@@ -159,7 +173,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: Tensor) -> Tensor:  # noqa: N803  (a matrix, as in the papers)
+    def forward(self, X: Tensor) -> Tensor:
         transposed = X.size(-2) < X.size(-1)
         tall = X.mT if transposed else X
         q = self._reflected(tall) if self.orthogonal_map == "householder" else self._rotated(tall)
@@ -184,13 +198,16 @@ class _Orthogonal(Module):
     def _reflected(self, x: Tensor) -> Tensor:
         a = x.tril(diagonal=-1)
         tau = 2.0 / (1.0 + (a * a).sum(dim=-2))
-        return _product_of_reflectors(a, tau) * x.detach().diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        return _product_of_reflectors(a, tau) * x.detach().diagonal(
+            dim1=-2, dim2=-1
+        ).int().unsqueeze(-2)
 
     @no_grad()
-    def right_inverse(self, Q: Tensor) -> Tensor:  # noqa: N803
+    def right_inverse(self, Q: Tensor) -> Tensor:
         if Q.shape != self.shape:
             raise ValueError(
-                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {Q.shape}."
+                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
+                f"shape {Q.shape}."
             )
         transposed = Q.size(-2) < Q.size(-1)
         q = Q.mT if transposed else Q
@@ -198,7 +215,9 @@ class _Orthogonal(Module):
         if not hasattr(self, "base"):
             return self._as_reflectors(q, transposed)
         if n != k:
-            q = _positive_q(whole.cat([q, whole.randn(*q.shape[:-2], n, n - k, dtype=q.dtype)], dim=-1))
+            q = _positive_q(
+                whole.cat([q, whole.randn(*q.shape[:-2], n, n - k, dtype=q.dtype)], dim=-1)
+            )
         else:
             q = q.clone() if _is_orthogonal(q) else _positive_q(q)
         self.base = q
@@ -209,7 +228,8 @@ class _Orthogonal(Module):
     def _as_reflectors(self, q: Tensor, transposed: bool) -> Tensor:
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
-                "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
+                "It is not possible to assign to the matrix exponential or the Cayley "
+                "parametrizations when "
                 "use_trivialization=False."
             )
         a, tau = _reflectors(q)
@@ -219,17 +239,25 @@ class _Orthogonal(Module):
 
 
 def orthogonal(
-    module: Any, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
+    module: Any,
+    name: str = "weight",
+    orthogonal_map: str | None = None,
+    *,
+    use_trivialization: bool = True,
 ) -> Any:
     """Keep a weight orthogonal (Lezcano-Casado 2019)."""
     weight = _tensor_of(module, name)
     if weight.ndim < 2:
-        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
+        raise ValueError(
+            f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions."
+        )
     if orthogonal_map is None:
         square = weight.size(-2) == weight.size(-1)
         orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
     if orthogonal_map not in _MAPS:
-        raise ValueError(f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}')
+        raise ValueError(
+            f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
+        )
     made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
     parametrize.register_parametrization(module, name, made, unsafe=True)
     return module

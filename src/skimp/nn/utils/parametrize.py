@@ -47,7 +47,9 @@ def _register(module: Any, name: str, tensor: Tensor) -> None:
 
 
 def _take_over(target: Tensor, source: Tensor) -> None:
-    """Let `target` look at the bytes of `source`; it stays the same object, which optimizers know."""
+    """Let `target` look at the bytes of `source`; it stays the same object, which optimizers
+    know.
+    """
     if source is not target:
         target.data = source.detach()
 
@@ -78,7 +80,14 @@ class ParametrizationList(ModuleList):
         else:
             self._register_all(original, new)
         if not unsafe:
-            _check(self(), shape, dtype, "unparametrized", "parametrized", "unless `unsafe` flag is enabled.")
+            _check(
+                self(),
+                shape,
+                dtype,
+                "unparametrized",
+                "parametrized",
+                "unless `unsafe` flag is enabled.",
+            )
 
     def _inverse(self, original: Tensor) -> Any:
         new: Any = original
@@ -100,7 +109,8 @@ class ParametrizationList(ModuleList):
         for i, t in enumerate(new):
             if not isinstance(t, Tensor):
                 raise ValueError(
-                    "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                    "'right_inverse' must return a Tensor or a Sequence of tensors (list, "
+                    "tuple...). "
                     f"Got element {i} of the sequence with type {type(t).__name__}."
                 )
             if isinstance(original, Parameter):
@@ -113,20 +123,30 @@ class ParametrizationList(ModuleList):
         with no_grad():
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
-                    raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
+                    raise RuntimeError(
+                        f"parametrization {type(module).__name__} does not implement right_inverse."
+                    )
                 value = module.right_inverse(value)
             if self.is_tensor:
-                self._set(self.original, value, "`right_inverse` should return a tensor. Got ", "original")
+                self._set(
+                    self.original, value, "`right_inverse` should return a tensor. Got ", "original"
+                )
                 return
             if not isinstance(value, Sequence):
-                raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}.")
+                raise ValueError(
+                    "'right_inverse' must return a sequence of tensors. Got "
+                    f"{type(value).__name__}."
+                )
             if len(value) != self.ntensors:
                 raise ValueError(
-                    f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence of "
+                    f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
+                    "Got a sequence of "
                     f"length {len(value)}."
                 )
             for i, t in enumerate(value):
-                text = f"`right_inverse` must return a sequence of tensors. Got element {i} of type "
+                text = (
+                    f"`right_inverse` must return a sequence of tensors. Got element {i} of type "
+                )
                 self._set(getattr(self, f"original{i}"), t, text, f"original{i}")
 
     @staticmethod
@@ -135,7 +155,8 @@ class ParametrizationList(ModuleList):
             raise ValueError(text + type(value).__name__)
         if value.dtype != original.dtype:
             raise ValueError(
-                f"The tensor returned by `right_inverse` has dtype {value.dtype} while `{name}` has dtype {original.dtype}"
+                f"The tensor returned by `right_inverse` has dtype {value.dtype} while `{name}` "
+                f"has dtype {original.dtype}"
             )
         _take_over(original, value)
 
@@ -201,7 +222,9 @@ def _inject_property(module: Any, name: str) -> None:
     setattr(type(module), name, property(get, put))
 
 
-def register_parametrization(module: Any, tensor_name: str, parametrization: Any, *, unsafe: bool = False) -> Any:
+def register_parametrization(
+    module: Any, tensor_name: str, parametrization: Any, *, unsafe: bool = False
+) -> Any:
     """Let `module.tensor_name` be `parametrization` of what it was; that is learnt from now on."""
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -219,7 +242,8 @@ def register_parametrization(module: Any, tensor_name: str, parametrization: Any
         module.parametrizations[tensor_name] = found
     else:
         raise ValueError(
-            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element "
+            f"with name '{tensor_name}'"
         )
     return module
 
@@ -236,12 +260,16 @@ def _check_another(module: Any, name: str, parametrization: Any) -> None:
     except NotImplementedError:
         return
     if not isinstance(back, Tensor):
-        raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
+        raise ValueError(
+            f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}"
+        )
     for what in ("dtype", "shape"):
         if getattr(back, what) != getattr(now, what):
             raise ValueError(
-                f"The tensor returned by parametrization.right_inverse must have the same {what} as module.{name}, "
-                f"{unless}\nmodule.{name}.{what}: {getattr(now, what)}\nreturned {what}: {getattr(back, what)}"
+                f"The tensor returned by parametrization.right_inverse must have the same {what} "
+                f"as module.{name}, "
+                f"{unless}\nmodule.{name}.{what}: {getattr(now, what)}\nreturned {what}: "
+                f"{getattr(back, what)}"
             )
 
 
@@ -268,7 +296,8 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
         original = Parameter(value) if value.requires_grad else value
     else:
         raise ValueError(
-            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
+            "parametrized in terms of a "
             "sequence of tensors."
         )
     delattr(type(module), tensor_name)
@@ -285,7 +314,9 @@ def type_before_parametrizations(module: Any) -> type:
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
-def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tensor_name: str | None = None) -> Any:
+def transfer_parametrizations_and_params(
+    from_module: Any, to_module: Any, tensor_name: str | None = None
+) -> Any:
     """Give another module the parametrizations of this one, and their values."""
     if not is_parametrized(from_module):
         return to_module
@@ -293,7 +324,11 @@ def transfer_parametrizations_and_params(from_module: Any, to_module: Any, tenso
     for name in names:
         source = from_module.parametrizations[name]
         if not hasattr(to_module, name):
-            setattr(to_module, name, Parameter(source.original if source.is_tensor else source.original0))
+            setattr(
+                to_module,
+                name,
+                Parameter(source.original if source.is_tensor else source.original0),
+            )
         for parametrization in source:
             register_parametrization(to_module, name, parametrization)
         target = to_module.parametrizations[name]

@@ -23,11 +23,15 @@ __all__ = [
     "unpad_sequence",
 ]
 
-PackedSequence_ = namedtuple("PackedSequence_", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+PackedSequence_ = namedtuple(
+    "PackedSequence_", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"]
+)
 
 
 class PackedSequence(PackedSequence_):
-    """The rows of sequences sorted by length, step by step; `batch_sizes` says how many go on at each step."""
+    """The rows of sequences sorted by length, step by step; `batch_sizes` says how many go on at
+    each step.
+    """
 
     __slots__ = ()
 
@@ -100,14 +104,17 @@ def invert_permutation(permutation: Any) -> Any:
 def _places(lengths: Any) -> tuple[Any, Any]:
     """For lengths from long to short: step and sequence of every packed row."""
     steps = np.arange(lengths[0])
-    return np.nonzero(steps[:, None] < lengths[None, :])
+    step, sequence = np.nonzero(steps[:, None] < lengths[None, :])
+    return step, sequence
 
 
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """The rows of a padded batch that are within their sequence's length."""
-    counts = np.asarray(lengths.array() if isinstance(lengths, Tensor) else lengths, np.int64).reshape(-1)
+    counts = np.asarray(
+        lengths.array() if isinstance(lengths, Tensor) else lengths, np.int64
+    ).reshape(-1)
     order = None
     if not enforce_sorted:
         order = np.argsort(-counts, kind="stable")
@@ -128,24 +135,33 @@ def pack_padded_sequence(
 def _check_lengths(input: Tensor, counts: Any) -> None:
     if len(counts) != input.size(1):
         raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} (batch_size={input.size(1)})"
+            f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} "
+            f"(batch_size={input.size(1)})"
         )
     if counts[-1] <= 0 or (counts <= 0).any():
         raise RuntimeError(
-            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' "
+            "that is <= 0"
         )
     if (np.diff(counts) > 0).any():
         raise RuntimeError(
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
-            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do "
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
+            "can pass "
+            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this "
+            "requirement if you do "
             "not need ONNX exportability."
         )
     if counts[0] > input.size(0):
-        raise RuntimeError(f"Expected all lengths to be at most {input.size(0)}, but got {counts[0]}")
+        raise RuntimeError(
+            f"Expected all lengths to be at most {input.size(0)}, but got {counts[0]}"
+        )
 
 
 def pad_packed_sequence(
-    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: Any = None
+    sequence: PackedSequence,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    total_length: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """The padded batch behind a packed one, and its lengths."""
     data, sizes, _, back = sequence
@@ -153,7 +169,8 @@ def pad_packed_sequence(
     if total_length is not None:
         if total_length < steps:
             raise ValueError(
-                "Expected total_length to be at least the length of the longest sequence in input, but got "
+                "Expected total_length to be at least the length of the longest sequence in input, "
+                "but got "
                 f"total_length={total_length} and max sequence length being {steps}"
             )
         steps = total_length
@@ -172,14 +189,18 @@ def pad_packed_sequence(
 
 
 def pad_sequence(
-    sequences: Any, batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+    sequences: Any,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
 ) -> Tensor:
     """Sequences of different lengths as one batch."""
     if isinstance(sequences, Tensor):
         sequences = sequences.unbind(0)
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
-            "pad_sequence: Expected iterable for input sequences, but got arg of type: " + str(type(sequences))
+            "pad_sequence: Expected iterable for input sequences, but got arg of type: "
+            + str(type(sequences))
         )
     parts = tuple(sequences)
     if not parts:
@@ -194,7 +215,9 @@ def pad_sequence(
     return whole.stack(rows, 0 if batch_first else 1)
 
 
-def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
+def unpad_sequence(
+    padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
+) -> list[Tensor]:
     """The sequences of a padded batch."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)

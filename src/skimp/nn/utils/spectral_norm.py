@@ -20,14 +20,19 @@ def default_dim(module: Any) -> int:
 
 
 class SpectralNorm:
-    """The hook that divides the weight by its largest singular value, which power iteration estimates."""
+    """The hook that divides the weight by its largest singular value, which power iteration
+    estimates.
+    """
 
     _version = 1
 
-    def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
+    def __init__(
+        self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ) -> None:
         if n_power_iterations <= 0:
             raise ValueError(
-                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+                "Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}"
             )
         self.name = name
         self.dim = dim
@@ -44,22 +49,30 @@ class SpectralNorm:
                 for _ in range(self.n_power_iterations):
                     v.copy_(norms.unit(whole.mv(matrix.t(), u), self.eps))
                     u.copy_(norms.unit(whole.mv(matrix, v), self.eps))
-                u, v = u.clone(), v.clone()  # the next forward changes them, and this one's backward reads them
+                u, v = (
+                    u.clone(),
+                    v.clone(),
+                )  # the next forward changes them, and this one's backward reads them
         return weight / whole.dot(u, whole.mv(matrix, v))
 
     @staticmethod
-    def apply(module: Any, name: str, n_power_iterations: int, dim: int, eps: float) -> SpectralNorm:
+    def apply(
+        module: Any, name: str, n_power_iterations: int, dim: int, eps: float
+    ) -> SpectralNorm:
         """Replace the weight by another parameter, two buffers and this hook."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, SpectralNorm) and hook.name == name:
-                raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+                raise RuntimeError(
+                    f"Cannot register two spectral_norm hooks on the same parameter {name}"
+                )
         fn = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:
             raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
         if is_lazy(weight):
             raise ValueError(
-                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to run the dummy "
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. Make "
+                "sure to run the dummy "
                 "forward before applying spectral normalization"
             )
         with no_grad():
@@ -91,10 +104,16 @@ class SpectralNorm:
 
 
 def spectral_norm(
-    module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+    module: Any,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
 ) -> Any:
     """Keep the largest singular value of a weight at 1."""
-    SpectralNorm.apply(module, name, n_power_iterations, default_dim(module) if dim is None else dim, eps)
+    SpectralNorm.apply(
+        module, name, n_power_iterations, default_dim(module) if dim is None else dim, eps
+    )
     return module
 
 

@@ -20,7 +20,9 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """`module(*args, **kwargs)` with these tensors, by dotted name (or a tuple of such dictionaries)."""
+    """`module(*args, **kwargs)` with these tensors, by dotted name (or a tuple of such
+    dictionaries).
+    """
     tensors = _merged(parameters_and_buffers)
     if args is None:
         args = ()
@@ -35,13 +37,17 @@ def _merged(given: Any) -> dict[str, Tensor]:
         return given
     if not isinstance(given, (tuple, list)):
         raise ValueError(
-            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got " + str(type(given))
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            + str(type(given))
         )
     found: dict[str, Tensor] = {}
     for part in given:
         for name, tensor in part.items():
             if name in found:
-                raise ValueError(f"{[name]} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+                raise ValueError(
+                    f"{[name]} appeared in multiple dictionaries; behavior of functional call is "
+                    "ambiguous"
+                )
             found[name] = tensor
     return found
 
@@ -57,7 +63,8 @@ def _tied(module: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         given = [name for name in together if name in tensors]
         if len({id(tensors[name]) for name in given}) > 1:
             raise ValueError(
-                f"functional_call got multiple values for keys {sorted(given)}, which are tied. Consider using "
+                f"functional_call got multiple values for keys {sorted(given)}, which are tied. "
+                "Consider using "
                 "tie_weights=False"
             )
         for name in together if given else ():
@@ -66,8 +73,14 @@ def _tied(module: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _replaced(module: Any, tensors: dict[str, Tensor], given: dict[str, Tensor], strict: bool) -> Iterator[None]:
-    own = {n for walk in (module.named_parameters, module.named_buffers) for n, _ in walk(remove_duplicate=False)}
+def _replaced(
+    module: Any, tensors: dict[str, Tensor], given: dict[str, Tensor], strict: bool
+) -> Iterator[None]:
+    own = {
+        n
+        for walk in (module.named_parameters, module.named_buffers)
+        for n, _ in walk(remove_duplicate=False)
+    }
     if strict:
         _check_strict(own, set(tensors))
     before: list[tuple[dict[str, Any], str, Any]] = []
@@ -82,11 +95,15 @@ def _replaced(module: Any, tensors: dict[str, Tensor], given: dict[str, Tensor],
             place[last] = tensor
         yield
     finally:
-        for (place, last, old), name in zip(reversed(before), reversed(list(tensors)), strict=False):
+        for (place, last, old), name in zip(
+            reversed(before), reversed(list(tensors)), strict=False
+        ):
             now = place[last]
             place[last] = old
             if name in given and now is not tensors[name]:
-                given[name] = now  # forward assigned another tensor: the caller sees it, the module does not
+                given[name] = (
+                    now  # forward assigned another tensor: the caller sees it, the module does not
+                )
 
 
 def _check_strict(own: set[str], given: set[str]) -> None:

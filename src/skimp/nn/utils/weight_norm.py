@@ -1,4 +1,6 @@
-"""Weight normalisation by a hook (Salimans and Kingma 2016); the newer form is in parametrizations."""
+"""Weight normalisation by a hook (Salimans and Kingma 2016); the newer form is in
+parametrizations.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +22,36 @@ class WeightNorm:
 
     def compute_weight(self, module: Any) -> Any:
         """The weight from its length and its direction."""
-        return norms.weight_norm(getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim)
+        return norms.weight_norm(
+            getattr(module, self.name + "_v"), getattr(module, self.name + "_g"), self.dim
+        )
 
     @staticmethod
     def apply(module: Any, name: str, dim: int | None) -> WeightNorm:
         """Replace the weight by two parameters and this hook."""
         warnings.warn(
-            "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
+            "`torch.nn.utils.weight_norm` is deprecated in favor of "
+            "`torch.nn.utils.parametrizations.weight_norm`.",
             FutureWarning,
             stacklevel=3,
         )
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm) and hook.name == name:
-                raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
+                raise RuntimeError(
+                    f"Cannot register two weight_norm hooks on the same parameter {name}"
+                )
         fn = WeightNorm(name, dim)
         weight = getattr(module, name)
         if is_lazy(weight):
             raise ValueError(
-                "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run the dummy "
+                "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure "
+                "to run the dummy "
                 "forward before applying weight normalization"
             )
         del module._parameters[name]
-        module.register_parameter(name + "_g", Parameter(norms.norm_except_dim(weight, fn.dim).data))
+        module.register_parameter(
+            name + "_g", Parameter(norms.norm_except_dim(weight, fn.dim).data)
+        )
         module.register_parameter(name + "_v", Parameter(weight.data))
         setattr(module, name, fn.compute_weight(module))
         module.register_forward_pre_hook(fn)

@@ -14,12 +14,17 @@ from skimp._tensor import Tensor
 from skimp.optim.optimizer import Optimizer, number
 
 EPOCH_DEPRECATION_WARNING = (
-    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
-    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed form is "
-    "used instead of the new chainable form, where available. Please open an issue if you are unable to replicate your "
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
+    "possible. Please use "
+    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from "
+    "None, the closed form is "
+    "used instead of the new chainable form, where available. Please open an issue if you are "
+    "unable to replicate your "
     "use case: https://github.com/pytorch/pytorch/issues/new/choose."
 )
-_ORDER = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+_ORDER = (
+    "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+)
 
 
 def values_of(optimizer: Optimizer, key: str) -> list[Any]:
@@ -43,7 +48,8 @@ def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
         value = [value] * count
     elif len(value) != count:
         raise ValueError(
-            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups "
+            f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} "
+            "values, param_groups "
             f"has {count}."
         )
     return [v.clone() if isinstance(v, Tensor) else v for v in value]
@@ -90,9 +96,12 @@ class LRScheduler:
                 group.setdefault("initial_lr", lr.clone() if isinstance(lr, Tensor) else lr)
             elif "initial_lr" not in group:
                 raise KeyError(
-                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with last_epoch >= "
-                    "0.\nThis typically happens when:\n1. You're trying to resume training from a checkpoint but haven't "
-                    "properly loaded the optimizer state\n2. You're using last_epoch >= 0 for a fresh training run (not "
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
+                    "scheduler with last_epoch >= "
+                    "0.\nThis typically happens when:\n1. You're trying to resume training from a "
+                    "checkpoint but haven't "
+                    "properly loaded the optimizer state\n2. You're using last_epoch >= 0 for a "
+                    "fresh training run (not "
                     "recommended)"
                 )
         self.base_lrs = values_of(optimizer, "initial_lr")
@@ -127,7 +136,8 @@ class LRScheduler:
     def _warn_outside_step(self) -> None:
         if not self._get_lr_called_within_step:
             warnings.warn(
-                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                "To get the last learning rate computed by the scheduler, please use "
+                "`get_last_lr()`.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -144,16 +154,20 @@ class LRScheduler:
     def _check_order(self) -> None:
         if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, "
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler "
+                "initialization. Please, "
                 f"make sure to call `optimizer.step()` before `lr_scheduler.step()`. {_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )
         elif not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should "
-                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this "
-                f"will result in PyTorch skipping the first value of the learning rate schedule. {_ORDER}",
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch "
+                "1.1.0 and later, you should "
+                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. "
+                " Failure to do this "
+                "will result in PyTorch skipping the first value of the learning rate schedule. "
+                f"{_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )
@@ -173,7 +187,11 @@ class LRScheduler:
                 values = self.get_lr()
             else:
                 self.last_epoch = epoch
-                values = self._get_closed_form_lr() if hasattr(self, "_get_closed_form_lr") else self.get_lr()
+                values = (
+                    self._get_closed_form_lr()
+                    if hasattr(self, "_get_closed_form_lr")
+                    else self.get_lr()
+                )
         self._set(values)
 
     def _set(self, values: list[Any]) -> None:
@@ -193,5 +211,7 @@ def functions_of(optimizer: Any, given: Any) -> list[Callable[[int], float]]:
 
 
 def saved_function(function: Any) -> Any:
-    """What a state_dict keeps of a callable: the attributes of objects, nothing of plain functions."""
+    """What a state_dict keeps of a callable: the attributes of objects, nothing of plain
+    functions.
+    """
     return None if isinstance(function, types.FunctionType) else function.__dict__.copy()

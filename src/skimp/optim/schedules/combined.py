@@ -22,13 +22,17 @@ class _Combined(LRScheduler):
                 raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(
-                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
-                    f"specified when calling `step`, but got one at index {i} in the given schedulers sequence."
+                    f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
+                    "additional kwargs to be "
+                    f"specified when calling `step`, but got one at index {i} in the given "
+                    "schedulers sequence."
                 )
             if optimizer != scheduler.optimizer:
                 raise ValueError(
-                    f"{name} expects all schedulers to belong to the same optimizer, but got scheduler "
-                    f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, which is different from "
+                    f"{name} expects all schedulers to belong to the same optimizer, but got "
+                    "scheduler "
+                    f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, which is "
+                    "different from "
                     f"{type(optimizer).__name__}."
                 )
 
@@ -50,12 +54,16 @@ class SequentialLR(_Combined):
         self, optimizer: Any, schedulers: list[Any], milestones: list[int], last_epoch: int = -1
     ) -> None:
         if len(schedulers) < 1:
-            raise ValueError(f"{type(self).__name__} expects at least one scheduler, but got no scheduler.")
+            raise ValueError(
+                f"{type(self).__name__} expects at least one scheduler, but got no scheduler."
+            )
         self._check(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
-                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone "
-                f"points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to "
+                "Sequential Schedulers expects number of schedulers provided to be one more than "
+                "the number of milestone "
+                f"points, but got number of schedulers {len(schedulers)} and the number of "
+                "milestones to be equal to "
                 f"{len(milestones)}"
             )
         self._schedulers = schedulers
@@ -96,7 +104,8 @@ class ChainedScheduler(_Combined):
     def __init__(self, schedulers: Sequence[Any], optimizer: Any = None) -> None:
         if len(schedulers) < 1:
             raise ValueError(
-                f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler."
+                f"{type(self).__name__} expects at least one scheduler to be chained, but got no "
+                "scheduler."
             )
         optimizer = optimizer or schedulers[0].optimizer
         self._check(optimizer, schedulers)

@@ -6,7 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from skimp.optim.schedules.base import LRScheduler, check_optimizer, per_group, saved_function, set_option
+from skimp.optim.schedules.base import (
+    LRScheduler,
+    check_optimizer,
+    per_group,
+    saved_function,
+    set_option,
+)
 
 
 def _set_momentum(group: dict[str, Any], by_beta: bool, value: Any) -> None:
@@ -29,7 +35,9 @@ def _prepare_momentum(optimizer: Any, base: list[Any], top: list[Any], fresh: bo
 
 def _needs_momentum(optimizer: Any) -> None:
     if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
-        raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        raise ValueError(
+            "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
+        )
 
 
 class CyclicLR(LRScheduler):
@@ -87,7 +95,7 @@ class CyclicLR(LRScheduler):
             return self._scale_fn_custom(x)  # type: ignore[no-any-return]
         if self.mode == "triangular2":
             return 1 / 2.0 ** (x - 1)
-        return self.gamma**x if self.mode == "exp_range" else 1.0
+        return math.pow(self.gamma, x) if self.mode == "exp_range" else 1.0
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
@@ -96,7 +104,9 @@ class CyclicLR(LRScheduler):
         height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
-            limits = zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True)
+            limits = zip(
+                self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
+            )
             for group, low, high in limits:
                 _set_momentum(group, self.use_beta1, high - (high - low) * height * scale)
         return [
@@ -125,8 +135,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(
         self,
         optimizer: Any,
-        T_0: int,  # noqa: N803  (PyTorch's names)
-        T_mult: int = 1,  # noqa: N803
+        T_0: int,
+        T_mult: int = 1,
         eta_min: float = 0.0,
         last_epoch: int = -1,
     ) -> None:
@@ -135,7 +145,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if T_mult < 1 or not isinstance(T_mult, int):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
         if not isinstance(eta_min, (float, int)):
-            raise ValueError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
+            raise ValueError(
+                f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}"
+            )
         self.T_0 = T_0
         self.T_i: Any = T_0
         self.T_mult = T_mult
@@ -181,8 +193,12 @@ _Phase = dict[str, Any]
 
 def _phase(end: float, lr: tuple[str, str], momentum: tuple[str, str]) -> _Phase:
     return {
-        "end_step": end, "start_lr": lr[0], "end_lr": lr[1], "start_momentum": momentum[0], "end_momentum": momentum[1],
-    }  # fmt: skip
+        "end_step": end,
+        "start_lr": lr[0],
+        "end_lr": lr[1],
+        "start_momentum": momentum[0],
+        "end_momentum": momentum[1],
+    }
 
 
 class OneCycleLR(LRScheduler):
@@ -211,12 +227,16 @@ class OneCycleLR(LRScheduler):
         if not isinstance(pct_start, float) or not 0 <= pct_start <= 1:
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+            raise ValueError(
+                f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
+            )
         self._anneal_func_type = anneal_strategy
         self._schedule_phases = _phases(pct_start, self.total_steps, three_phase)
         fresh = last_epoch == -1
         if fresh:
-            for top, group in zip(per_group("max_lr", optimizer, max_lr), optimizer.param_groups, strict=True):
+            for top, group in zip(
+                per_group("max_lr", optimizer, max_lr), optimizer.param_groups, strict=True
+            ):
                 group["initial_lr"] = top / div_factor
                 group["max_lr"] = top
                 group["min_lr"] = group["initial_lr"] / final_div_factor
@@ -239,7 +259,8 @@ class OneCycleLR(LRScheduler):
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(
-                f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
+                f"Tried to step {step} times. The specified number of total steps is "
+                f"{self.total_steps}"
             )
         phase, start = self._phase_at(step)
         pct = (step - start) / (phase["end_step"] - start)
@@ -283,4 +304,8 @@ def _phases(pct: float, total: int, three: bool) -> list[_Phase]:
     if not three:
         return [first, _phase(total - 1, ("max_lr", "min_lr"), up)]
     back = _phase(float(2 * pct * total) - 2, ("max_lr", "initial_lr"), up)
-    return [first, back, _phase(total - 1, ("initial_lr", "min_lr"), ("max_momentum", "max_momentum"))]
+    return [
+        first,
+        back,
+        _phase(total - 1, ("initial_lr", "min_lr"), ("max_momentum", "max_momentum")),
+    ]

@@ -36,7 +36,10 @@ class LambdaLR(_ByFunction):
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
-        return [base * f(self.last_epoch) for f, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
+        return [
+            base * f(self.last_epoch)
+            for f, base in zip(self.lr_lambdas, self.base_lrs, strict=True)
+        ]
 
 
 class MultiplicativeLR(_ByFunction):
@@ -57,7 +60,9 @@ class MultiplicativeLR(_ByFunction):
 
 
 class _ByFactor(LRScheduler):
-    """A schedule that says by how much to multiply now, and what the whole factor is at an epoch."""
+    """A schedule that says by how much to multiply now, and what the whole factor is at an
+    epoch.
+    """
 
     def _factor(self) -> float | None:
         """The factor of this step; None changes nothing."""
@@ -80,7 +85,9 @@ class _ByFactor(LRScheduler):
 class StepLR(_ByFactor):
     """Times gamma every step_size epochs."""
 
-    def __init__(self, optimizer: Any, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Any, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         self.step_size = step_size
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -95,13 +102,15 @@ class StepLR(_ByFactor):
 class MultiStepLR(_ByFactor):
     """Times gamma at each milestone."""
 
-    def __init__(self, optimizer: Any, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Any, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         self.milestones = Counter(milestones)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
     def _factor(self) -> float | None:
-        times = self.milestones[self.last_epoch] if self.last_epoch in self.milestones else 0
+        times = self.milestones.get(self.last_epoch, 0)
         return self.gamma**times if times else None
 
     def _whole(self) -> float:
@@ -111,7 +120,9 @@ class MultiStepLR(_ByFactor):
 class ConstantLR(_ByFactor):
     """Times a factor until total_iters."""
 
-    def __init__(self, optimizer: Any, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Any, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
         if not 0 <= factor <= 1.0:
             raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor = factor
@@ -140,7 +151,8 @@ class LinearLR(_ByFactor):
     ) -> None:
         if not 0 < start_factor <= 1.0:
             raise ValueError(
-                "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
+                "Starting multiplicative factor expected to be greater than 0 and less or equal to "
+                "1."
             )
         if not 0 <= end_factor <= 1.0:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
@@ -179,7 +191,9 @@ class ExponentialLR(_ByFactor):
 class PolynomialLR(_ByFactor):
     """Down to 0 in total_iters steps, by a power."""
 
-    def __init__(self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+    ) -> None:
         self.total_iters = total_iters
         self.power = power
         super().__init__(optimizer, last_epoch)
@@ -197,7 +211,9 @@ class PolynomialLR(_ByFactor):
 class CosineAnnealingLR(LRScheduler):
     """Half a cosine from the base rate to eta_min, and back: Loshchilov and Hutter 2016."""
 
-    def __init__(self, optimizer: Any, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:  # noqa: N803
+    def __init__(
+        self, optimizer: Any, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
         self.T_max = T_max
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
@@ -210,7 +226,9 @@ class CosineAnnealingLR(LRScheduler):
         if self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
         epoch, top, low = self.last_epoch, self.T_max, self.eta_min
-        if (epoch - 1 - top) % (2 * top) == 0:  # the turning point, where the quotient below is 0 / 0
+        if (epoch - 1 - top) % (
+            2 * top
+        ) == 0:  # the turning point, where the quotient below is 0 / 0
             up = (1 - math.cos(math.pi / top)) / 2
             return [lr + (base - low) * up for base, lr in zip(self.base_lrs, now, strict=True)]
         ratio = (1 + math.cos(math.pi * epoch / top)) / (1 + math.cos(math.pi * (epoch - 1) / top))

@@ -1,6 +1,7 @@
 """torch.cuda on a machine without CUDA: not available, and its memory counters count the host.
 
-Scripts that measure themselves still measure: the counters are the ledger's, and `synchronize()` delivers.
+Scripts that measure themselves still measure: the counters are the ledger's, and `synchronize()`
+delivers.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ def synchronize(device: Any = None) -> None:
 
 
 def empty_cache() -> None:
-    """Give cached blocks back to the operating system (`skimp.memory.empty_cache` says how many bytes)."""
+    """Give cached blocks back to the operating system (`skimp.memory.empty_cache` says how many
+    bytes).
+    """
     _empty_cache()
 
 

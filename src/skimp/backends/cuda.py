@@ -1,0 +1,78 @@
+"""torch.backends.cuda: not built; its flags are kept and change nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+
+class _MatMul:
+    """How products would be computed on a GPU."""
+
+    allow_tf32 = False
+    allow_fp16_reduced_precision_reduction = True
+    allow_bf16_reduced_precision_reduction = True
+    allow_fp16_accumulation = False
+    fp32_precision = "none"
+
+
+matmul = _MatMul()
+_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+
+
+def is_built() -> bool:
+    """Whether there is code for CUDA."""
+    return False
+
+
+def enable_flash_sdp(enabled: bool) -> None:
+    """Accepted."""
+    _kernels["flash"] = enabled
+
+
+def flash_sdp_enabled() -> bool:
+    """What was asked for."""
+    return _kernels["flash"]
+
+
+def enable_mem_efficient_sdp(enabled: bool) -> None:
+    """Accepted."""
+    _kernels["mem_efficient"] = enabled
+
+
+def mem_efficient_sdp_enabled() -> bool:
+    """What was asked for."""
+    return _kernels["mem_efficient"]
+
+
+def enable_math_sdp(enabled: bool) -> None:
+    """Accepted."""
+    _kernels["math"] = enabled
+
+
+def math_sdp_enabled() -> bool:
+    """What was asked for."""
+    return _kernels["math"]
+
+
+def enable_cudnn_sdp(enabled: bool) -> None:
+    """Accepted."""
+    _kernels["cudnn"] = enabled
+
+
+def cudnn_sdp_enabled() -> bool:
+    """What was asked for."""
+    return _kernels["cudnn"]
+
+
+@contextlib.contextmanager
+def sdp_kernel(
+    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+) -> Iterator[None]:
+    """The flags of attention inside a `with`."""
+    before = dict(_kernels)
+    _kernels.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    try:
+        yield
+    finally:
+        _kernels.update(before)

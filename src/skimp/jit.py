@@ -1,0 +1,132 @@
+"""torch.jit: scripting and tracing give the function or module itself."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, TypeVar
+
+from skimp import notices
+from skimp.nn.modules.module import Module
+
+__all__ = [
+    "Final",
+    "ScriptFunction",
+    "ScriptModule",
+    "export",
+    "freeze",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "load",
+    "optimize_for_inference",
+    "save",
+    "script",
+    "script_if_tracing",
+    "trace",
+    "trace_module",
+    "unused",
+]
+T = TypeVar("T")
+NOTICE = "torch.jit.script and torch.jit.trace return what they are given: nothing is compiled"
+
+
+class ScriptModule(Module):
+    """For `isinstance`: no module is one unless a program derives it."""
+
+
+class ScriptFunction:
+    """For `isinstance`: no function is one."""
+
+
+class Final:
+    """For annotations: `Final[int]` means a constant."""
+
+    def __class_getitem__(cls, kind: Any) -> Any:
+        return kind
+
+
+def script(obj: T, *_: Any, **__: Any) -> T:
+    """The function or module itself."""
+    notices.once(NOTICE)
+    return obj
+
+
+def trace(func: T, *_: Any, **__: Any) -> T:
+    """The function or module itself; it is not run."""
+    notices.once(NOTICE)
+    return func
+
+
+def trace_module(mod: T, *_: Any, **__: Any) -> T:
+    """The module itself; it is not run."""
+    notices.once(NOTICE)
+    return mod
+
+
+def script_if_tracing(fn: T) -> T:
+    """The function itself."""
+    return fn
+
+
+def export(fn: T) -> T:
+    """The function itself."""
+    return fn
+
+
+def interface(obj: T) -> T:
+    """The class itself."""
+    return obj
+
+
+def ignore(drop: Any = False, **_: Any) -> Any:
+    """The function itself; without one, a decorator."""
+    return drop if callable(drop) else _same
+
+
+def unused(fn: T) -> T:
+    """The function itself."""
+    return fn
+
+
+def _same(fn: T) -> T:
+    return fn
+
+
+def freeze(mod: T, *_: Any, **__: Any) -> T:
+    """The module itself."""
+    return mod
+
+
+def optimize_for_inference(mod: T, *_: Any, **__: Any) -> T:
+    """The module itself."""
+    return mod
+
+
+def is_scripting() -> bool:
+    """Nothing is ever scripted."""
+    return False
+
+
+def is_tracing() -> bool:
+    """Nothing is ever traced."""
+    return False
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    """Python's, whose containers are not looked into."""
+    import builtins
+    from typing import get_origin
+
+    kinds = target_type if builtins.isinstance(target_type, tuple) else (target_type,)
+    return builtins.isinstance(obj, tuple(get_origin(kind) or kind for kind in kinds))
+
+
+def save(m: Any, f: Any, *_: Any, **__: Any) -> NoReturn:
+    """Refused: there is no TorchScript to write."""
+    raise RuntimeError("torch.jit.save: skimp has no TorchScript; torch.save the module's state_dict instead")
+
+
+def load(f: Any, *_: Any, **__: Any) -> NoReturn:
+    """Refused: there is no TorchScript to run."""
+    raise RuntimeError("torch.jit.load: skimp can't run TorchScript archives; load a state_dict instead")

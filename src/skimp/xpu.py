@@ -1,0 +1,27 @@
+"""torch.xpu: not available."""
+
+from __future__ import annotations
+
+__all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "synchronize"]
+
+
+def is_available() -> bool:
+    """Whether tensors can live on such a device: never."""
+    return False
+
+
+def device_count() -> int:
+    """Number of such devices."""
+    return 0
+
+
+def empty_cache() -> None:
+    """There is no cache."""
+
+
+def synchronize(device: object = None) -> None:
+    """There is no work to wait for."""
+
+
+def manual_seed(seed: int) -> None:
+    """There is nothing to seed."""

@@ -1,0 +1,401 @@
+"""nn.init and nn.utils against the oracle: the same draws, parametrizations, sequences."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch as oracle
+
+import skimp
+
+Program = Callable[[Any], Any]
+
+
+def arrays(x: Any) -> list[Any]:
+    if isinstance(x, (skimp.Tensor, oracle.Tensor)):
+        return [x.detach().numpy()]
+    if isinstance(x, dict):
+        return arrays(list(x.items()))
+    if isinstance(x, (list, tuple)):
+        return [a for v in x for a in arrays(v)]
+    return [x]
+
+
+def same(program: Program, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    skimp.manual_seed(1)
+    oracle.manual_seed(1)
+    ours, theirs = arrays(program(skimp)), arrays(program(oracle))
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        if isinstance(b, np.ndarray):
+            assert a.shape == b.shape
+            assert a.dtype == b.dtype
+            assert np.allclose(a, b, rtol=rtol, atol=atol)
+        else:
+            assert a == b
+
+
+INITS: dict[str, Program] = {
+    "uniform_": lambda t: t.nn.init.uniform_(t.empty(3, 5), -1, 2),
+    "normal_": lambda t: t.nn.init.normal_(t.empty(4, 5), 1, 2),
+    "constant_": lambda t: t.nn.init.constant_(t.empty(2, 2), 0.3),
+    "ones_": lambda t: t.nn.init.ones_(t.empty(2)),
+    "zeros_": lambda t: t.nn.init.zeros_(t.empty(2)),
+    "eye_": lambda t: t.nn.init.eye_(t.empty(2, 3)),
+    "dirac_": lambda t: t.nn.init.dirac_(t.empty(4, 2, 3, 3), 2),
+    "trunc_normal_": lambda t: t.nn.init.trunc_normal_(t.empty(20, 5), 0.1, 1.5),
+    "trunc_normal_tail": lambda t: t.nn.init.trunc_normal_(t.empty(20, 5), 0.0, 1.0, 1.0, 1.5),
+    "xavier_uniform_": lambda t: t.nn.init.xavier_uniform_(t.empty(3, 5, 2), 2.0),
+    "xavier_normal_": lambda t: t.nn.init.xavier_normal_(t.empty(4, 5)),
+    "kaiming_uniform_": lambda t: t.nn.init.kaiming_uniform_(t.empty(3, 5), nonlinearity="relu"),
+    "kaiming_normal_": lambda t: t.nn.init.kaiming_normal_(t.empty(4, 5), 0.2, "fan_out"),
+    "orthogonal_": lambda t: t.nn.init.orthogonal_(t.empty(5, 3), 2.0),
+    "orthogonal_wide": lambda t: t.nn.init.orthogonal_(t.empty(3, 4, 2)),
+    "sparse_": lambda t: t.nn.init.sparse_(t.empty(6, 4), 0.4),
+    "generator": lambda t: t.nn.init.normal_(t.empty(20), generator=t.Generator().manual_seed(3)),
+    "gain": lambda t: [
+        t.nn.init.calculate_gain(n) for n in ("linear", "tanh", "relu", "leaky_relu", "selu")
+    ],
+}
+
+
+@pytest.mark.parametrize("name", INITS)
+def test_init(name: str) -> None:
+    exact = name not in (
+        "trunc_normal_",
+        "trunc_normal_tail",
+        "orthogonal_",
+        "orthogonal_wide",
+        "normal_",
+    )
+    same(INITS[name], *((0, 0) if exact else (1e-5, 1e-6)))
+
+
+def test_init_errors() -> None:
+    for f in (
+        lambda t: t.nn.init.eye_(t.empty(2)),
+        lambda t: t.nn.init.dirac_(t.empty(2, 2)),
+        lambda t: t.nn.init.xavier_normal_(t.empty(2)),
+        lambda t: t.nn.init.kaiming_normal_(t.empty(2, 2), mode="x"),
+        lambda t: t.nn.init.calculate_gain("x"),
+        lambda t: t.nn.init.orthogonal_(t.empty(2)),
+    ):
+        found = []
+        for torch in (skimp, oracle):
+            with pytest.raises(ValueError) as e:
+                f(torch)
+            found.append(str(e.value))
+        assert found[0] == found[1]
+
+
+# -- gradients and vectors -------------------------------------------------------------------------
+
+
+def with_grads(torch: Any) -> Any:
+    m = torch.nn.Linear(3, 2)
+    m(torch.ones(4, 3)).square().sum().backward()
+    return m
+
+
+@pytest.mark.parametrize("limit", [0.1, 1e9])
+@pytest.mark.parametrize("kind", [2.0, 1, float("inf")])
+def test_clip_grad_norm(limit: float, kind: float) -> None:
+    def program(torch: Any) -> Any:
+        m = with_grads(torch)
+        total = torch.nn.utils.clip_grad_norm_(m.parameters(), limit, kind, foreach=None)
+        return [total, m.weight.grad, m.bias.grad, torch.nn.utils.get_total_norm([m.weight.grad])]
+
+    same(program)
+
+
+def test_clip_grads() -> None:
+    def program(torch: Any) -> Any:
+        m = with_grads(torch)
+        torch.nn.utils.clip_grad_value_(m.parameters(), 0.5)
+        out = [m.weight.grad.clone(), torch.nn.utils.clip_grad_norm_(m.bias, 0.1)]
+        m.weight.grad.fill_(float("inf"))
+        with pytest.raises(RuntimeError, match=r"The total norm of order 2.0 .* is non-finite"):
+            torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0, error_if_nonfinite=True)
+        return out
+
+    same(program)
+
+
+def test_clipping_that_changes_nothing_writes_nothing() -> None:
+    m = with_grads(skimp)
+    before = m.weight.grad._version
+    skimp.nn.utils.clip_grad_norm_(m.parameters(), 1e9)
+    assert m.weight.grad._version == before
+
+
+def test_vectors() -> None:
+    def program(torch: Any) -> Any:
+        m = torch.nn.Linear(3, 2)
+        v = torch.nn.utils.parameters_to_vector(m.parameters())
+        torch.nn.utils.vector_to_parameters(v * 2, m.parameters())
+        return [v, m.weight, m.bias]
+
+    same(program)
+
+
+# -- parametrizations ------------------------------------------------------------------------------
+
+
+def trained(torch: Any, make: Program, remove: Callable[[Any, Any], Any] | None = None) -> Any:
+    """Values, keys and gradients through two forwards, then without the parametrization."""
+    m = make(torch)
+    out = [repr(m), list(m.state_dict())]
+    for _ in range(2):
+        m.zero_grad()
+        y = m(torch.ones(2, m.in_features))
+        (y * y).sum().backward()
+        out += [y, *[p.grad for _, p in sorted(m.named_parameters())]]
+    if torch.nn.utils.parametrize.is_parametrized(m):
+        out.append(copy.deepcopy(m).state_dict())
+    if remove is not None:
+        remove(torch, m)
+        out += [repr(m), m.state_dict(), m(torch.ones(2, m.in_features))]
+    return out
+
+
+def drop(torch: Any, m: Any) -> None:
+    torch.nn.utils.parametrize.remove_parametrizations(m, "weight")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: t.nn.utils.parametrizations.weight_norm(t.nn.Linear(3, 4)),
+        lambda t: t.nn.utils.parametrizations.weight_norm(t.nn.Linear(3, 4), dim=None),
+        lambda t: t.nn.utils.parametrizations.spectral_norm(t.nn.Linear(3, 4)),
+        lambda t: t.nn.utils.parametrizations.orthogonal(t.nn.Linear(3, 4)),
+        lambda t: t.nn.utils.parametrizations.orthogonal(
+            t.nn.Linear(5, 4), use_trivialization=False
+        ),
+    ],
+)
+def test_parametrizations(make: Program) -> None:
+    same(lambda t: trained(t, make, drop), 1e-4, 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+def test_older_norms() -> None:
+    def undo_weight(t: Any, m: Any) -> None:
+        t.nn.utils.remove_weight_norm(m)
+
+    def undo_spectral(t: Any, m: Any) -> None:
+        t.nn.utils.remove_spectral_norm(m)
+
+    same(lambda t: trained(t, lambda t: t.nn.utils.spectral_norm(t.nn.Linear(3, 4)), undo_spectral))
+    m = skimp.nn.utils.weight_norm(skimp.nn.Linear(3, 4))
+    assert list(m.state_dict()) == ["bias", "weight_g", "weight_v"]
+    same(lambda t: t.nn.utils.weight_norm(t.nn.Linear(3, 4))(t.ones(2, 3)))
+    undo_weight(skimp, m)
+    assert list(m.state_dict()) == ["bias", "weight"]
+
+
+def test_parametrizations_of_ones_own() -> None:
+    def program(torch: Any) -> Any:
+        nn, P = torch.nn, torch.nn.utils.parametrize
+
+        class Symmetric(nn.Module):
+            def forward(self, x: Any) -> Any:
+                return x.triu() + x.triu(1).transpose(-1, -2)
+
+        class Double(nn.Module):
+            def forward(self, x: Any) -> Any:
+                return 2 * x
+
+            def right_inverse(self, y: Any) -> Any:
+                return y / 2
+
+        class Wider(nn.Module):
+            def forward(self, x: Any) -> Any:
+                return x.repeat(2, 1)
+
+        m = nn.Linear(3, 3)
+        P.register_parametrization(m, "weight", Symmetric())
+        out = [m.weight, P.is_parametrized(m), P.is_parametrized(m, "bias"), repr(m)]
+        n = nn.Linear(3, 3)
+        P.register_parametrization(n, "weight", Double())
+        P.register_parametrization(n, "weight", Double())
+        n.weight = torch.ones(3, 3)
+        with P.cached():
+            out.append(n.weight is n.weight)
+        out += [n.weight, n.state_dict(), P.type_before_parametrizations(n).__name__]
+        P.remove_parametrizations(n, "weight", leave_parametrized=False)
+        out.append(n.weight)
+        for bad in (
+            lambda: P.register_parametrization(nn.Linear(3, 3), "weight", Wider()),
+            lambda: P.register_parametrization(n, "nothing", Double()),
+            lambda: P.remove_parametrizations(n, "weight"),
+        ):
+            with pytest.raises(ValueError) as e:
+                bad()
+            out.append(str(e.value))
+        return out
+
+    same(program)
+
+
+# -- other helpers ---------------------------------------------------------------------------------
+
+
+def test_fusion_and_skip_init() -> None:
+    def program(torch: Any) -> Any:
+        conv, bn = torch.nn.Conv2d(2, 3, 2), torch.nn.BatchNorm2d(3)
+        bn(conv(torch.randn(4, 2, 5, 5)))
+        x = torch.randn(1, 2, 4, 4)
+        fused = torch.nn.utils.fuse_conv_bn_eval(conv.eval(), bn.eval())
+        linear, norm = torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)
+        other = torch.nn.utils.fusion.fuse_linear_bn_eval(linear.eval(), norm.eval())
+        return [fused(x), bn(conv(x)), other(torch.ones(1, 3))]
+
+    same(program, 1e-4, 1e-5)
+    skimp.manual_seed(0)
+    before = skimp.get_rng_state()
+    assert skimp.nn.utils.skip_init(skimp.nn.Linear, 2, 3).weight.shape == (3, 2)
+    assert (skimp.get_rng_state() == before).all()
+
+
+def test_functional_call() -> None:
+    m = skimp.nn.Sequential(skimp.nn.Linear(2, 2), skimp.nn.BatchNorm1d(2))
+    call = skimp.nn.utils.stateless.functional_call
+    x = skimp.ones(3, 2)
+    zero = {"0.weight": skimp.zeros(2, 2, requires_grad=True), "0.bias": skimp.ones(2)}
+    y = call(m.eval(), zero, (x,))
+    assert np.allclose(y.detach().numpy(), 1.0, atol=1e-4)
+    y.sum().backward()
+    assert zero["0.weight"].grad is not None
+    assert not (m[0].weight == 0).any()
+    with pytest.raises(RuntimeError, match="Missing key"):
+        call(m, zero, (x,), strict=True)
+    with pytest.raises(AttributeError):
+        call(m, {"0.nothing": x}, (x,))
+
+
+def test_sequences() -> None:
+    def program(torch: Any) -> Any:
+        R = torch.nn.utils.rnn
+        parts = [torch.arange(float(n) * 2).reshape(n, 2) for n in (2, 4, 1)]
+        padded = R.pad_sequence(parts, padding_value=-1.0)
+        left = R.pad_sequence(parts, batch_first=True, padding_side="left")
+        packed = R.pack_padded_sequence(padded, [2, 4, 1], enforce_sorted=False)
+        back, lengths = R.pad_packed_sequence(
+            packed, batch_first=True, padding_value=9.0, total_length=5
+        )
+        again = R.unpack_sequence(R.pack_sequence(parts, enforce_sorted=False))
+        single = R.unpad_sequence(padded, torch.tensor([2, 4, 1]))
+        bad = []
+        for f in (
+            lambda: R.pack_padded_sequence(padded, [2, 4, 1]),
+            lambda: R.pack_padded_sequence(padded, [2, 4]),
+            lambda: R.pack_padded_sequence(padded, [2, 1, 0]),
+        ):
+            with pytest.raises(RuntimeError) as e:
+                f()
+            bad.append(str(e.value).split("but")[0][:40])
+        return [
+            padded,
+            left,
+            *packed,
+            back,
+            lengths,
+            again,
+            single,
+            packed.batch_sizes.tolist(),
+            bad,
+        ]
+
+    same(program, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_packed_sequences_through_layers(kind: str, bidirectional: bool) -> None:
+    def program(torch: Any) -> Any:
+        R = torch.nn.utils.rnn
+        m = getattr(torch.nn, kind)(3, 4, 2, bidirectional=bidirectional, dropout=0.3)
+        x = torch.randn(5, 3, 3).requires_grad_()
+        packed = R.pack_padded_sequence(x, [3, 5, 2], enforce_sorted=False)
+        out, state = m.eval()(packed)
+        full, lengths = R.pad_packed_sequence(out)
+        (full * full).sum().backward()
+        hidden = torch.ones(2 * (1 + bidirectional), 3, 4)
+        given = m(packed, (hidden, hidden) if kind == "LSTM" else hidden)[1]
+        return [full, lengths, state, given, x.grad, *[p.grad for p in m.parameters()]]
+
+    same(program, 1e-4, 1e-5)
+
+
+def test_dropout_between_recurrent_layers() -> None:
+    """The masks are those that PyTorch draws."""
+
+    def program(torch: Any) -> Any:
+        m = torch.nn.GRU(3, 8, 3, dropout=0.5)
+        return m(torch.randn(4, 2, 3))[0]
+
+    same(program)
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("need", [True, False])
+@pytest.mark.parametrize("padding", [True, False])
+@pytest.mark.parametrize("mask", ["none", "bool", "float", "heads"])
+def test_attention_masks(need: bool, padding: bool, mask: str) -> None:
+    def program(torch: Any) -> Any:
+        m = torch.nn.MultiheadAttention(8, 2, batch_first=True, add_zero_attn=mask == "float")
+        q, k = torch.randn(3, 4, 8), torch.randn(3, 5, 8)
+        masks = {
+            "none": None,
+            "bool": torch.ones(4, 5, dtype=torch.bool).triu(2),
+            "float": torch.randn(4, 5),
+            "heads": torch.randn(6, 4, 5),
+        }
+        pad = (
+            torch.tensor([[False] * 5, [False] * 3 + [True] * 2, [False] * 4 + [True]])
+            if padding
+            else None
+        )
+        if pad is not None and mask in ("float", "heads"):
+            pad = torch.zeros(3, 5).masked_fill(pad, -1e9)
+        out, w = m(
+            q,
+            k,
+            k,
+            key_padding_mask=pad,
+            need_weights=need,
+            attn_mask=masks[mask],
+            average_attn_weights=False,
+        )
+        return [out, 0 if w is None else w]
+
+    same(program, 1e-4, 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_transformers() -> None:
+    def program(torch: Any) -> Any:
+        nn = torch.nn
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.2)
+        encoder = nn.TransformerEncoder(layer, 2)
+        x = torch.randn(2, 5, 8)
+        causal = nn.Transformer.generate_square_subsequent_mask(5)
+        pad = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+        out = [encoder(x), encoder(x, mask=causal), encoder(x, src_key_padding_mask=pad)]
+        encoder.eval()
+        with torch.no_grad():
+            out += [encoder(x, mask=causal, is_causal=True), encoder(x, src_key_padding_mask=pad)]
+        decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, norm_first=True), 2
+        )
+        out.append(decoder(x, x, tgt_mask=causal, memory_key_padding_mask=pad))
+        return [causal, *out]
+
+    same(program, 1e-4, 1e-5)
