@@ -1,4 +1,6 @@
-"""Twins: the same data as a torch tensor and as a skimp tensor, and the comparison of what ops make of them."""
+"""Twins: the same data as a torch tensor and as a skimp tensor, and the comparison of what ops
+make of them.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def agree(
     strides: bool = True,
     message: int = 40,
 ) -> None:
-    """`f(library, *args)` gives the same on both sides, or raises the same class with the same first characters."""
+    """`f(library, *args)` gives the same on both sides, or raises the same class with the same
+    first characters.
+    """
     theirs = outcome(f, torch, *args)
     ours = outcome(f, skimp, *twin(args))
     if isinstance(theirs, tuple) and theirs and isinstance(theirs[0], type):

@@ -271,6 +271,23 @@ def test_unary_in_place_and_out(name: str, dtype: str) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("rows", [2, 5, 100_000])
+def test_neg_in_place_of_a_column(dtype: str, rows: int) -> None:
+    """NumPy 2.4's negative reads a run here: a step of itemsize elements, and a result with gaps."""
+    step = np.dtype(dtype).itemsize
+    ours = skimp.arange(rows * step, dtype=getattr(skimp, dtype)).view(rows, step)
+    theirs = torch.arange(rows * step, dtype=getattr(torch, dtype)).view(rows, step)
+    for t in (ours, theirs):
+        t[:, 0].neg_()
+    same(ours, theirs)
+    into, wanted = ours.new_zeros(rows, 2), theirs.new_zeros(rows, 2)
+    skimp.neg(ours[:, 1], out=into[:, 0])
+    torch.neg(theirs[:, 1], out=wanted[:, 0])
+    same(into, wanted)
+    same(-ours[:, 1], -theirs[:, 1])
+
+
 def test_round_to_decimals() -> None:
     x = torch.tensor([1.2345, -2.5, 1e6, 0.05, 12345.678, INF, NAN])
     for decimals in (-2, -1, 1, 2, 3):

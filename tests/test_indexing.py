@@ -1,4 +1,6 @@
-"""`x[...]`, read and write, against torch: views, copies, places of the result's dims, errors, gradients."""
+"""`x[...]`, read and write, against torch: views, copies, places of the result's dims, errors,
+gradients.
+"""
 
 from __future__ import annotations
 

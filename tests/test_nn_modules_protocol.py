@@ -389,7 +389,7 @@ def parameters(torch):
         isinstance(nn.Buffer(base), nn.Buffer),
         isinstance(base, nn.Buffer),
         refusal(lambda: p.add_(1)),
-        [k for k in (p, q) if k is p][0] is p,
+        next(k for k in (q, p) if k is p) is p,
         {p: 1}[p],
         type(copy.deepcopy(p)).__name__,
     ]
@@ -413,7 +413,7 @@ def sequential(torch):
         repr(t + nn.Sequential(nn.Mish())),
         repr(t * 2),
     ]
-    return [*out, refusal(lambda: t * 0), refusal(lambda: t + [1])]
+    return [*out, refusal(lambda: t * 0), refusal(lambda: t + 1)]
 
 
 @twin
@@ -423,7 +423,7 @@ def lists_and_dicts(torch):
     m.insert(0, nn.Identity())
     m += [nn.ELU()]
     m[1] = nn.Mish()
-    out = [repr(m), repr(m[1:]), len(m), repr(m.pop(-1)), repr(m + [nn.GELU()])]
+    out = [repr(m), repr(m[1:]), len(m), repr(m.pop(-1)), repr(m.__add__([nn.GELU()]))]
     del m[0]
     d = nn.ModuleDict({"a": nn.ReLU()})
     d.update({"b": nn.Tanh()})
@@ -491,12 +491,10 @@ def test_program(name: str) -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(RuntimeError, match="needs torch.distributed"):
+    with pytest.raises(RuntimeError, match="needs torch"):
         skimp.nn.SyncBatchNorm(3)
-    with pytest.raises(
-        AttributeError, match="module 'torch.nn' has no attribute 'Liner'; the nearest is 'Linear'"
-    ):
-        skimp.nn.Liner
+    with pytest.raises(AttributeError, match="no attribute 'Liner'; the nearest is 'Linear'"):
+        skimp.nn.Liner  # noqa: B018
 
 
 def test_pickle() -> None:

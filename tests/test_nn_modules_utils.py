@@ -86,7 +86,7 @@ def test_init_errors() -> None:
     ):
         found = []
         for torch in (skimp, oracle):
-            with pytest.raises(ValueError) as e:
+            with pytest.raises(ValueError) as e:  # noqa: PT011  (the text is compared)
                 f(torch)
             found.append(str(e.value))
         assert found[0] == found[1]
@@ -234,7 +234,7 @@ def test_parametrizations_of_ones_own() -> None:
             lambda: P.register_parametrization(n, "nothing", Double()),
             lambda: P.remove_parametrizations(n, "weight"),
         ):
-            with pytest.raises(ValueError) as e:
+            with pytest.raises(ValueError) as e:  # noqa: PT011  (the text is compared)
                 bad()
             out.append(str(e.value))
         return out
@@ -289,7 +289,7 @@ def test_sequences() -> None:
             packed, batch_first=True, padding_value=9.0, total_length=5
         )
         again = R.unpack_sequence(R.pack_sequence(parts, enforce_sorted=False))
-        single = R.unpad_sequence(padded, torch.tensor([2, 4, 1]))
+        single = R.unpad_sequence(padded.clone(), torch.tensor([2, 4, 1]))  # torch turns it
         bad = []
         for f in (
             lambda: R.pack_padded_sequence(padded, [2, 4, 1]),

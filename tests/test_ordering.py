@@ -1,4 +1,6 @@
-"""Sorting, order statistics, distinct values, searching, counting and running results, against torch."""
+"""Sorting, order statistics, distinct values, searching, counting and running results, against
+torch.
+"""
 
 from __future__ import annotations
 

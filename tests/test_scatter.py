@@ -1,4 +1,6 @@
-"""Writers and readers by index, masks, and views that copy, against torch: values, out=, in place, errors, gradients."""
+"""Writers and readers by index, masks, and views that copy, against torch: values, out=, in place,
+errors, gradients.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ class Twins(RuleBasedStateMachine):
         self.restore.__enter__()
 
     def modes(self) -> dict[str, Any]:
-        """Small limits, so that tensors of a few dozen elements are deferred, planned and run in several blocks."""
+        """Small limits, so that tensors of a few dozen elements are deferred, planned and run in
+        several blocks.
+        """
         if os.environ.get("SKIMP_DEFER", "auto") != "auto":
             return {}
         return {"small_below": 16, "defer_from": 16, "block": 64, "threads_from": 128}
@@ -75,7 +77,9 @@ class Twins(RuleBasedStateMachine):
             self.pairs.pop(0)
 
     def order_matters(self, target: Any, *operands: Any) -> bool:
-        """Whether an operand shows one place of the target many times: torch reads what it has just written."""
+        """Whether an operand shows one place of the target many times: torch reads what it has
+        just written.
+        """
         return any(
             isinstance(o, torch.Tensor)
             and o is not target
@@ -85,7 +89,9 @@ class Twins(RuleBasedStateMachine):
         )
 
     def both(self, f: Any) -> tuple[Any, Any]:
-        """The step on both sides; if torch refuses, so must we, with the same type of error, and nothing changes."""
+        """The step on both sides; if torch refuses, so must we, with the same type of error, and
+        nothing changes.
+        """
         try:
             theirs = f(1)
         except RuntimeError as refusal:

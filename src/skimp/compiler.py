@@ -1,4 +1,6 @@
-"""torch.compile and torch.compiler: functions run as they are, since pointwise work is deferred and fused anyway."""
+"""torch.compile and torch.compiler: functions run as they are, since pointwise work is deferred
+and fused anyway.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,15 @@ def compile(
     if model is None:
         return lambda f: compile(f, disable=disable)
     if mode is not None and options is not None:
-        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
     if not callable(model):
         raise TypeError(f"torch.compile takes a function or a module, not {type(model).__name__}")
     if not disable:
-        notices.once("torch.compile returns the function as it is: pointwise work is deferred and fused without it")
+        notices.once(
+            "torch.compile returns the function as it is: pointwise work is deferred and fused without it"
+        )
     return model
 
 

@@ -124,9 +124,13 @@ def isinstance(obj: Any, target_type: Any) -> bool:
 
 def save(m: Any, f: Any, *_: Any, **__: Any) -> NoReturn:
     """Refused: there is no TorchScript to write."""
-    raise RuntimeError("torch.jit.save: skimp has no TorchScript; torch.save the module's state_dict instead")
+    raise RuntimeError(
+        "torch.jit.save: skimp has no TorchScript; torch.save the module's state_dict instead"
+    )
 
 
 def load(f: Any, *_: Any, **__: Any) -> NoReturn:
     """Refused: there is no TorchScript to run."""
-    raise RuntimeError("torch.jit.load: skimp can't run TorchScript archives; load a state_dict instead")
+    raise RuntimeError(
+        "torch.jit.load: skimp can't run TorchScript archives; load a state_dict instead"
+    )

@@ -14,7 +14,9 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
     return self
 
 
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+def cuda(
+    self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Tensor:
     """PyTorch's error of a build without CUDA."""
     devices.check("cuda")
     return self

@@ -1,4 +1,6 @@
-"""What programs ask about values and types: `is_tensor`, `typename`, `Tensor.type`, the default tensor type."""
+"""What programs ask about values and types: `is_tensor`, `typename`, `Tensor.type`, the default
+tensor type.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Settings of PyTorch's that are accepted, can be read back, and change nothing: results here depend on no setting."""
+"""Settings of PyTorch's that are accepted, can be read back, and change nothing: results here
+depend on no setting.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     found = MODES.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
     if found not in MODES.values():
         raise RuntimeError(
-            f"invalid value of debug_mode, expected `default`, `warn`, or `error`, but got {debug_mode}"
+            "invalid value of debug_mode, expected `default`, `warn`, or `error`, but got "
+            f"{debug_mode}"
         )
     _now.deterministic = found
 
@@ -65,7 +68,9 @@ def get_deterministic_debug_mode() -> int:
 def set_float32_matmul_precision(precision: str) -> None:
     """Accepted: products of float32 are always computed in float32."""
     if precision not in PRECISIONS:
-        raise RuntimeError(f"Invalid float32 matmul precision {precision!r}; it is one of {', '.join(PRECISIONS)}")
+        raise RuntimeError(
+            f"Invalid float32 matmul precision {precision!r}; it is one of {', '.join(PRECISIONS)}"
+        )
     _now.precision = precision
 
 

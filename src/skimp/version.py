@@ -10,7 +10,9 @@ BEHAVES_AS: Final = "2.13.0"
 
 
 class TorchVersion(str):
-    """A version that is compared by its numbers: with other versions, and with tuples of numbers."""
+    """A version that is compared by its numbers: with other versions, and with tuples of
+    numbers.
+    """
 
     __slots__ = ()
 

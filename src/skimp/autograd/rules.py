@@ -82,9 +82,12 @@ class Plan:
         self.single = not self.gcount and not self.zeros
         slots: dict[str, Slot] = {}
         self.steps = tuple([self._step(key, f, slots, bound, wanted) for key, f in used])
+        frees = not wanted and _read_twice(rule)
+        if frees:  # something to forget, although nothing is kept
+            slots["needs"] = Slot(CONSTANT, "needs", wanted)
         self.slots = tuple(slots.values())
         self.keeps = any(s.kind in (ARG, RESULT) for s in self.slots)
-        self.frees = any(
+        self.frees = frees or any(
             s.kind == RESULT or (s.kind == ARG and s.of in rule.names) for s in self.slots
         )
         self.codes = _codes(self.slots, rule.args)
@@ -184,6 +187,14 @@ def parameters(f: Formula) -> tuple[str, ...]:
     """The names of a formula's parameters."""
     code = f.__code__
     return code.co_varnames[: code.co_argcount]
+
+
+def _read_twice(rule: Rule) -> bool:
+    """Whether two formulas read one input: PyTorch then saves it, and refuses a second backward,
+    even where no gradient has anywhere to go (the inputs are views made under no_grad).
+    """
+    reads = [p for f in rule.formulas.values() for p in parameters(f)]
+    return any([reads.count(name) > 1 for name in rule.names])
 
 
 def _is_grad(p: str) -> bool:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
-from typing import Any
-
 from skimp import amp, dtypes
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__all__ = ["GradScaler", "autocast"]
 
 
 def _deprecated(name: str) -> None:
     warnings.warn(
-        f"`torch.cpu.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cpu', args...)` instead.",
+        f"`torch.cpu.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cpu', "
+        "args...)` instead.",
         FutureWarning,
         stacklevel=3,
     )
@@ -23,7 +21,10 @@ class autocast(amp.autocast):  # noqa: N801  (PyTorch's name)
     """`amp.autocast("cpu")`."""
 
     def __init__(
-        self, enabled: bool = True, dtype: dtypes.dtype = dtypes.bfloat16, cache_enabled: bool = True
+        self,
+        enabled: bool = True,
+        dtype: dtypes.dtype = dtypes.bfloat16,
+        cache_enabled: bool = True,
     ) -> None:
         _deprecated("autocast")
         super().__init__("cpu", dtype, enabled, cache_enabled)
@@ -42,7 +43,3 @@ class GradScaler(amp.GradScaler):
     ) -> None:
         _deprecated("GradScaler")
         super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
-
-
-custom_fwd: Any = functools.partial(amp.custom_fwd, device_type="cpu")
-custom_bwd: Any = functools.partial(amp.custom_bwd, device_type="cpu")

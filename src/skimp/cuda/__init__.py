@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp.cuda import amp
 from skimp.errors import OutOfMemoryError
 from skimp.memory.ledger import settle
 from skimp.memory.limits import set_per_process_memory_fraction
@@ -26,6 +27,7 @@ from skimp.memory.stats import (
 
 __all__ = [
     "OutOfMemoryError",
+    "amp",
     "current_device",
     "device_count",
     "empty_cache",

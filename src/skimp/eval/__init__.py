@@ -9,7 +9,8 @@ from skimp.eval.show import show as _show
 
 
 def show(what: Any) -> str:
-    """The plan behind a tensor's promise (or behind an expression), as text; nothing is delivered.
+    """The plan behind a tensor's promise (or behind an expression), as text; nothing is
+    delivered.
     """
     storage = getattr(what, "_storage", None)
     if storage is None:

@@ -18,8 +18,9 @@ Shape = tuple[int, ...]
 
 # Ufuncs whose NumPy loops give the same bits at every positive stride, a broadcast one (0)
 # included. All others differ somewhere (float16 exp: strided loops are other code; power: a
-# broadcast exponent of 2 is a multiplication), so what they read is made contiguous first. See
-# docs/notes/eval.md.
+# broadcast exponent of 2 is a multiplication; negative: NumPy 2.4.6 reads a run where the step is
+# the item's size in elements and the result has gaps), so what they read is made contiguous first.
+# See docs/notes/eval.md.
 _SAME_AT_ANY_STRIDE: Final = frozenset(
     (
         *(np.add, np.subtract, np.multiply, np.divide, np.positive, np.reciprocal),

@@ -4,10 +4,10 @@ itself imports nn).
 
 from typing import TYPE_CHECKING
 
-import skimp.ops
+import skimp.ops  # noqa: F401  (declares the functions)
 from skimp.ops.forms import NAMESPACES
 
 if TYPE_CHECKING:
-    from skimp import *
+    from skimp import *  # noqa: F403  (what the update below brings)
 
 globals().update(NAMESPACES[""])

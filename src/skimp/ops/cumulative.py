@@ -258,7 +258,8 @@ def _complex_log_add(block: Array, carry: Any) -> Array:
 
 
 def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
-    """exp(input) times the sums of g / exp(result) to come, in logarithms: g > 0 and g < 0 apart.
+    """exp(input) times the sums of g / exp(result) to come, in logarithms: g > 0 and g < 0
+    apart.
     """
     if input.ndim == 0:
         return g

@@ -12,7 +12,7 @@ from skimp._tensor import Tensor
 from skimp.autograd.rules import Rule
 from skimp.backend import kernels as K
 from skimp.ops.forms import export
-from skimp.ops.pointwise import Pointwise, Refused, call, common, floating, predicate, same
+from skimp.ops.pointwise import Pointwise, Refused, call, common, floating, no_zero, predicate, same
 from skimp.ops.pointwise_forms import (
     OPERANDS,
     ROWS,
@@ -238,6 +238,7 @@ ROUNDED = {
         Rule("DivBackward2", {"input": lambda g: zeros(g), "other": lambda g: zeros(g)}),
         PAIR,
         bare=True,
+        check=no_zero,
     )
     for mode, kernels in (
         ("trunc", dict[Any, Any]({I: K.trunc_divide, F: K.trunc_divide}) | _CUT),
@@ -251,6 +252,7 @@ FLOOR_DIVIDE = Pointwise(
     refused("floor_divide"),
     PAIR,
     title="div_floor_cpu",
+    check=no_zero,
     bare=True,
 )
 

@@ -397,6 +397,5 @@ def _run_view_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
     input.bump()
     input._np = None
     input._layout = layout
-    if kept is not None:
-        history.rebase(input, kept)
+    history.relaid(input, kept)
     return input

@@ -15,7 +15,7 @@ from skimp._tensor import fresh
 from skimp.ops.forms import export
 from skimp.ops.resampling import cubic_weights
 from skimp.ops.rowwise import HALVES
-from skimp.ops.ties import tied
+from skimp.ops.ties import tied, zero_of
 
 
 def _default(name: str, align_corners: bool | None) -> bool:
@@ -222,6 +222,8 @@ def grid_sample(
         found = (
             _linear(image, xs) if mode == "bilinear" else image.at([x.detach().round() for x in xs])
         )
+    if mode == "nearest" and grid._rg:
+        found = found + zero_of(grid)  # whose gradient is zeros, not nothing
     return found.reshape((n, input.shape[1], *out))
 
 

@@ -1,4 +1,6 @@
-"""`x[...]`, read and write: ints, slices, None and Ellipsis make views; tensors, lists and bools gather and scatter."""
+"""`x[...]`, read and write: ints, slices, None and Ellipsis make views; tensors, lists and bools
+gather and scatter.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
 
 
 def _at_hand(x: Any, index: Any) -> Any:
-    """NumPy's own view for plain ints and slices within bounds; None sends the index the general way."""
+    """NumPy's own view for plain ints and slices within bounds; None sends the index the general
+    way.
+    """
     kind = type(index)
     if kind is int:
         n = len(x) if x.ndim else 0
@@ -85,7 +89,9 @@ def _at_hand(x: Any, index: Any) -> Any:
 
 
 def split(index: Any) -> tuple[Any, ...]:
-    """The index as a tuple of its items; PyTorch still reads a list that holds sequences, slices or None as one."""
+    """The index as a tuple of its items; PyTorch still reads a list that holds sequences, slices
+    or None as one.
+    """
     if type(index) is tuple:
         return index
     if (
@@ -100,8 +106,10 @@ def split(index: Any) -> tuple[Any, ...]:
         raise TypeError("new(): invalid data type 'str'")
     if len(index) < 32 and any([_is_nested(i) for i in index]):
         warnings.warn(
-            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; "
-            "use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, "
+            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be "
+            "changed in pytorch 2.9; "
+            "use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as "
+            "tensor index, "
             "x[torch.tensor(seq)], which will result either in an error or a different result",
             UserWarning,
             stacklevel=4,
@@ -126,7 +134,9 @@ def _general(self: Tensor, index: Any) -> Tensor:
 
 
 def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...] | None]:
-    """The view that the plain items make, and, where there are others, an index tensor or None for each dim of it."""
+    """The view that the plain items make, and, where there are others, an index tensor or None for
+    each dim of it.
+    """
     plan = Plan(self, items)
     if plan.last is None and plan.tensors is not None:
         return self, plan.tensors
@@ -137,7 +147,9 @@ def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...
 
 
 class Plan:
-    """An index read from left to right, as PyTorch reads it: views first, tensors noted for the dims where they stand."""
+    """An index read from left to right, as PyTorch reads it: views first, tensors noted for the
+    dims where they stand.
+    """
 
     def __init__(self, self_: Tensor, items: tuple[Any, ...]) -> None:
         self.layout = self_.layout_of()
@@ -226,7 +238,8 @@ def _refuse_0d(ndim: int, first: Any) -> None:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if ndim == 0 and type(first) is int:
         raise IndexError(
-            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` "
+            "in C++ to convert a "
             "0-dim tensor to a number"
         )
 
@@ -260,7 +273,8 @@ def _no_index(i: Any) -> IndexError:
         else type(i).__name__
     )
     return IndexError(
-        f"only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {name})"
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
+        f"indices (got {name})"
     )
 
 

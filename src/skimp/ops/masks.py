@@ -1,4 +1,6 @@
-"""Ops on masks: where, masked_fill, masked_select, masked_scatter, and the positions that a mask holds (nonzero)."""
+"""Ops on masks: where, masked_fill, masked_select, masked_scatter, and the positions that a mask
+holds (nonzero).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from skimp.threads import share
 
 _RUN = 1 << 16  # elements of a mask that are looked at together
 
-# -- where, masked_fill: pointwise, so they wait -----------------------------------------------------
+# -- where, masked_fill: pointwise, so they wait
+# -----------------------------------------------------
 
 SELECT = Kernel("where", select)
 
@@ -49,7 +52,9 @@ WHERE = Pointwise(
 def where(
     condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
 ) -> Any:
-    """`input` where the condition holds, else `other`; the condition alone: the positions of its trues."""
+    """`input` where the condition holds, else `other`; the condition alone: the positions of its
+    trues.
+    """
     if input is None and other is None:
         return nonzero(condition, as_tuple=True)
     if input is None or other is None:
@@ -61,7 +66,8 @@ def where(
         kinds = [v for v in (input, other) if isinstance(v, (Tensor, int, float, complex))]
         if len(kinds) == 2 and out._dtype is not common(kinds):
             raise RuntimeError(
-                f"Expected out type to be {scalar_type_name(common(kinds))} but got {scalar_type_name(out._dtype)}"
+                f"Expected out type to be {scalar_type_name(common(kinds))} but got "
+                f"{scalar_type_name(out._dtype)}"
             )
     return call(WHERE, (condition, input, other), (), out)
 
@@ -69,7 +75,8 @@ def where(
 def _condition(condition: Any) -> Tensor:
     if not isinstance(condition, Tensor):
         raise TypeError(
-            f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}"
+            "where(): argument 'condition' (position 1) must be Tensor, not "
+            f"{type(condition).__name__}"
         )
     if condition._dtype is dtypes.uint8:
         return condition.to(dtypes.bool)
@@ -127,7 +134,8 @@ def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
         )
     if mask._dtype is not dtypes.bool:
         raise RuntimeError(
-            f"masked_fill_ only supports boolean masks, but got mask with dtype {_C_NAMES.get(mask._dtype, mask._dtype)}"
+            "masked_fill_ only supports boolean masks, but got mask with dtype "
+            f"{_C_NAMES.get(mask._dtype, mask._dtype)}"
         )
     if isinstance(value, Tensor):
         if value.ndim:
@@ -218,7 +226,9 @@ def _select_back(g: Tensor, shape: Any, mask: Tensor) -> Tensor:
 
 
 class Mask:
-    """A mask's trues, counted run by run of C order; a comparison that waits is computed run by run, never written."""
+    """A mask's trues, counted run by run of C order; a comparison that waits is computed run by
+    run, never written.
+    """
 
     def __init__(self, mask: Tensor) -> None:
         self.shape = tuple(mask.shape)
@@ -318,7 +328,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
         )
     if mask._dtype is not dtypes.bool:
         raise RuntimeError(
-            f"masked_scatter_ only supports boolean masks, but got mask with dtype {scalar_type_name(mask._dtype)}"
+            "masked_scatter_ only supports boolean masks, but got mask with dtype "
+            f"{scalar_type_name(mask._dtype)}"
         )
     layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
     layout_views.expand(mask.layout_of(), tuple(input.shape))  # raises where the mask is larger
@@ -346,11 +357,14 @@ def _scatter_back(g: Tensor, mask: Tensor, shape: Any) -> Tensor:
 
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for each dim."""
+    """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for
+    each dim.
+    """
     if as_tuple:
         if out is not None:
             raise TypeError(
-                "nonzero() received an invalid combination of arguments - got (out=Tensor, as_tuple=bool)"
+                "nonzero() received an invalid combination of arguments - got (out=Tensor, "
+                "as_tuple=bool)"
             )
         rows: Any = _nonzero(input if input.ndim else input.reshape(1))
         return tuple([_own(p) for p in rows.unbind(1)])

@@ -17,7 +17,7 @@ from skimp.ops.complex_views import imag, real
 from skimp.ops.elementwise import div
 from skimp.ops.forms import export
 from skimp.ops.masks import where
-from skimp.ops.pointwise import Pointwise, Refused, call, common, floating, same
+from skimp.ops.pointwise import Pointwise, Refused, call, common, floating, no_zero, same
 from skimp.ops.pointwise_forms import binary, plain_operators
 from skimp.ops.powers import pow
 from skimp.ops.rows import NO_HALVES, PAIR, C, F, I, conj, node_name, refused, zeros
@@ -36,6 +36,7 @@ REMAINDER = Pointwise(
         },
     ),
     PAIR,
+    check=no_zero,
 )
 FMOD = Pointwise(
     "fmod",
@@ -49,6 +50,7 @@ FMOD = Pointwise(
         },
     ),
     PAIR,
+    check=no_zero,
     numbers=(1,),
 )
 remainder = binary(REMAINDER, doc="The remainder, with the sign of other.")

@@ -51,7 +51,9 @@ def sort(
     out: Any = None,
     axis: Any = None,
 ) -> Pair:
-    """The values in order along a dim and where they were; ties keep their order; NaN counts as the largest."""
+    """The values in order along a dim and where they were; ties keep their order; NaN counts as
+    the largest.
+    """
     if isinstance(dim, bool):  # sort(x, descending)
         dim, descending = -1, dim
     return _sort(input, dim if axis is None else axis, bool(descending), out=out)
@@ -285,6 +287,8 @@ def _mode_at(block: Array) -> Array:
 
 @op(out="same", rule=Rule("ModeBackward0", _REDUCED))
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
-    """The most frequent value along a dim (the smallest of several) and the last of its positions."""
+    """The most frequent value along a dim (the smallest of several) and the last of its
+    positions.
+    """
     _refuse("mode", input)
     return return_types.mode(*_chosen("mode", input, dim, keepdim, _mode_at))  # type: ignore[no-any-return]

@@ -1,4 +1,6 @@
-"""What an op may write to: the checks of `out=` and of in-place forms, made before anything changes."""
+"""What an op may write to: the checks of `out=` and of in-place forms, made before anything
+changes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ def check_inplace(name: str, target: Tensor, result: dtypes.dtype, shape: tuple[
     """Refuse an in-place form whose result has another shape, or a type of a higher category."""
     if tuple(target.shape) != shape:
         raise RuntimeError(
-            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(shape)}: "
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape "
+            f"{list(shape)}: "
             f"{name}_() writes into its first argument; use {name}() for a new tensor"
         )
     check_cast(result, target._dtype)
@@ -26,7 +29,8 @@ def check_inplace(name: str, target: Tensor, result: dtypes.dtype, shape: tuple[
 def check_cast(result: dtypes.dtype, target: dtypes.dtype) -> None:
     if result is not target and not promotion.can_cast(result, target):
         raise RuntimeError(
-            f"result type {promotion.scalar_type_name(result)} can't be cast to the desired output type {promotion.scalar_type_name(target)}"
+            f"result type {promotion.scalar_type_name(result)} can't be cast to the desired output "
+            f"type {promotion.scalar_type_name(target)}"
         )
 
 
@@ -37,7 +41,9 @@ def check_out(
     shape: tuple[int, ...],
     inputs: Sequence[Tensor] | Iterable[Tensor],
 ) -> None:
-    """Refuse an `out=` that is no tensor, of a type that can't hold the result, or that autograd would have to follow."""
+    """Refuse an `out=` that is no tensor, of a type that can't hold the result, or that autograd
+    would have to follow.
+    """
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     refuse_grad(name, out, inputs)
@@ -72,14 +78,19 @@ def refuse_grad(name: str, out: Tensor, inputs: Iterable[Tensor]) -> None:
 
 
 def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
-    """Give `out` the result's shape; PyTorch's warning where that changes a tensor that has elements."""
+    """Give `out` the result's shape; PyTorch's warning where that changes a tensor that has
+    elements.
+    """
     if tuple(out.shape) == shape:
         return
     if numel(tuple(out.shape)):
         warnings.warn(
-            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not "
-            f"match the required output shape {list(shape)}. This behavior is deprecated, and in a future PyTorch "
-            "release outputs will not be resized unless they have zero elements. You can explicitly reuse an out "
+            "An output with one or more elements was resized since it had shape "
+            f"{list(out.shape)}, which does not "
+            f"match the required output shape {list(shape)}. This behavior is deprecated, and in a "
+            "future PyTorch "
+            "release outputs will not be resized unless they have zero elements. You can "
+            "explicitly reuse an out "
             "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
             stacklevel=4,
@@ -101,7 +112,9 @@ def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = 
 
 
 def check_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
-    """Refuse a target that maps some bytes twice, or shares some but not all of its bytes with an input."""
+    """Refuse a target that maps some bytes twice, or shares some but not all of its bytes with an
+    input.
+    """
     layout = out.layout_of()
     if not layouts.is_contiguous(layout):
         overlap.assert_no_internal_overlap(layout)

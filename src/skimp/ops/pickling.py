@@ -1,4 +1,6 @@
-"""Tensors through copy.copy, copy.deepcopy and pickle: tensors that share a storage share it afterwards too."""
+"""Tensors through copy.copy, copy.deepcopy and pickle: tensors that share a storage share it
+afterwards too.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,10 @@ def _reduce(self: Tensor, protocol: Any) -> tuple[Any, ...]:
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     if not self.is_leaf:
         raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
-            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            "protocol at the moment.  "
+            "If you were attempting to deepcopy a module, this may be because of a "
+            "torch.nn.utils.weight_norm usage, see "
             "https://github.com/pytorch/pytorch/pull/103001"
         )
     if id(self) in memo:

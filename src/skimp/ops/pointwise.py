@@ -41,7 +41,7 @@ class Refused(NamedTuple):
 class Pointwise:
     """A row: a kernel for each category of dtype (or for one dtype), how types go through, and the derivative."""
 
-    __slots__ = ("args", "bare", "kernels", "masks", "name", "numbers", "opmath", "params", "plain", "rule", "title", "types")
+    __slots__ = ("args", "bare", "check", "kernels", "masks", "name", "numbers", "opmath", "params", "plain", "rule", "title", "types")
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Pointwise:
         title: str | None = None,
         numbers: tuple[int, ...] | None = None,
         bare: bool = False,
+        check: Callable[[dtypes.dtype, tuple[Any, ...]], None] | None = None,
     ) -> None:
         self.name = name
         self.title = title or f"{name}_cpu"  # what PyTorch's "not implemented" names
@@ -70,6 +71,7 @@ class Pointwise:
             numbers = tuple(range(len(args))) if len(args) > 1 else ()
         self.numbers = numbers  # the arguments that may be Python numbers
         self.bare = bare  # takes numbers without any tensor: torch.add(1, 2)
+        self.check = check  # refuses values that the kernel would refuse, at the call: the kernel may run later
         self.plain = plain_dtypes(self)
         if rule is not None and not params and len(args) <= 2:
             rule.args = args if len(args) == 2 else (args[0], "other")
@@ -189,6 +191,8 @@ def call(
     if inplace and out is not None:
         outs.check_cast(result, out._dtype)
     kernel = row.kernel(compute)
+    if row.check is not None:
+        row.check(compute, args)
     if params:
         kernel = bound(kernel, *params)
     shape = tensors[0].shape
@@ -372,6 +376,12 @@ def constant(value: Any, dtype: dtypes.dtype) -> Array:
     if dtype.category == dtypes.INT and isinstance(value, float):
         return cast(np.asarray(value), dtype)
     return np.asarray(value).astype(dtype.np)
+
+
+def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
+    """Refuse a division of integers by zero."""
+    if compute.category == dtypes.INT and not np.all(operand(args[1], compute, compute)):
+        raise RuntimeError("ZeroDivisionError")
 
 
 def cast(array: Array, dtype: dtypes.dtype) -> Array:

@@ -24,7 +24,9 @@ _BITS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def bits(a: Array) -> Array:
-    """The elements as unsigned integers of their size, which NumPy moves fastest (complex128 as it is)."""
+    """The elements as unsigned integers of their size, which NumPy moves fastest (complex128 as it
+    is).
+    """
     kind = _BITS.get(a.itemsize)
     return a if kind is None else a.view(kind)
 
@@ -62,7 +64,9 @@ def _sides(shape: tuple[int, ...], limit: int) -> list[Any]:
 
 
 def in_windows(shape: tuple[int, ...], work: Callable[[Window], None], limit: int = BLOCK) -> None:
-    """`work(window)` for every window of a shape, on the threads: windows must not depend on each other."""
+    """`work(window)` for every window of a shape, on the threads: windows must not depend on each
+    other.
+    """
     if math.prod(shape) <= limit:
         if 0 not in shape:
             quietly(work, tuple([slice(0, n) for n in shape]))
@@ -78,7 +82,9 @@ def in_windows(shape: tuple[int, ...], work: Callable[[Window], None], limit: in
 
 
 class Along:
-    """The places of a target's elements whose position along `dim` an index tells, the others being the index's own."""
+    """The places of a target's elements whose position along `dim` an index tells, the others
+    being the index's own.
+    """
 
     def __init__(self, target: Array, dim: int, index: Array) -> None:
         self.strides = steps(target)
@@ -100,7 +106,9 @@ class Along:
 
 
 class Joint:
-    """The places that several broadcast indices point to, in dims of their own, and all that lies under each."""
+    """The places that several broadcast indices point to, in dims of their own, and all that lies
+    under each.
+    """
 
     def __init__(
         self, strides: tuple[int, ...], indices: list[Array], rest: tuple[tuple[int, int], ...]

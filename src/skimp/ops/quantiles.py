@@ -60,7 +60,9 @@ def _quantile(
     if last is None:
         result = result.masked_fill(missing.any(-1), float("nan"))
     if keepdim:
-        shape = [1] * ndim if dim is None else [1 if d == at else s for d, s in enumerate(input.shape)]
+        shape = (
+            [1] * ndim if dim is None else [1 if d == at else s for d, s in enumerate(input.shape)]
+        )
         result = result.reshape(len(results), *shape)
     return result if q.ndim else result[0]
 
@@ -108,5 +110,3 @@ def nanquantile(
     """`quantile` of the elements that are not nan."""
     q = _checked("nanquantile", input, q, interpolation)
     return _quantile(input, q, dim, keepdim, interpolation, True)
-
-

@@ -48,7 +48,9 @@ def fill_keys(keys: Array, a: Array, descending: bool) -> None:
 
 
 def order(a: Array, descending: bool, into: Array) -> None:
-    """The positions, in order, of each row of `a` (rows, n), written to an int64 array of its shape."""
+    """The positions, in order, of each row of `a` (rows, n), written to an int64 array of its
+    shape.
+    """
     if not packs(a.dtype, a.shape[1]):
         into[...] = _argsort(a, descending)
         return
@@ -98,5 +100,7 @@ def taken(a: Array, at: Array) -> Array:
 
 
 def by_rows(shape: tuple[int, ...], n: int, work: Any) -> None:
-    """`work(window)` for windows of the dims before the rows, each of about as many elements as fit the cache."""
+    """`work(window)` for windows of the dims before the rows, each of about as many elements as
+    fit the cache.
+    """
     in_windows(shape, work, max(1, _BLOCK // max(1, n)))

@@ -13,7 +13,8 @@ def named(name: str, *fields: str) -> Any:
             values = tuple(values[0])
         if len(values) != len(fields):
             raise TypeError(
-                f"torch.return_types.{name}() takes a {len(fields)}-sequence ({len(values)}-sequence given)"
+                f"torch.return_types.{name}() takes a {len(fields)}-sequence "
+                f"({len(values)}-sequence given)"
             )
         return tuple.__new__(cls, values)
 

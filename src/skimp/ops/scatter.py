@@ -1,4 +1,6 @@
-"""Writes along a dim where an index tells: scatter, scatter_add, scatter_reduce, and gather, which reads so."""
+"""Writes along a dim where an index tells: scatter, scatter_add, scatter_reduce, and gather, which
+reads so.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -
     if src is None:
         if any(n > m for d, (n, m) in enumerate(zip(own, have, strict=True)) if d != dim):
             raise RuntimeError(
-                f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension {dim}"
+                f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} "
+                f"apart from dimension {dim}"
             )
         return
     given = _sizes(src)
@@ -58,7 +61,8 @@ def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -
     beyond = any(n > m for d, (n, m) in enumerate(zip(own, have, strict=True)) if d != dim)
     if beyond or any(n > m for n, m in zip(own, given, strict=True)):
         raise RuntimeError(
-            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
+            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} "
+            "apart from dimension "
             f"{dim} and to be no larger size than src {list(src.shape)}"
         )
 
@@ -73,7 +77,9 @@ def _sizes(t: Tensor) -> tuple[int, ...]:
 @op(out="same", rule=Rule("GatherBackward0", {
     "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(dim, index, g)}))  # fmt: skip
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """For every element of `index`, the input's element at that position of `dim` and at its own in the others."""
+    """For every element of `index`, the input's element at that position of `dim` and at its own
+    in the others.
+    """
     dim = layouts.normalize_dim(dim, input.ndim)
     check_index_dtype("gather", index)
     if index.numel():
@@ -85,7 +91,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
         for d, (n, m) in enumerate(zip(own, have, strict=True)):
             if d != dim and n > m:
                 raise RuntimeError(
-                    f"Size does not match at dimension {d} expected index {list(index.shape)} to be no larger than "
+                    f"Size does not match at dimension {d} expected index {list(index.shape)} to "
+                    "be no larger than "
                     f"self {list(input.shape)} apart from dimension {dim}"
                 )
     result, target = blank(tuple(index.shape), input._dtype)
@@ -114,7 +121,9 @@ def read_along(target: Array, source: Array, dim: int, index: Array) -> None:
 
 
 def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any = None) -> None:
-    """Put (or with a ufunc merge) `source`, an array or a 0-d one, into `target` along `dim` at `index`, in C order."""
+    """Put (or with a ufunc merge) `source`, an array or a 0-d one, into `target` along `dim` at
+    `index`, in C order.
+    """
     if target.ndim == 0:
         target = target.reshape(1)
     if index.ndim == 0:
@@ -158,7 +167,9 @@ def scatter(
     value: Any = None,
     reduce: Any = None,
 ) -> None:
-    """Write `src` (a tensor or a number) where `index` tells along `dim`; or add or multiply it there."""
+    """Write `src` (a tensor or a number) where `index` tells along `dim`; or add or multiply it
+    there.
+    """
     src = value if src is None else src
     if src is None:
         raise TypeError('scatter() missing 1 required positional arguments: "src"')
@@ -171,7 +182,9 @@ def scatter(
 
 
 def _src_back(g: Tensor, dim: int, index: Tensor, shape: Any) -> Any:
-    """The gradient of the values: zero where src is larger than index (PyTorch leaves that undefined)."""
+    """The gradient of the values: zero where src is larger than index (PyTorch leaves that
+    undefined).
+    """
     if shape == ():
         return None if g.ndim else g
     found = g.gather(dim, index)
@@ -245,7 +258,9 @@ def _reduce_back(
     include_self: bool,
     result: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """PyTorch's scatter_reduce_backward: sums, shares of equal extremes, products without dividing by zero."""
+    """PyTorch's scatter_reduce_backward: sums, shares of equal extremes, products without dividing
+    by zero.
+    """
     own, other = _REDUCE_BACK[reduce](_Along(dim, index, include_self), g, input, src, result)
     if not include_self:
         own = own.scatter(dim, index, 0)
@@ -326,7 +341,9 @@ REDUCE_BACK = _REDUCE_BACK
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> None:
-    """Reduce `src` into the places that `index` tells along `dim`; `include_self`: their own values count too."""
+    """Reduce `src` into the places that `index` tells along `dim`; `include_self`: their own
+    values count too.
+    """
     dim = layouts.normalize_dim(dim, input.ndim)
     _check_reduce(reduce)
     _check_scatter(input, dim, index, src)

@@ -25,14 +25,17 @@ def searchsorted(
     sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: Any = None,
     sorter: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Where each value would go in its sorted row: before the values equal to it, or (`right`) after them."""
+    """Where each value would go in its sorted row: before the values equal to it, or (`right`)
+    after them.
+    """
     if side not in (None, "left", "right"):
         raise RuntimeError(
             f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
         )
     if right and side == "left":
         raise RuntimeError(
-            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left "
+            "while right was True"
         )
     values = _values_of(sorted_sequence, input)
     _check_sorter(sorted_sequence, sorter)
@@ -54,12 +57,14 @@ def _check_sorter(sequence: Tensor, sorter: Any) -> None:
         return
     if tuple(sorter.shape) != tuple(sequence.shape):
         raise RuntimeError(
-            "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
+            "torch.searchsorted(): boundary and sorter must have the same size, but got boundary "
+            "tensor "
             f"{list(sequence.shape)}and got sorter tensor {list(sorter.shape)}"
         )
     if sorter._dtype is not dtypes.int64:
         raise RuntimeError(
-            f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {scalar_type_name(sorter._dtype)}"
+            "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
+            f"{scalar_type_name(sorter._dtype)}"
         )
     where = sorter.array()
     if where.size and (where.min() < 0 or where.max() >= sequence.shape[-1]):
@@ -69,20 +74,24 @@ def _check_sorter(sequence: Tensor, sorter: Any) -> None:
 def _check_rows(sequence: Tensor, values: Tensor, is_tensor: bool) -> None:
     if sequence.ndim == 0:
         raise RuntimeError(
-            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got "
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
+            "dimension is 1, but we got "
             f"boundaries tensor dim(0) and input value's dim({values.ndim}) numel({values.numel()})"
         )
     if sequence.ndim == 1:
         return
     if values.ndim == 0:
         raise RuntimeError(
-            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got "
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
+            "dimension is 1, but we got "
             f"boundaries tensor dim({sequence.ndim}) and input value's dim(0) numel(1)"
         )
     if tuple(sequence.shape)[:-1] != tuple(values.shape)[:-1]:
         raise RuntimeError(
-            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
-            f"tensor and input value tensor must match, but we got boundaries tensor {list(sequence.shape)} and input "
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            "dimensions of boundaries "
+            "tensor and input value tensor must match, but we got boundaries tensor "
+            f"{list(sequence.shape)} and input "
             f"value tensor {list(values.shape)}"
         )
 
@@ -158,7 +167,9 @@ def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Ar
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
-    """The bucket of each value among ascending boundaries; a value equal to one goes below it, or (`right`) above."""
+    """The bucket of each value among ascending boundaries; a value equal to one goes below it, or
+    (`right`) above.
+    """
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
@@ -195,7 +206,9 @@ def _only_floats(name: str, input: Tensor) -> Array:
 
 @op(out="same")
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
-    """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range if they are equal)."""
+    """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range
+    if they are equal).
+    """
     if input._dtype.category != dtypes.FLOAT:
         raise NotImplementedError(
             f"\"histogram_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
@@ -224,7 +237,8 @@ def histogram(
     if weight is not None:
         if weight._dtype is not input._dtype:
             raise RuntimeError(
-                "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same "
+                "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor "
+                "should have the same "
                 f"dtype, but got input(Tensor) {input._dtype} and weight(Tensor) {weight._dtype}"
             )
         weights = weight.array().reshape(-1)
@@ -242,7 +256,8 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
     if isinstance(bins, Tensor):
         if bins._dtype is not input._dtype:
             raise RuntimeError(
-                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but "
+                "got input with dtype "
                 f"{input._dtype} and bins with dtype {bins._dtype}"
             )
         if bins.ndim != 1:
@@ -269,7 +284,8 @@ def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
         raise RuntimeError(f"torch.histogramdd: dimension 0's range [{low}, {high}] is not finite")
     if low > high:
         raise RuntimeError(
-            f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for dimension 0"
+            f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for "
+            "dimension 0"
         )
     kind = array.dtype.type
     return (kind(low - 0.5), kind(high + 0.5)) if low == high else (kind(low), kind(high))

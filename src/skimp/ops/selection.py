@@ -1,4 +1,6 @@
-"""Slices along one dim, chosen by a vector of positions (index_select and its writers), and take, which sees one vector."""
+"""Slices along one dim, chosen by a vector of positions (index_select and its writers), and take,
+which sees one vector.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def _at(dim: int, where: Array) -> Any:
 
 
 def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
-    """The vector `index` as the index of a gather along `dim` of a result of this shape (nothing is written)."""
+    """The vector `index` as the index of a gather along `dim` of a result of this shape (nothing
+    is written).
+    """
     return np.broadcast_to(index.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape)
 
 
@@ -103,7 +107,8 @@ def _slices(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -
     have, given = tuple(input.shape), tuple(source.shape)
     if (len(given) > 1 and len(have) != len(given)) or (not given and where.size != 1):
         raise IndexError(
-            f"{name}(): When source and destination are not scalars, their dimensionality must match. Source "
+            f"{name}(): When source and destination are not scalars, their dimensionality must "
+            "match. Source "
             f"dimensionality ({len(given)}), destination dimensionality ({len(have)})"
             if given
             else f"{name}(): When source is scalar, index should have one element (got {where.size})"
@@ -116,7 +121,8 @@ def _check_slice_shapes(name: str, dim: int, input: Tensor, source: Tensor) -> N
     theirs = [n for d, n in enumerate(source.shape) if d != dim]
     if own != theirs:
         raise RuntimeError(
-            f"{name}(): Source/destination tensor must have same slice shapes except at dimension {dim} "
+            f"{name}(): Source/destination tensor must have same slice shapes except at dimension "
+            f"{dim} "
             f"Destination slice shape: {own} and source slice shape: {theirs}."
         )
 
@@ -139,27 +145,32 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
                            f"{scalar_type_name(index._dtype)} and size: {list(index.shape)}")  # fmt: skip
     if index._dtype not in (dtypes.int64, dtypes.int32):
         raise RuntimeError(
-            f"index_add_(): Expected dtype int32/int64 for index but got: {scalar_type_name(index._dtype)}"
+            "index_add_(): Expected dtype int32/int64 for index but got: "
+            f"{scalar_type_name(index._dtype)}"
         )
     if input._dtype is not source._dtype:
         raise RuntimeError(
-            f"index_add_(): self ({scalar_type_name(input._dtype)}) and source ({scalar_type_name(source._dtype)}) must "
+            f"index_add_(): self ({scalar_type_name(input._dtype)}) and source "
+            f"({scalar_type_name(source._dtype)}) must "
             "have the same scalar type"
         )
     if source.ndim and dim >= source.ndim:
         raise RuntimeError(
-            f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with shape {list(source.shape)}"
+            f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with shape "
+            f"{list(source.shape)}"
         )
     count = source.shape[dim] if source.ndim else 1
     if where.size != count:
         raise RuntimeError(
-            f"index_add_(): Number of indices ({where.size}) should be equal to source.size(dim): ({count}), for dim: {dim}"
+            f"index_add_(): Number of indices ({where.size}) should be equal to source.size(dim): "
+            f"({count}), for dim: {dim}"
         )
     if input.ndim and source.ndim:
         own = [n for d, n in enumerate(input.shape) if d != dim]
         if own != [n for d, n in enumerate(source.shape) if d != dim]:
             raise RuntimeError(
-                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = "
+                "source tensor shape must match self tensor shape, excluding the specified "
+                "dimension. Got self.shape = "
                 f"{list(input.shape)} source.shape = {list(source.shape)}"
             )
     if isinstance(alpha, (float, complex)) and input._dtype is dtypes.bool:
@@ -178,7 +189,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 
 def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> None:
-    """Merge slices into the target, one after the other; long ones as slices, short ones element by element."""
+    """Merge slices into the target, one after the other; long ones as slices, short ones element
+    by element.
+    """
     n = target.shape[dim] if target.ndim else 1
     if not values.size or not target.size:
         return
@@ -216,14 +229,16 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
         )
     if index._dtype is not dtypes.int64:
         raise RuntimeError(
-            f"index_copy_(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
+            "index_copy_(): Expected a long tensor for index, but got "
+            f"{scalar_type_name(index._dtype)}"
         )
     if input.ndim and source.ndim:
         _check_slice_shapes("index_copy_", dim, input, source)
     count = source.shape[dim] if source.ndim else 1
     if where.size != count:
         raise IndexError(
-            f"index_copy_(): Number of indices ({where.size}) should be equal to source.size(dim) ({count})"
+            f"index_copy_(): Number of indices ({where.size}) should be equal to source.size(dim) "
+            f"({count})"
         )
     n = input.shape[dim] if input.ndim else 1
     bad = first_outside(where, 0, n)
@@ -261,7 +276,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
     if isinstance(value, Tensor):
         if value.ndim:
             raise RuntimeError(
-                f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+                "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
             )
         value = value.item()
     if isinstance(value, complex) and not input._dtype.is_complex:
@@ -330,10 +346,13 @@ def index_reduce(
     *,
     include_self: bool = True,
 ) -> None:
-    """Reduce slices of `source` into those at the positions in a vector; `include_self`: their own values count too."""
+    """Reduce slices of `source` into those at the positions in a vector; `include_self`: their own
+    values count too.
+    """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(
-            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+            "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            f"{reduce}."
         )
     dim, where = _slices("index_reduce", input, dim, index, source)
     if input._dtype is not source._dtype:
@@ -342,7 +361,8 @@ def index_reduce(
     count = source.shape[dim] if source.ndim else 1
     if where.size != count:
         raise IndexError(
-            f"index_reduce(): Number of indices ({where.size}) should be equal to source.size(dim) ({count})"
+            f"index_reduce(): Number of indices ({where.size}) should be equal to source.size(dim) "
+            f"({count})"
         )
     if input.ndim and source.ndim:
         _check_slice_shapes("index_reduce", dim, input, source)
@@ -422,7 +442,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     count, own = source.numel(), index.numel()
     if count != own:
         raise IndexError(
-            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            "put_(): Expected source and index to have the same number of elements, but got "
+            "source.numel() = "
             f"{count}, index.numel() = {own}"
         )
     where = _flat_index("put_", index, input.numel()).reshape(-1)
@@ -442,12 +463,15 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 @op(out="same")
 def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
-    """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one vector."""
+    """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one
+    vector.
+    """
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     if input.ndim != indices.ndim:
         raise RuntimeError(
-            "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            "but got "
             f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
         )
     if indices._dtype is not dtypes.int64 and indices._dtype is not dtypes.int32:

@@ -1,4 +1,6 @@
-"""The gradient of as_strided: every element of the view gives to the place that it shows, several to one perhaps."""
+"""The gradient of as_strided: every element of the view gives to the place that it shows, several
+to one perhaps.
+"""
 
 from __future__ import annotations
 

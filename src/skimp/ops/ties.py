@@ -27,7 +27,8 @@ from skimp.ops.forms import op, view
         {"input": lambda g, input_shape: g.new_zeros(()).expand(tuple(input_shape))},
     ),
 )
-def _zero_of(input: Any) -> Any:
+def zero_of(input: Any) -> Any:
+    """A zero that depends on `input`."""
     return fresh(np.zeros((), input._dtype.np), input._dtype)
 
 
@@ -43,4 +44,4 @@ def _tied(layout: Layout, zero: Any) -> Layout:
 
 def tied(input: Any) -> Any:
     """`input`, such that gradients that flow into it depend on it."""
-    return _tied(input, _zero_of(input)) if input._rg and modes.state.grad else input
+    return _tied(input, zero_of(input)) if input._rg and modes.state.grad else input

@@ -1,4 +1,6 @@
-"""The distinct values of a tensor, or the distinct slices along a dim: unique, unique_consecutive."""
+"""The distinct values of a tensor, or the distinct slices along a dim: unique,
+unique_consecutive.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def unique(
     return_counts: bool = False,
     dim: Any = None,
 ) -> Any:
-    """The distinct values in order (NaN equals nothing), where each element went, and how often each value occurs."""
+    """The distinct values in order (NaN equals nothing), where each element went, and how often
+    each value occurs.
+    """
     order = _whole_order if dim is None else _slice_order
     return _distinct("unique", input, return_inverse, return_counts, dim, order)
 

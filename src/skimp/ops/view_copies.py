@@ -1,4 +1,6 @@
-"""Views' counterparts that copy: `NAME_copy` of a view op, and `NAME_scatter`, which writes into a copy's view."""
+"""Views' counterparts that copy: `NAME_copy` of a view op, and `NAME_scatter`, which writes into a
+copy's view.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,8 @@ for _name, _view in VIEWS.items():
 def _place(view: Tensor, src: Tensor) -> None:
     if tuple(view.shape) != tuple(src.shape):
         raise RuntimeError(
-            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, "
             f"slice size = {list(view.shape)}"
         )
     view.copy_(src)
@@ -156,7 +159,9 @@ def _strided_cleared(g: Any, size: Any, stride: Any, storage_offset: Any, src_sh
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None
 ) -> Tensor:
-    """The input with `src` written over what as_strided would show; it keeps the input's strides and offset."""
+    """The input with `src` written over what as_strided would show; it keeps the input's strides
+    and offset.
+    """
     layout = input.layout_of()
     n = (layouts.storage_span(layout) or (0, 0))[1]
     memory: Any = views.as_strided(input, (n,), (1,), 0).clone()

@@ -4,8 +4,8 @@ A formula takes the tensors that it changes, then those that it only reads, then
 returns the new values of the former. It is written in operators and in the functions below, so the
 same formula runs on
 
-- expressions, for large float32 and float64 tensors: one program writes the parameter and its state,
-  block by block, into their own memory, and nothing else is allocated;
+- expressions, for large float32 and float64 tensors: one program writes the parameter and its
+  state, block by block, into their own memory, and nothing else is allocated;
 - NumPy arrays, for small ones;
 - tensors, for other dtypes and layouts, and where the step itself is differentiated.
 """

@@ -45,9 +45,12 @@ def assert_close(
     """
     if (rtol is None) != (atol is None):
         raise ValueError(
-            f"rtol and atol must both be specified or both be unspecified, but got rtol={rtol} and atol={atol}"
+            f"rtol and atol must both be specified or both be unspecified, but got rtol={rtol} and "
+            f"atol={atol}"
         )
-    attributes = [name for name, asked in (("dtype", check_dtype), ("stride", check_stride)) if asked]
+    attributes = [
+        name for name, asked in (("dtype", check_dtype), ("stride", check_stride)) if asked
+    ]
     try:
         _compare(actual, expected, [], rtol, atol, equal_nan, attributes)
     except AssertionError as error:
@@ -60,9 +63,16 @@ def _compare(a: Any, b: Any, path: list[Any], *how: Any) -> None:
         _same_keys(a, b, path)
         for key in b:
             _compare(a[key], b[key], [*path, key], *how)
-    elif isinstance(a, Sequence) and isinstance(b, Sequence) and not isinstance(a, str) and not isinstance(b, str):
+    elif (
+        isinstance(a, Sequence)
+        and isinstance(b, Sequence)
+        and not isinstance(a, str)
+        and not isinstance(b, str)
+    ):
         if len(a) != len(b):
-            raise AssertionError(_at(f"The length of the sequences mismatch: {len(a)} != {len(b)}", path))
+            raise AssertionError(
+                _at(f"The length of the sequences mismatch: {len(a)} != {len(b)}", path)
+            )
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             _compare(x, y, [*path, i], *how)
     elif a is None or b is None:
@@ -82,25 +92,39 @@ def _same_keys(a: Mapping[Any, Any], b: Mapping[Any, Any], path: list[Any]) -> N
         if keys
     ]
     if lines:
-        raise AssertionError(_at("\n".join(["The keys of the mappings do not match:", *lines]), path))
+        raise AssertionError(
+            _at("\n".join(["The keys of the mappings do not match:", *lines]), path)
+        )
 
 
 def _compare_values(
-    a: Any, b: Any, path: list[Any], rtol: Any, atol: Any, equal_nan: bool, attributes: Iterable[str]
+    a: Any,
+    b: Any,
+    path: list[Any],
+    rtol: Any,
+    atol: Any,
+    equal_nan: bool,
+    attributes: Iterable[str],
 ) -> None:
     numbers = (int, float, complex, np.number, np.bool_)
     arrays = (Tensor, np.ndarray, np.number, np.bool_)
     tensors = isinstance(a, arrays) and isinstance(b, arrays)
     if not tensors and not (isinstance(a, numbers) and isinstance(b, numbers)):
-        raise TypeError(f"No comparison pair was able to handle inputs of type {type(a)} and {type(b)}.")
-    x, y = (_number(a), _number(b)) if not tensors else (as_tensor(a).detach(), as_tensor(b).detach())
+        raise TypeError(
+            f"No comparison pair was able to handle inputs of type {type(a)} and {type(b)}."
+        )
+    x, y = (
+        (_number(a), _number(b)) if not tensors else (as_tensor(a).detach(), as_tensor(b).detach())
+    )
     if tensors:
         _same_attributes(x, y, ("shape", *attributes), path)
     if rtol is None:
         pairs = [_TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (x, y)]
         rtol, atol = (max(values) for values in zip(*pairs, strict=True))
     wide = _WIDE[max(x.dtype.category, y.dtype.category)]
-    report = _difference(x.array().astype(wide), y.array().astype(wide), rtol, atol, equal_nan, tensors)
+    report = _difference(
+        x.array().astype(wide), y.array().astype(wide), rtol, atol, equal_nan, tensors
+    )
     if report is not None:
         raise AssertionError(_at(report, path))
 
@@ -113,19 +137,21 @@ def _same_attributes(a: Tensor, b: Tensor, names: Iterable[str], path: list[Any]
     for name in names:
         x, y = (v() if callable(v) else v for v in (getattr(a, name), getattr(b, name)))
         if x != y:
-            raise AssertionError(_at(f"The values for attribute '{name}' do not match: {x} != {y}.", path))
+            raise AssertionError(
+                _at(f"The values for attribute '{name}' do not match: {x} != {y}.", path)
+            )
 
 
-def _difference(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool, tensors: bool) -> str | None:
+def _difference(
+    a: Any, b: Any, rtol: float, atol: float, equal_nan: bool, tensors: bool
+) -> str | None:
     """What to say about values that are not close."""
     close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
     if close.all():
         return None
     exact = rtol == 0 and atol == 0
-    absolute = np.abs(a - b)
-    relative = absolute / np.abs(b)
-    for one in (absolute, relative):
-        one[close] = 0
+    absolute = np.where(close, 0, np.abs(a - b))
+    relative = np.where(close, 0, absolute / np.abs(b))
     how = "equal" if exact else "close"
 
     def bound(limit: float) -> str:
@@ -138,13 +164,22 @@ def _difference(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool, tenso
             f"Relative difference: {relative.item()}{bound(rtol)}"
         )
     wrong = int((~close).sum())
-    lines = [f"Tensor-likes are not {how}!\n", f"Mismatched elements: {wrong} / {a.size} ({wrong / a.size:.1%})"]
+    lines = [
+        f"Tensor-likes are not {how}!\n",
+        f"Mismatched elements: {wrong} / {a.size} ({wrong / a.size:.1%})",
+    ]
     for title, values, limit in (("absolute", absolute, atol), ("relative", relative, rtol)):
         where = np.unravel_index(int(values.argmax()), values.shape)
         place = tuple([int(i) for i in where])
-        lines.append(f"Greatest {title} difference: {values[where].item()} at index {place}{bound(limit)}")
+        lines.append(
+            f"Greatest {title} difference: {values[where].item()} at index {place}{bound(limit)}"
+        )
     return "\n".join(lines)
 
 
 def _at(text: str, path: list[Any]) -> str:
-    return text if not path else f"{text}\n\nThe failure occurred for item {''.join(f'[{p!r}]' for p in path)}"
+    return (
+        text
+        if not path
+        else f"{text}\n\nThe failure occurred for item {''.join(f'[{p!r}]' for p in path)}"
+    )

@@ -12,7 +12,10 @@ from skimp._tensor import Tensor
 from skimp.autograd import modes
 from skimp.autograd.function import Function
 
-_NO_INPUT = "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+_NO_INPUT = (
+    "Backward hook for Modules where no input requires gradient should always return None or None "
+    "for all gradients."
+)
 
 _FIRING = (
     "Full backward hook is firing when gradients are computed with respect to module outputs since "

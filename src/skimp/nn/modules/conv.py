@@ -19,17 +19,6 @@ _STRINGS = {"same", "valid"}
 class _ConvNd(Module):
     """A convolution's weights and hyperparameters; all sizes are tuples here."""
 
-    __constants__ = [
-        "stride",
-        "padding",
-        "dilation",
-        "groups",
-        "padding_mode",
-        "output_padding",
-        "in_channels",
-        "out_channels",
-        "kernel_size",
-    ]
     weight: Any
     bias: Any
 

@@ -25,8 +25,14 @@ REGISTRATION: dict[str, Hooks] = {
     "module": OrderedDict(),
 }
 
-_MIXED = "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of them."
-_MIXED_HERE = "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+_MIXED = (
+    "Cannot use both regular backward hooks and full backward hooks as a global Module hook. "
+    "Please use only one of them."
+)
+_MIXED_HERE = (
+    "Cannot use both regular backward hooks and full backward hooks on a single Module. "
+    "Please use only one of them."
+)
 
 
 class Hooked:

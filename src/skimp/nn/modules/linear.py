@@ -26,8 +26,6 @@ class Identity(Module):
 class Linear(Module):
     """input @ weight.T + bias."""
 
-    __constants__ = ["in_features", "out_features"]
-
     def __init__(
         self,
         in_features: int,
@@ -60,7 +58,8 @@ class Linear(Module):
         return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+        bias = self.bias is not None
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}"
 
 
 class NonDynamicallyQuantizableLinear(Linear):
@@ -69,8 +68,6 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 class Bilinear(Module):
     """input1 @ weight[k] @ input2 + bias[k]."""
-
-    __constants__ = ["in1_features", "in2_features", "out_features"]
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from skimp import devices, dtypes
 from skimp._tensor import Tensor
@@ -69,7 +69,6 @@ class Module(Hooked, State):
     dump_patches: bool = False
     training: bool
     call_super_init: bool = False
-    __constants__: ClassVar[Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and kwargs:

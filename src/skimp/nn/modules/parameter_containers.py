@@ -177,7 +177,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of `key`, or `default`."""
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401  (this is `get`)
 
     @staticmethod
     def fromkeys(keys: Iterable[str], default: Any = None) -> Any:

@@ -12,11 +12,11 @@ from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
 
 
-def _padding_index(index: int | None, count: int) -> int | None:
+def _padding_index(index: int | None, count: int, name: str) -> int | None:
     if index is None:
         return None
     if not -count <= index < count:
-        raise ValueError("Padding_idx must be within num_embeddings")
+        raise AssertionError(f"{name} must be within num_embeddings")
     return index % count
 
 
@@ -37,7 +37,7 @@ class _Table(Module):
             self.reset_parameters()
             return
         if tuple(given.shape) != shape:
-            raise ValueError("Shape of weight does not match num_embeddings and embedding_dim")
+            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
         self.weight = Parameter(given, requires_grad=not frozen)
 
     def reset_parameters(self) -> None:
@@ -71,7 +71,7 @@ class Embedding(_Table):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        self.padding_idx = _padding_index(padding_idx, num_embeddings)
+        self.padding_idx = _padding_index(padding_idx, num_embeddings, "Padding_idx")
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
@@ -116,7 +116,7 @@ class Embedding(_Table):
     ) -> Any:
         """An embedding on a given table, which learns only if `freeze` is False."""
         if embeddings.dim() != 2:
-            raise ValueError("Embeddings parameter is expected to be 2-dimensional")
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, cols = embeddings.shape
         return cls(
             num_embeddings=rows,
@@ -155,7 +155,7 @@ class EmbeddingBag(_Table):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self.padding_idx = _padding_index(padding_idx, num_embeddings)
+        self.padding_idx = _padding_index(padding_idx, num_embeddings, "padding_idx")
         self._set_weight(_weight, False, device, dtype)
         self.mode = mode
         self.sparse = sparse
@@ -206,7 +206,7 @@ class EmbeddingBag(_Table):
     ) -> Any:
         """An embedding bag on a given table, which learns only if `freeze` is False."""
         if embeddings.dim() != 2:
-            raise ValueError("Embeddings parameter is expected to be 2-dimensional")
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, cols = embeddings.shape
         made = cls(
             num_embeddings=rows,

@@ -248,7 +248,8 @@ def _load_one(
 ) -> None:
     if not isinstance(source, Tensor):
         errors.append(
-            f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but '
+            f'While copying the parameter named "{key}", expected torch.Tensor or '
+            "Tensor-like object from checkpoint but "
             f"received {type(source)}"
         )
         return
@@ -275,6 +276,7 @@ def _load_one(
             setattr(module, name, source)
     except Exception as e:
         errors.append(
-            f'While copying the parameter named "{key}", whose dimensions in the model are {tensor.size()} and whose '
+            f'While copying the parameter named "{key}", whose dimensions in the model are '
+            f"{tensor.size()} and whose "
             f"dimensions in the checkpoint are {source.size()}, an exception occurred : {e.args}."
         )

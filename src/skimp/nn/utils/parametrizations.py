@@ -173,7 +173,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: Tensor) -> Tensor:
+    def forward(self, X: Tensor) -> Tensor:  # noqa: N803  (the papers' name)
         transposed = X.size(-2) < X.size(-1)
         tall = X.mT if transposed else X
         q = self._reflected(tall) if self.orthogonal_map == "householder" else self._rotated(tall)
@@ -203,7 +203,7 @@ class _Orthogonal(Module):
         ).int().unsqueeze(-2)
 
     @no_grad()
-    def right_inverse(self, Q: Tensor) -> Tensor:
+    def right_inverse(self, Q: Tensor) -> Tensor:  # noqa: N803
         if Q.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of "
@@ -256,7 +256,8 @@ def orthogonal(
         orthogonal_map = "matrix_exp" if square or weight.is_complex() else "householder"
     if orthogonal_map not in _MAPS:
         raise ValueError(
-            f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
+            'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
+            f"Got: {orthogonal_map}"
         )
     made = _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
     parametrize.register_parametrization(module, name, made, unsafe=True)

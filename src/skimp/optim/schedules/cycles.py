@@ -135,8 +135,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(
         self,
         optimizer: Any,
-        T_0: int,
-        T_mult: int = 1,
+        T_0: int,  # noqa: N803  (PyTorch's names)
+        T_mult: int = 1,  # noqa: N803
         eta_min: float = 0.0,
         last_epoch: int = -1,
     ) -> None:

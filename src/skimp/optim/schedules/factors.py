@@ -212,7 +212,11 @@ class CosineAnnealingLR(LRScheduler):
     """Half a cosine from the base rate to eta_min, and back: Loshchilov and Hutter 2016."""
 
     def __init__(
-        self, optimizer: Any, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
+        self,
+        optimizer: Any,
+        T_max: int,  # noqa: N803  (PyTorch's name)
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
     ) -> None:
         self.T_max = T_max
         self.eta_min = eta_min

@@ -1,0 +1,303 @@
+"""softmax, normalisation and cross_entropy, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import skimp
+from functional import both, close, ours, randn, tensor
+
+F = skimp.nn.functional
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "softmin"])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((5, 7), 1), ((5, 7), 0), ((2, 3, 4), 1), ((), 0), ((0, 3), 1), ((3, 0), 1)]
+)
+def test_softmax(name: str, shape: tuple[int, ...], dim: int, dtype: torch.dtype) -> None:
+    both(name, randn(*shape, dtype=dtype, grad=True), dim)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize(("shape", "dim"), [((300, 700), -1), ((300, 700), 0), ((7, 90, 300), 1)])
+@pytest.mark.parametrize("shift", [0.0, 100.0, -100.0])
+def test_softmax_of_many_blocks(name: str, shape: tuple[int, ...], dim: int, shift: float) -> None:
+    both(name, (randn(*shape) + shift).requires_grad_(), dim)
+
+
+def test_softmax_of_a_promise_writes_only_its_result() -> None:
+    x = skimp.randn(512, 1024)
+    y = F.softmax(x * 2 + 1, dim=-1)
+    want = torch.softmax(torch.from_numpy(x.numpy().copy()) * 2 + 1, -1)
+    close(y, want)
+
+
+def test_softmax_special_values() -> None:
+    rows = torch.tensor(
+        [[float("-inf")] * 3, [float("inf"), 0, 1], [float("nan"), 0, 1], [1e30, 0, -1e30]]
+    )
+    both("softmax", rows, -1)
+    both("log_softmax", rows, -1)
+
+
+def test_softmax_in_another_type_and_without_a_dim() -> None:
+    both("softmax", torch.arange(6).reshape(2, 3), -1, dtype=torch.float64)
+    with pytest.warns(UserWarning, match="Implicit dimension choice"):
+        F.softmax(skimp.ones(2, 3))
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        F.softmax(skimp.ones(2, 3, dtype=skimp.int64), 0)
+    with pytest.raises(IndexError):
+        F.softmax(skimp.ones(2), 1)
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 5),
+    st.integers(1, 4),
+    st.sampled_from(["mean", "sum", "none"]),
+    st.booleans(),
+    st.sampled_from([0.0, 0.3]),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_cross_entropy(
+    n: int, c: int, inner: int, reduction: str, weighted: bool, smoothing: float, flat: bool
+) -> None:
+    shape = (n, c) if flat else (n, c, inner)
+    target = torch.randint(0, c, (n,) if flat else (n, inner))
+    weight = torch.rand(c) + 0.1 if weighted else None
+    both(
+        "cross_entropy",
+        randn(*shape, grad=True),
+        target,
+        weight=weight,
+        reduction=reduction,
+        label_smoothing=smoothing,
+    )
+    target.view(-1)[0] = -100
+    target.view(-1)[-1] = 0
+    both(
+        "cross_entropy",
+        randn(*shape, grad=True),
+        target,
+        weight=weight,
+        reduction=reduction,
+        label_smoothing=smoothing,
+    )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_cross_entropy_of_many_blocks(dtype: torch.dtype) -> None:
+    both("cross_entropy", randn(300, 1000, dtype=dtype, grad=True), torch.randint(0, 1000, (300,)))
+
+
+def test_cross_entropy_of_one_row_and_of_probabilities() -> None:
+    both("cross_entropy", randn(5, grad=True), torch.tensor(3))
+    for smoothing in (0.0, 0.2):
+        both(
+            "cross_entropy",
+            randn(4, 5, grad=True),
+            torch.rand(4, 5),
+            weight=torch.rand(5),
+            label_smoothing=smoothing,
+        )
+
+
+def test_cross_entropy_never_writes_the_probabilities() -> None:
+    x, t = skimp.randn(512, 2048), skimp.randint(0, 2048, (512,))
+    x.untyped_storage().data_ptr()
+    before = (
+        skimp.memory_allocated()
+        if hasattr(skimp, "memory_allocated")
+        else skimp.cuda.memory_allocated()
+    )
+    skimp.cuda.reset_peak_memory_stats()
+    F.cross_entropy(x, t)
+    assert skimp.cuda.max_memory_allocated() - before < x.nbytes // 4
+
+
+def test_cross_entropy_refuses() -> None:
+    with pytest.raises(IndexError, match="out of bounds"):
+        F.cross_entropy(skimp.randn(2, 3), skimp.tensor([0, 3]))
+    with pytest.raises(ValueError, match="Expected input batch_size"):
+        F.cross_entropy(skimp.randn(2, 3), skimp.tensor([0, 1, 2]))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_nll_loss(reduction: str) -> None:
+    both(
+        "nll_loss",
+        randn(4, 5, grad=True),
+        torch.tensor([0, 4, -100, 2]),
+        weight=torch.rand(5),
+        reduction=reduction,
+    )
+    both(
+        "nll_loss",
+        randn(2, 5, 3, grad=True),
+        torch.randint(0, 5, (2, 3)),
+        reduction=reduction,
+        ignore_index=1,
+    )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((4, 6), (6,)), ((2, 3, 4), (3, 4)), ((200, 300), (300,)), ((0, 3), (3,))]
+)
+@pytest.mark.parametrize("affine", [True, False])
+def test_layer_norm(
+    shape: tuple[int, ...], rows: tuple[int, ...], affine: bool, dtype: torch.dtype
+) -> None:
+    w = b = None
+    if affine:
+        w, b = randn(*rows, dtype=dtype, grad=True), randn(*rows, dtype=dtype, grad=True)
+    tolerance = 0.3 if dtype is torch.bfloat16 else 0.05 if dtype is torch.float16 else 1e-4
+    both("layer_norm", randn(*shape, dtype=dtype, grad=True), rows, w, b, tolerance=tolerance)
+    both("rms_norm", randn(*shape, dtype=dtype, grad=True), rows, w, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_and_its_running_statistics(training: bool) -> None:
+    mean, var = torch.rand(3), torch.rand(3) + 0.5
+    my_mean, my_var = tensor(mean), tensor(var)
+    x = randn(4, 3, 5, 6)
+    w, b = randn(3), randn(3)
+    want = torch.nn.functional.batch_norm(x, mean, var, w, b, training)
+    got = F.batch_norm(ours(x), my_mean, my_var, ours(w), ours(b), training)
+    close(got, want)
+    close(my_mean, mean)
+    close(my_var, var)
+    both(
+        "batch_norm",
+        x.requires_grad_(),
+        mean.clone(),
+        var.clone(),
+        w.requires_grad_(),
+        b.requires_grad_(),
+        training,
+    )
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        F.batch_norm(skimp.randn(1, 3), None, None, training=True)
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 4), (3, 4, 5, 5), (1, 2, 7)])
+def test_group_and_instance_norm(shape: tuple[int, ...]) -> None:
+    w, b = randn(shape[1], grad=True), randn(shape[1], grad=True)
+    both("group_norm", randn(*shape, grad=True), 2, w, b)
+    both("instance_norm", randn(*shape, grad=True), None, None, w, b)
+    both("local_response_norm", randn(*shape, grad=True), 3)
+    both("normalize", randn(*shape, grad=True))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.softmax(x, -1),
+        lambda x: F.log_softmax(x, 0),
+        lambda x: F.layer_norm(x, (4,)),
+        lambda x: F.rms_norm(x, (4,)),
+        lambda x: F.batch_norm(x, None, None, training=True),
+        lambda x: F.group_norm(x, 2),
+        lambda x: F.cross_entropy(x, skimp.tensor([1, 2, 0])),
+        lambda x: F.cross_entropy(
+            x, skimp.tensor([1, 2, 0]), label_smoothing=0.2, reduction="none"
+        ),
+    ],
+)
+def test_second_derivatives(call: Any) -> None:
+    x = skimp.randn(3, 4, dtype=skimp.float64).requires_grad_()
+    assert skimp.autograd.gradcheck(call, (x,))
+    assert skimp.autograd.gradgradcheck(call, (x,))
+
+
+def test_dropout_draws_the_same_zeros() -> None:
+    x = randn(300, 40, grad=True)
+    for name in ("dropout", "alpha_dropout"):
+        torch.manual_seed(3)
+        skimp.manual_seed(3)
+        both(name, x, 0.3, True)
+    image = randn(3, 4, 5, 5, grad=True)
+    for name in ("dropout2d", "feature_alpha_dropout"):
+        torch.manual_seed(4)
+        skimp.manual_seed(4)
+        both(name, image, 0.4, True)
+    y = skimp.ones(3)
+    assert F.dropout(y, 0.5, False) is y
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        F.dropout(y, 1.5)
+
+
+def test_dropout_keeps_one_byte_for_an_element() -> None:
+    x = skimp.ones(1 << 20).requires_grad_()
+    before = skimp.cuda.memory_allocated()
+    y = F.dropout(x, 0.5)
+    y.data_ptr()
+    assert skimp.cuda.memory_allocated() - before <= x.nbytes + (1 << 20) + (1 << 16)
+
+
+def test_embedding() -> None:
+    index = torch.randint(0, 10, (4, 6))
+    for words in ({}, {"padding_idx": 3}, {"scale_grad_by_freq": True}):
+        both("embedding", index, randn(10, 5, grad=True), **words)
+    both("embedding", torch.randint(0, 2000, (50,)), randn(2000, 3, grad=True))
+    with pytest.raises(IndexError, match="index out of range in self"):
+        F.embedding(skimp.tensor([10]), skimp.ones(10, 2))
+    table = randn(10, 5)
+    mine = tensor(table)
+    close(
+        F.embedding(ours(index), mine, max_norm=1.0),
+        torch.nn.functional.embedding(index, table, max_norm=1.0),
+    )
+    close(mine, table)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bag(mode: str) -> None:
+    index, offsets = torch.randint(0, 10, (12,)), torch.tensor([0, 3, 3, 8])
+    both("embedding_bag", index, randn(10, 5, grad=True), offsets, mode=mode)
+    both("embedding_bag", index.reshape(3, 4), randn(10, 5, grad=True), mode=mode)
+    both(
+        "embedding_bag",
+        index,
+        randn(10, 5, grad=True),
+        offsets,
+        mode=mode,
+        padding_idx=int(index[4]),
+    )
+    if mode == "sum":
+        weights = torch.rand(12).requires_grad_()
+        both(
+            "embedding_bag",
+            index,
+            randn(10, 5, grad=True),
+            offsets,
+            mode=mode,
+            per_sample_weights=weights,
+        )
+
+
+def test_rows_do_not_depend_on_deferral() -> None:
+    x = np.random.default_rng(0).standard_normal((700, 300)).astype(np.float32)
+    found = []
+    for mode in ("never", "always"):
+        with skimp.config.using(defer=mode):
+            t = skimp.from_numpy(x) * 2
+            found.append(
+                [F.softmax(t, -1).numpy(), F.layer_norm(t, (300,)).numpy(), F.softmax(t, 0).numpy()]
+            )
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
