@@ -156,10 +156,11 @@ def large(T: Any) -> dict[str, Callable[[], Work]]:
         return f
 
     return {
-        "relu": on(F.relu), "relu_": on(F.relu_), "exp": on(T.exp), "exp_slice": exp_slice, "add": add, "add_": add_,
-        "add_out": add_out, "clone": on(lambda x: x.clone()), "transpose_contiguous": on(lambda x: x.t().contiguous()),
-        "mask_select": mask_select, "total": on(lambda x: x.sum()), "gelu_fwd": on(gelu), "gelu_train": gelu_train,
-        "mm": mm, "mm_loop": mm_loop,
+        "relu": on(F.relu), "relu_": on(F.relu_), "exp": on(T.exp), "exp_slice": exp_slice,
+        "add": add, "add_": add_, "add_out": add_out, "clone": on(lambda x: x.clone()),
+        "transpose_contiguous": on(lambda x: x.t().contiguous()), "mask_select": mask_select,
+        "total": on(lambda x: x.sum()), "gelu_fwd": on(gelu), "gelu_train": gelu_train, "mm": mm,
+        "mm_loop": mm_loop,
     }  # fmt: skip
 
 
@@ -173,8 +174,9 @@ def small(T: Any) -> dict[str, tuple[Work, int]]:
         g.grad = None
 
     return {
-        "us_add": (lambda: a + b, 20000), "us_add_": (lambda: a.add_(0.0), 20000), "us_add_grad": (lambda: g + b, 20000),
-        "us_slice": (lambda: x[:, 0:2, 2:4], 20000), "us_transpose": (lambda: x.transpose(0, 1), 20000),
+        "us_add": (lambda: a + b, 20000), "us_add_": (lambda: a.add_(0.0), 20000),
+        "us_add_grad": (lambda: g + b, 20000), "us_slice": (lambda: x[:, 0:2, 2:4], 20000),
+        "us_transpose": (lambda: x.transpose(0, 1), 20000),
         "us_reshape": (lambda: x.view(8, 5), 20000), "us_backward": (backward, 5000),
         "us_item": (lambda: b[3].item(), 20000), "us_detach": (lambda: g.detach(), 20000),
     }  # fmt: skip

@@ -112,7 +112,8 @@ def agree(
     theirs = outcome(f, torch, *args)
     ours = outcome(f, skimp, *twin(args))
     if isinstance(theirs, tuple) and theirs and isinstance(theirs[0], type):
-        assert isinstance(ours, tuple) and ours[0] is theirs[0], f"{ours} instead of {theirs}"
+        assert isinstance(ours, tuple), f"{ours} instead of {theirs}"
+        assert ours[0] is theirs[0], f"{ours} instead of {theirs}"
         assert ours[1][:message] == theirs[1][:message]
         return
     same(ours, theirs, tolerance, strides)

@@ -42,6 +42,15 @@ def test_modified_through_a_view_under_no_grad() -> None:
     assert lines_of(caught.value)[0] == "z = leaf() * w"
 
 
+def test_detached_since() -> None:
+    y = leaf().exp()
+    z = y * 2 * y
+    y.detach_()
+    with pytest.raises(RuntimeError, match="has been detached in-place") as caught:
+        z.sum().backward()
+    assert lines_of(caught.value) == ["z = y * 2 * y", "y.detach_()"]
+
+
 def test_second_backward() -> None:
     y = leaf().exp()
     z = y.sum()

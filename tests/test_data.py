@@ -1,4 +1,6 @@
-"""Datasets, samplers and DataLoader: PyTorch's items, orders, seeds and errors; workers leave nothing behind."""
+"""Datasets, samplers and DataLoader: PyTorch's items, orders, seeds and errors; workers leave
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,11 @@ class Numbers(skimp.utils.data.Dataset):
 
 
 def test_datasets() -> None:
-    alike(lambda lib, d: [d.TensorDataset(lib.arange(6).view(3, 2), lib.arange(3))[i] for i in range(3)])
+    alike(
+        lambda lib, d: [
+            d.TensorDataset(lib.arange(6).view(3, 2), lib.arange(3))[i] for i in range(3)
+        ]
+    )
     alike(lambda lib, d: d.TensorDataset(lib.zeros(2), lib.zeros(3)))
     alike(lambda lib, d: [d.ConcatDataset([Numbers(3), Numbers(2)])[i] for i in (0, 3, 4, -1, -5)])
     alike(lambda lib, d: d.ConcatDataset([Numbers(3)])[-4])
@@ -105,7 +111,13 @@ def test_random_split_of_fractions() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 50), st.booleans(), st.none() | st.integers(1, 90), st.booleans(), st.integers(0, 99))
+@given(
+    st.integers(1, 50),
+    st.booleans(),
+    st.none() | st.integers(1, 90),
+    st.booleans(),
+    st.integers(0, 99),
+)
 def test_random_sampler(n: int, replacement: bool, k: int | None, own: bool, seed: int) -> None:
     def draw(lib: Any, d: Any) -> Any:
         lib.manual_seed(seed)
@@ -127,13 +139,20 @@ def test_other_samplers() -> None:
     alike(lambda lib, d: d.RandomSampler(range(0)))
     alike(lambda lib, d: d.RandomSampler(range(3), replacement=1))
     for drop in (True, False):
-        alike(lambda lib, d, drop=drop: [list(d.BatchSampler(range(7), 3, drop)), len(d.BatchSampler(range(7), 3, drop))])
+        alike(
+            lambda lib, d, drop=drop: [
+                list(d.BatchSampler(range(7), 3, drop)),
+                len(d.BatchSampler(range(7), 3, drop)),
+            ]
+        )
     alike(lambda lib, d: d.BatchSampler(range(7), 0, False))
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 20), st.integers(1, 6), st.booleans(), st.booleans(), st.integers(0, 3))
-def test_distributed_sampler(n: int, replicas: int, shuffle: bool, drop_last: bool, epoch: int) -> None:
+def test_distributed_sampler(
+    n: int, replicas: int, shuffle: bool, drop_last: bool, epoch: int
+) -> None:
     def draw(lib: Any, d: Any) -> Any:
         found = []
         for rank in range(replicas):
@@ -147,17 +166,31 @@ def test_distributed_sampler(n: int, replicas: int, shuffle: bool, drop_last: bo
 
 # -- collating ------------------------------------------------------------------------------------
 
-Point = collections.namedtuple("Point", "x y")  # noqa: PYI024
+Point = collections.namedtuple("Point", "x y")
 
 
 def samples(lib: Any) -> list[Any]:
     return [
-        [1, 2], [1.5, 2.5], [True, False], ["a", "b"], [b"a", b"b"], [lib.ones(2), lib.zeros(2)],
-        [np.ones(2, np.float32), np.zeros(2, np.float32)], [np.float64(1), np.float64(2)], [np.int32(1), np.int32(2)],
-        [{"a": 1, "b": [2.0]}, {"a": 3, "b": [4.0]}], [(1, "x"), (2, "y")], [Point(1, 2.0), Point(3, 4.0)],
-        [[1, 2], [3, 4]], [collections.OrderedDict(k=1), collections.OrderedDict(k=2)],
-        [[1], [1, 2]], [np.array(["a"]), np.array(["b"])], [None, None], [{1}, {2}], [lib.ones(2), lib.ones(3)][:1],
-    ]  # fmt: skip
+        [1, 2],
+        [1.5, 2.5],
+        [True, False],
+        ["a", "b"],
+        [b"a", b"b"],
+        [lib.ones(2), lib.zeros(2)],
+        [np.ones(2, np.float32), np.zeros(2, np.float32)],
+        [np.float64(1), np.float64(2)],
+        [np.int32(1), np.int32(2)],
+        [{"a": 1, "b": [2.0]}, {"a": 3, "b": [4.0]}],
+        [(1, "x"), (2, "y")],
+        [Point(1, 2.0), Point(3, 4.0)],
+        [[1, 2], [3, 4]],
+        [collections.OrderedDict(k=1), collections.OrderedDict(k=2)],
+        [[1], [1, 2]],
+        [np.array(["a"]), np.array(["b"])],
+        [None, None],
+        [{1}, {2}],
+        [lib.ones(2), lib.ones(3)][:1],
+    ]
 
 
 @pytest.mark.parametrize("i", range(len(samples(skimp))))
@@ -176,14 +209,27 @@ def test_collate_makes_its_containers_anew() -> None:
 # -- loading --------------------------------------------------------------------------------------
 
 ARGUMENTS = [
-    {}, {"batch_size": 4}, {"batch_size": 4, "drop_last": True}, {"batch_size": 3, "shuffle": True}, {"batch_size": None},
-    {"batch_size": None, "shuffle": True}, {"sampler": [3, 1, 2], "batch_size": 2}, {"batch_sampler": [[1, 2], [0]]},
-    {"collate_fn": tuple, "batch_size": 3}, {"batch_size": 2, "in_order": False},
+    {},
+    {"batch_size": 4},
+    {"batch_size": 4, "drop_last": True},
+    {"batch_size": 3, "shuffle": True},
+    {"batch_size": None},
+    {"batch_size": None, "shuffle": True},
+    {"sampler": [3, 1, 2], "batch_size": 2},
+    {"batch_sampler": [[1, 2], [0]]},
+    {"collate_fn": tuple, "batch_size": 3},
+    {"batch_size": 2, "in_order": False},
     # refused
-    {"num_workers": -1}, {"timeout": -1}, {"prefetch_factor": 2}, {"persistent_workers": True}, {"drop_last": True,
-    "batch_size": None}, {"sampler": [1], "shuffle": True}, {"batch_sampler": [[1]], "batch_size": 2}, {"batch_size": 0},
+    {"num_workers": -1},
+    {"timeout": -1},
+    {"prefetch_factor": 2},
+    {"persistent_workers": True},
+    {"drop_last": True, "batch_size": None},
+    {"sampler": [1], "shuffle": True},
+    {"batch_sampler": [[1]], "batch_size": 2},
+    {"batch_size": 0},
     {"multiprocessing_context": "fork"},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("i", range(len(ARGUMENTS)))
@@ -216,8 +262,14 @@ def counting(base: Any, n: int = 7) -> Any:
 
 
 def test_iterable_datasets() -> None:
-    for words in ({"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}, {"shuffle": True},
-                  {"sampler": [1]}, {"batch_sampler": [[1]]}):  # fmt: skip
+    for words in (
+        {"batch_size": 3},
+        {"batch_size": 3, "drop_last": True},
+        {"batch_size": None},
+        {"shuffle": True},
+        {"sampler": [1]},
+        {"batch_sampler": [[1]]},
+    ):
         alike(lambda lib, d, words=words: list(d.DataLoader(counting(d.IterableDataset), **words)))
     alike(lambda lib, d: list(counting(d.IterableDataset) + counting(d.IterableDataset)))
     alike(lambda lib, d: len(d.DataLoader(counting(d.IterableDataset), 2)))
@@ -243,12 +295,22 @@ class Seeds(Numbers):
         for lib in (skimp, torch):
             info = lib.utils.data.get_worker_info()
             if info is not None:
-                return [i, info.id, info.num_workers, info.seed, random.random(), np.random.rand(), lib.rand(2).tolist()]
+                return [
+                    i,
+                    info.id,
+                    info.num_workers,
+                    info.seed,
+                    random.random(),
+                    np.random.rand(),
+                    lib.rand(2).tolist(),
+                ]
         raise AssertionError("no worker")
 
 
 @forks
-@pytest.mark.parametrize("words", [{}, {"shuffle": True}, {"persistent_workers": True, "shuffle": True}])
+@pytest.mark.parametrize(
+    "words", [{}, {"shuffle": True}, {"persistent_workers": True, "shuffle": True}]
+)
 def test_workers_draw_as_torchs_do(words: Any) -> None:
     def passes(lib: Any, d: Any) -> Any:
         loader = d.DataLoader(Seeds(7), 2, num_workers=2, collate_fn=list, **words)
@@ -269,9 +331,15 @@ class Tensors(Numbers):
         return skimp.full((1 << 14,), float(i)), i
 
 
+def segments() -> set[str]:
+    if not os.path.isdir("/dev/shm"):
+        return set()
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
+
+
 @forks
 def test_tensors_come_in_shared_memory() -> None:
-    before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+    before = segments()
     seen = []
     for x, i in ours.DataLoader(Tensors(12), 4, num_workers=2):
         assert x.is_shared()
@@ -280,8 +348,7 @@ def test_tensors_come_in_shared_memory() -> None:
     assert [x[:, 5].tolist() for x in seen] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     seen[0].add_(1)
     assert seen[0][0, 0].item() == 1
-    if before or os.path.isdir("/dev/shm"):
-        assert set(os.listdir("/dev/shm")) - before == set()
+    assert segments() - before == set()
 
 
 class Shards(skimp.utils.data.IterableDataset):
@@ -317,7 +384,13 @@ class Failing(Numbers):
 def test_worker_errors_carry_their_traceback() -> None:
     it = iter(ours.DataLoader(Failing(5), num_workers=1))
     assert [next(it).item() for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(KeyError, match="(?s)Caught KeyError in DataLoader worker process 0.*Original Traceback.*item three is broken"):
+    with pytest.raises(
+        KeyError,
+        match=(
+            r"(?s)Caught KeyError in DataLoader worker process 0.*Original Traceback.*item "
+            "three is broken"
+        ),
+    ):
         next(it)
     assert next(it).item() == 4
     with pytest.raises(StopIteration):
@@ -326,9 +399,13 @@ def test_worker_errors_carry_their_traceback() -> None:
     def fails(i: int) -> None:
         raise ValueError(f"init {i}")
 
-    with pytest.raises(ValueError, match="(?s)Caught ValueError in DataLoader worker process 0.*init 0"):
+    with pytest.raises(
+        ValueError, match=r"(?s)Caught ValueError in DataLoader worker process 0.*init 0"
+    ):
         list(ours.DataLoader(Numbers(5), num_workers=1, worker_init_fn=fails))
-    with pytest.raises((AttributeError, TypeError, RuntimeError), match="in DataLoader worker process 0"):
+    with pytest.raises(
+        (AttributeError, TypeError, RuntimeError), match="in DataLoader worker process 0"
+    ):
         list(ours.DataLoader(Failing(7), sampler=[5], num_workers=1, collate_fn=lambda b: b))
 
 
@@ -336,7 +413,7 @@ def test_worker_errors_carry_their_traceback() -> None:
 def test_dead_and_slow_workers() -> None:
     with pytest.raises(RuntimeError, match=r"is killed by signal: Killed. .*exited unexpectedly"):
         list(ours.DataLoader(Failing(20), sampler=[9], num_workers=1))
-    with pytest.raises(RuntimeError, match="DataLoader timed out after 0.3 seconds"):
+    with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0.3 seconds"):
         list(ours.DataLoader(Failing(20), sampler=[11], num_workers=1, timeout=0.3))
 
 
@@ -401,8 +478,13 @@ def alive(pid: int) -> bool:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_no_orphans(how: int, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(dedent(ORPHANS))
-    process = subprocess.Popen([sys.executable, str(tmp_path / "program.py")], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, str(tmp_path / "program.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     assert process.stderr is not None
     pids = [int(n) for n in process.stdout.readline().split()]

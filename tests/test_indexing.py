@@ -20,26 +20,30 @@ from skimp.memory.ledger import host
 MASK = torch.tensor([[True, False, True], [False, True, True]])
 LAST = torch.tensor([True, False, True, True])
 INDICES: list[Any] = [
-    0, -1, (0, 1), (slice(None), 1), (..., 2), (None, 1), (slice(0, 2), None, slice(None, None, 2)), (), ..., None,
-    [0, 1], [1, 1, 0], [-1, 0], [], (0, [0, 2]), ([0, 1], [0, 2]), ([0, 1], slice(None), [1, 3]),
-    (slice(None), [0, 2]), (slice(None), [0, 2], [1, 1]), (slice(None), slice(None), [0, 0, 3]), ([[0], [1]], [0, 2]),
-    (..., [0, 3]), (None, [0, 1]), ([0, 1], None, [2, 2]), (slice(None, None, 2), [0, -1], slice(1, 3)),
-    True, False, (True, [1]), (True, True), (0, True), MASK, (MASK, 1), (MASK, slice(0, 2)), (MASK, None),
-    (MASK, [0, 1, 2, 3]), (None, MASK), (slice(None), slice(None), LAST), (0, slice(None), LAST), [True, False],
-    torch.tensor(1), torch.tensor(True), torch.tensor([[0, 1], [1, 0]]), (torch.tensor(1), [0, 1]),
-    torch.tensor([1, 0], dtype=torch.int32), torch.empty(0, dtype=torch.int64), np.array([0, 1]), np.int64(1),
-    np.array([True, False]), (slice(torch.tensor(1), None),), range(2), [1, True], ([0, 1], [0, 1], [2, 3]),
+    0, -1, (0, 1), (slice(None), 1), (..., 2), (None, 1), (slice(0, 2), None, slice(None, None, 2)),
+    (), ..., None, [0, 1], [1, 1, 0], [-1, 0], [], (0, [0, 2]), ([0, 1], [0, 2]),
+    ([0, 1], slice(None), [1, 3]), (slice(None), [0, 2]), (slice(None), [0, 2], [1, 1]),
+    (slice(None), slice(None), [0, 0, 3]), ([[0], [1]], [0, 2]), (..., [0, 3]), (None, [0, 1]),
+    ([0, 1], None, [2, 2]), (slice(None, None, 2), [0, -1], slice(1, 3)), True, False, (True, [1]),
+    (True, True), (0, True), MASK, (MASK, 1), (MASK, slice(0, 2)), (MASK, None),
+    (MASK, [0, 1, 2, 3]), (None, MASK), (slice(None), slice(None), LAST), (0, slice(None), LAST),
+    [True, False], torch.tensor(1), torch.tensor(True), torch.tensor([[0, 1], [1, 0]]),
+    (torch.tensor(1), [0, 1]), torch.tensor([1, 0], dtype=torch.int32),
+    torch.empty(0, dtype=torch.int64), np.array([0, 1]), np.int64(1), np.array([True, False]),
+    (slice(torch.tensor(1), None),), range(2), [1, True], ([0, 1], [0, 1], [2, 3]),
 ]  # fmt: skip
 WRONG: list[Any] = [
-    5, (0, 5), (None, 0, 5), (0, 0, 0, 0), slice(None, None, -1), slice(None, None, 0), slice(1.5, None), 1.0, {},
-    np.bool_(True), torch.tensor([0, 5]), (torch.tensor([0, 1]), torch.tensor([0, 1, 2])), MASK.t(), (slice(None), MASK),
-    (..., MASK), torch.tensor([0.5]), torch.tensor([1, 0], dtype=torch.int16), torch.tensor(7), ([0, 5],), "a",
+    5, (0, 5), (None, 0, 5), (0, 0, 0, 0), slice(None, None, -1), slice(None, None, 0),
+    slice(1.5, None), 1.0, {}, np.bool_(True), torch.tensor([0, 5]),
+    (torch.tensor([0, 1]), torch.tensor([0, 1, 2])), MASK.t(), (slice(None), MASK), (..., MASK),
+    torch.tensor([0.5]), torch.tensor([1, 0], dtype=torch.int16), torch.tensor(7), ([0, 5],), "a",
     torch.zeros(2, 3, 4, 5, dtype=torch.bool), (torch.tensor(7), [0, 1]), torch.tensor([1j]),
 ]  # fmt: skip
 VALUES: list[Any] = [
-    3, 2.5, True, np.float64(2), torch.ones(()), torch.ones(4), torch.ones(1, 4), torch.ones(1, 1, 3, 4), torch.ones(2, 1, 1),
-    torch.arange(12.0).reshape(3, 4), torch.tensor([5.0]), torch.ones(4, dtype=torch.int64), 1j, "a", None, [1, 2, 3, 4],
-    np.ones(4), torch.ones(5),
+    3, 2.5, True, np.float64(2), torch.ones(()), torch.ones(4), torch.ones(1, 4),
+    torch.ones(1, 1, 3, 4), torch.ones(2, 1, 1), torch.arange(12.0).reshape(3, 4),
+    torch.tensor([5.0]), torch.ones(4, dtype=torch.int64), 1j, "a", None, [1, 2, 3, 4], np.ones(4),
+    torch.ones(5),
 ]  # fmt: skip
 
 
@@ -176,10 +180,18 @@ def test_index_put(dtype: str, accumulate: bool) -> None:
 
 INTS = st.integers(-9, 9)
 ITEMS = st.one_of(
-    INTS, st.none(), st.just(...), st.slices(6), st.lists(st.integers(-3, 2), max_size=3), st.booleans(),
+    INTS,
+    st.none(),
+    st.just(...),
+    st.slices(6),
+    st.lists(st.integers(-3, 2), max_size=3),
+    st.booleans(),
     st.builds(lambda seed: numbers((3,), "bool", seed), st.integers(0, 9)),
-    st.builds(lambda seed: torch.randint(0, 3, (2, 1), generator=torch.Generator().manual_seed(seed)), st.integers(0, 9)),
-)  # fmt: skip
+    st.builds(
+        lambda seed: torch.randint(0, 3, (2, 1), generator=torch.Generator().manual_seed(seed)),
+        st.integers(0, 9),
+    ),
+)
 
 
 @given(st.lists(ITEMS, max_size=4), st.permutations(range(3)))

@@ -8,15 +8,14 @@ import importlib
 import subprocess
 import sys
 import threading
-import warnings
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as TF  # noqa: N812
+import torch.nn.functional as TF
 
 import skimp
-import skimp.nn.functional as F  # noqa: N812
+import skimp.nn.functional as F
 from skimp.amp import casting
 
 LIBS = ((skimp, F), (torch, TF))
@@ -75,8 +74,10 @@ def test_autocast_casts_as_torchs(name: str, dtype: str) -> None:
         return str(found.dtype), found.double()
 
     ours, theirs = both(run)
-    assert ours[0] == theirs[0]
-    if isinstance(ours[1], skimp.Tensor):
+    if isinstance(theirs[1], str):
+        assert isinstance(ours[1], str)  # both refuse; what the op says is tested with the op
+    else:
+        assert ours[0] == theirs[0]
         assert skimp.allclose(
             ours[1], skimp.tensor(theirs[1].tolist(), dtype=skimp.float64), rtol=2e-2, atol=1e-2
         )
@@ -172,8 +173,10 @@ def test_autocast_refusals_and_old_names() -> None:
         assert not skimp.is_autocast_enabled("cuda")
     with pytest.warns(FutureWarning, match="`torch.cpu.amp.autocast"), skimp.cpu.amp.autocast():
         assert skimp.is_autocast_enabled("cpu")
-    with pytest.warns(FutureWarning, match="`torch.cuda.amp.GradScaler"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
+    with (
+        pytest.warns(UserWarning, match="Disabling"),
+        pytest.warns(FutureWarning, match="`torch.cuda.amp.GradScaler"),
+    ):
         assert not skimp.cuda.amp.GradScaler().is_enabled()
 
 
@@ -212,7 +215,8 @@ def test_grad_scaler_steps_as_torchs() -> None:
         w = lib.nn.Parameter(lib.ones(2))
 
         class Descent:
-            param_groups = [{"params": [w]}]  # noqa: RUF012
+            def __init__(self) -> None:
+                self.param_groups = [{"params": [w]}]
 
             def step(self) -> str:
                 with lib.no_grad():
@@ -255,10 +259,42 @@ def test_grad_scaler_refuses_as_torchs() -> None:
 
 # -- what scripts touch ---------------------------------------------------------------------------
 
-MODULES = """amp amp.autocast_mode amp.grad_scaler accelerator backends backends.cuda backends.cudnn backends.mkl
-    backends.mkldnn backends.mps backends.openmp backends.opt_einsum compiler cpu cpu.amp cuda cuda.amp distributed hub jit
-    mps multiprocessing random serialization testing types utils.checkpoint utils.data utils.data.dataloader
-    utils.data.dataset utils.data.distributed utils.data.sampler version xpu""".split()
+MODULES = [
+    "amp",
+    "amp.autocast_mode",
+    "amp.grad_scaler",
+    "accelerator",
+    "backends",
+    "backends.cuda",
+    "backends.cudnn",
+    "backends.mkl",
+    "backends.mkldnn",
+    "backends.mps",
+    "backends.openmp",
+    "backends.opt_einsum",
+    "compiler",
+    "cpu",
+    "cpu.amp",
+    "cuda",
+    "cuda.amp",
+    "distributed",
+    "hub",
+    "jit",
+    "mps",
+    "multiprocessing",
+    "random",
+    "serialization",
+    "testing",
+    "types",
+    "utils.checkpoint",
+    "utils.data",
+    "utils.data.dataloader",
+    "utils.data.dataset",
+    "utils.data.distributed",
+    "utils.data.sampler",
+    "version",
+    "xpu",
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -325,10 +361,15 @@ def test_switches() -> None:
             lambda: lib.set_float32_matmul_precision("highest"),
         ):
             call()
-            seen.append((
-                lib.are_deterministic_algorithms_enabled(), lib.is_deterministic_algorithms_warn_only_enabled(),
-                lib.get_deterministic_debug_mode(), lib.get_float32_matmul_precision(), lib.is_warn_always_enabled(),
-            ))  # fmt: skip
+            seen.append(
+                (
+                    lib.are_deterministic_algorithms_enabled(),
+                    lib.is_deterministic_algorithms_warn_only_enabled(),
+                    lib.get_deterministic_debug_mode(),
+                    lib.get_float32_matmul_precision(),
+                    lib.is_warn_always_enabled(),
+                )
+            )
         return seen
 
     ours, theirs = both(run)
@@ -488,7 +529,7 @@ def test_assert_close_options() -> None:
     skimp.testing.assert_close(x, x.double(), check_dtype=False)
     nan = skimp.tensor([float("nan")])
     skimp.testing.assert_close(nan, nan, equal_nan=True)
-    with pytest.raises(AssertionError, match="^hey$"):
+    with pytest.raises(AssertionError, match=r"^hey$"):
         skimp.testing.assert_close(x, x + 1, msg="hey")
     with pytest.raises(ValueError, match="rtol and atol must both"):
         skimp.testing.assert_close(x, x, rtol=1)
@@ -510,7 +551,8 @@ torch.backends.cuda.matmul.allow_tf32 = True
 torch.set_float32_matmul_precision("high")
 torch.use_deterministic_algorithms(True)
 mp.set_sharing_strategy("file_system")
-device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else
+"cpu"
 assert tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 0)
 assert not torch.distributed.is_available()
 print(device, torch.utils.data.DataLoader is DataLoader)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import skimp
 from functional import both, close, ours, randn
-from skimp.backend import patches
+from skimp.ops import patches
 
 F = skimp.nn.functional
 

@@ -211,16 +211,37 @@ def test_closeness() -> None:
 
 
 CALLS: list[Any] = [
-    lambda lib, x: x.topk(9), lambda lib, x: x.kthvalue(0), lambda lib, x: x[:0].median(0), lambda lib, x: x.sort(5), lambda lib, x: x.cfloat().sort(),
-    lambda lib, x: (x > 1).median(), lambda lib, x: x.cumsum(5), lambda lib, x: x.long().logcumsumexp(0), lambda lib, x: x.cfloat().cummax(0),
-    lambda lib, x: lib.searchsorted(x, 1), lambda lib, x: lib.searchsorted(x, x[0]), lambda lib, x: lib.searchsorted(x[0], 1, side="up"),
-    lambda lib, x: lib.searchsorted(x[0], 1, side="left", right=True), lambda lib, x: lib.bucketize(x, x), lambda lib, x: lib.histc(x.long()),
-    lambda lib, x: lib.histc(x, 0), lambda lib, x: lib.histc(x, 4, 3, 1), lambda lib, x: lib.bincount(x), lambda lib, x: lib.bincount(x.long()),
-    lambda lib, x: lib.bincount(-x[0].long() - 9), lambda lib, x: lib.diff(x[0, 0]), lambda lib, x: lib.diff(x, -1),
-    lambda lib, x: lib.nn.functional.one_hot(x), lambda lib, x: lib.nn.functional.one_hot(-x.long().abs() - 1),
-    lambda lib, x: lib.isclose(x, x.double()), lambda lib, x: lib.isclose(x, x, rtol=-1), lambda lib, x: x.cumsum_(0, dtype=lib.float64),
-    lambda lib, x: lib.unique(lib.empty(0, 2), dim=1), lambda lib, x: lib.unique(x.cfloat()), lambda lib, x: lib.isin(1, 2),
-]  # fmt: skip
+    lambda lib, x: x.topk(9),
+    lambda lib, x: x.kthvalue(0),
+    lambda lib, x: x[:0].median(0),
+    lambda lib, x: x.sort(5),
+    lambda lib, x: x.cfloat().sort(),
+    lambda lib, x: (x > 1).median(),
+    lambda lib, x: x.cumsum(5),
+    lambda lib, x: x.long().logcumsumexp(0),
+    lambda lib, x: x.cfloat().cummax(0),
+    lambda lib, x: lib.searchsorted(x, 1),
+    lambda lib, x: lib.searchsorted(x, x[0]),
+    lambda lib, x: lib.searchsorted(x[0], 1, side="up"),
+    lambda lib, x: lib.searchsorted(x[0], 1, side="left", right=True),
+    lambda lib, x: lib.bucketize(x, x),
+    lambda lib, x: lib.histc(x.long()),
+    lambda lib, x: lib.histc(x, 0),
+    lambda lib, x: lib.histc(x, 4, 3, 1),
+    lambda lib, x: lib.bincount(x),
+    lambda lib, x: lib.bincount(x.long()),
+    lambda lib, x: lib.bincount(-x[0].long() - 9),
+    lambda lib, x: lib.diff(x[0, 0]),
+    lambda lib, x: lib.diff(x, -1),
+    lambda lib, x: lib.nn.functional.one_hot(x),
+    lambda lib, x: lib.nn.functional.one_hot(-x.long().abs() - 1),
+    lambda lib, x: lib.isclose(x, x.double()),
+    lambda lib, x: lib.isclose(x, x, rtol=-1),
+    lambda lib, x: x.cumsum_(0, dtype=lib.float64),
+    lambda lib, x: lib.unique(lib.empty(0, 2), dim=1),
+    lambda lib, x: lib.unique(x.cfloat()),
+    lambda lib, x: lib.isin(1, 2),
+]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -230,11 +251,23 @@ def test_errors(call: Any) -> None:
 
 X = numbers((4, 5), "float64", ties=False)
 DIFFERENTIABLE: list[Any] = [
-    lambda lib, x: x.sort(0)[0], lambda lib, x: x.topk(2)[0], lambda lib, x: x.kthvalue(2, 0)[0], lambda lib, x: x.median(),
-    lambda lib, x: x.median(1)[0], lambda lib, x: x.nanmedian(0, True)[0], lambda lib, x: x.mode()[0], lambda lib, x: x.cumsum(1),
-    lambda lib, x: x.cumprod(0), lambda lib, x: (x * (x > 0)).cumprod(1), lambda lib, x: x.cummax(0)[0], lambda lib, x: x.cummin(1)[0],
-    lambda lib, x: x.logcumsumexp(1), lambda lib, x: x.diff(), lambda lib, x: x.msort(), lambda lib, x: (x * 1).cumsum_(0),
-]  # fmt: skip
+    lambda lib, x: x.sort(0)[0],
+    lambda lib, x: x.topk(2)[0],
+    lambda lib, x: x.kthvalue(2, 0)[0],
+    lambda lib, x: x.median(),
+    lambda lib, x: x.median(1)[0],
+    lambda lib, x: x.nanmedian(0, True)[0],
+    lambda lib, x: x.mode()[0],
+    lambda lib, x: x.cumsum(1),
+    lambda lib, x: x.cumprod(0),
+    lambda lib, x: (x * (x > 0)).cumprod(1),
+    lambda lib, x: x.cummax(0)[0],
+    lambda lib, x: x.cummin(1)[0],
+    lambda lib, x: x.logcumsumexp(1),
+    lambda lib, x: x.diff(),
+    lambda lib, x: x.msort(),
+    lambda lib, x: (x * 1).cumsum_(0),
+]
 
 
 @pytest.mark.parametrize("f", DIFFERENTIABLE)

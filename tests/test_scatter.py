@@ -43,9 +43,14 @@ def test_scatter_reduce(dtype: str, reduce: str) -> None:
     x, src, i = numbers((4, 3), dtype), numbers((6, 3), dtype, 1), index((6, 3), 4)
     for include in (True, False):
         agree(
-            lambda lib, x, i, s, include=include: x.scatter_reduce(0, i, s, reduce, include_self=include),
-            x, i, src, tolerance=1e-2 if dtype.endswith("16") and "i" not in dtype else 1e-6,
-        )  # fmt: skip
+            lambda lib, x, i, s, include=include: x.scatter_reduce(
+                0, i, s, reduce, include_self=include
+            ),
+            x,
+            i,
+            src,
+            tolerance=1e-2 if dtype.endswith("16") and "i" not in dtype else 1e-6,
+        )
     for how in ("add", "multiply"):
         agree(lambda lib, x, i, s, how=how: x.scatter(0, i, s, reduce=how), x, i, src)
 
@@ -105,27 +110,50 @@ def test_masks(dtype: str) -> None:
 
 
 CALLS: list[Any] = [
-    lambda lib, x, i: lib.index_select(x, 0, i + 9), lambda lib, x, i: lib.index_select(x, 0, i - 3),
-    lambda lib, x, i: lib.index_select(x, 3, i), lambda lib, x, i: lib.index_select(x, 0, i.reshape(2, 1)),
-    lambda lib, x, i: lib.index_select(x, 0, x[0]), lambda lib, x, i: lib.gather(x, 0, i), lambda lib, x, i: lib.gather(x, 0, i[None] + 9),
-    lambda lib, x, i: lib.gather(x, 0, x), lambda lib, x, i: lib.gather(x, 1, lib.zeros((5, 1), dtype=lib.int64)),
-    lambda lib, x, i: x.scatter(0, i[None], x.long()), lambda lib, x, i: x.scatter(0, i[None], x[:, :1]),
-    lambda lib, x, i: x.scatter(0, i[None], 1.0, reduce="foo"), lambda lib, x, i: x.scatter(0, i[None] - 5, 1.0),
-    lambda lib, x, i: x.scatter_reduce(0, i[None], x, "foo"), lambda lib, x, i: x.index_add(0, i, x[:1]),
-    lambda lib, x, i: x.index_add(0, i, x[:2].double()), lambda lib, x, i: x.index_add(0, i + 9, x[:2]),
-    lambda lib, x, i: x.index_copy(0, i, x[:1]), lambda lib, x, i: x.index_copy(0, i + 9, x[:2]),
-    lambda lib, x, i: x.index_copy(0, i, x[:2].double()), lambda lib, x, i: x.index_fill(0, i + 9, 1),
-    lambda lib, x, i: x.index_fill(0, i, lib.ones(2)), lambda lib, x, i: x.index_fill(0, i.int(), 1),
-    lambda lib, x, i: x.masked_select(x), lambda lib, x, i: x.masked_fill(x, 1), lambda lib, x, i: x.masked_fill(x > 1, 1j),
-    lambda lib, x, i: x.masked_fill(x > 1, lib.ones(2)), lambda lib, x, i: x[0].clone().masked_fill_(x > 1, 1),
-    lambda lib, x, i: x.masked_scatter(x == x, lib.ones(1)), lambda lib, x, i: x.masked_scatter(x > 1, x.double()),
-    lambda lib, x, i: x.take(i + 99), lambda lib, x, i: x.take(x), lambda lib, x, i: x.put(i, x),
-    lambda lib, x, i: x.put(i, x.long()[0, :2]), lambda lib, x, i: lib.take_along_dim(x, i, 0), lambda lib, x, i: lib.where(x, x, x),
-    lambda lib, x, i: lib.where(x > 1, x), lambda lib, x, i: lib.gather(x, 0, i[None], out=lib.empty(1, 2).double()),
+    lambda lib, x, i: lib.index_select(x, 0, i + 9),
+    lambda lib, x, i: lib.index_select(x, 0, i - 3),
+    lambda lib, x, i: lib.index_select(x, 3, i),
+    lambda lib, x, i: lib.index_select(x, 0, i.reshape(2, 1)),
+    lambda lib, x, i: lib.index_select(x, 0, x[0]),
+    lambda lib, x, i: lib.gather(x, 0, i),
+    lambda lib, x, i: lib.gather(x, 0, i[None] + 9),
+    lambda lib, x, i: lib.gather(x, 0, x),
+    lambda lib, x, i: lib.gather(x, 1, lib.zeros((5, 1), dtype=lib.int64)),
+    lambda lib, x, i: x.scatter(0, i[None], x.long()),
+    lambda lib, x, i: x.scatter(0, i[None], x[:, :1]),
+    lambda lib, x, i: x.scatter(0, i[None], 1.0, reduce="foo"),
+    lambda lib, x, i: x.scatter(0, i[None] - 5, 1.0),
+    lambda lib, x, i: x.scatter_reduce(0, i[None], x, "foo"),
+    lambda lib, x, i: x.index_add(0, i, x[:1]),
+    lambda lib, x, i: x.index_add(0, i, x[:2].double()),
+    lambda lib, x, i: x.index_add(0, i + 9, x[:2]),
+    lambda lib, x, i: x.index_copy(0, i, x[:1]),
+    lambda lib, x, i: x.index_copy(0, i + 9, x[:2]),
+    lambda lib, x, i: x.index_copy(0, i, x[:2].double()),
+    lambda lib, x, i: x.index_fill(0, i + 9, 1),
+    lambda lib, x, i: x.index_fill(0, i, lib.ones(2)),
+    lambda lib, x, i: x.index_fill(0, i.int(), 1),
+    lambda lib, x, i: x.masked_select(x),
+    lambda lib, x, i: x.masked_fill(x, 1),
+    lambda lib, x, i: x.masked_fill(x > 1, 1j),
+    lambda lib, x, i: x.masked_fill(x > 1, lib.ones(2)),
+    lambda lib, x, i: x[0].clone().masked_fill_(x > 1, 1),
+    lambda lib, x, i: x.masked_scatter(x == x, lib.ones(1)),
+    lambda lib, x, i: x.masked_scatter(x > 1, x.double()),
+    lambda lib, x, i: x.take(i + 99),
+    lambda lib, x, i: x.take(x),
+    lambda lib, x, i: x.put(i, x),
+    lambda lib, x, i: x.put(i, x.long()[0, :2]),
+    lambda lib, x, i: lib.take_along_dim(x, i, 0),
+    lambda lib, x, i: lib.where(x, x, x),
+    lambda lib, x, i: lib.where(x > 1, x),
+    lambda lib, x, i: lib.gather(x, 0, i[None], out=lib.empty(1, 2).double()),
     lambda lib, x, i: lib.index_select(x, 0, i, out=x),
-    lambda lib, x, i: lib.index_reduce(x, 0, i, x[:2], "foo"), lambda lib, x, i: x.index_put((i + 9,), lib.ones(())),
-    lambda lib, x, i: x.index_put((i,), lib.ones(()).double()), lambda lib, x, i: lib.unravel_index(i, (-1,)),
-]  # fmt: skip
+    lambda lib, x, i: lib.index_reduce(x, 0, i, x[:2], "foo"),
+    lambda lib, x, i: x.index_put((i + 9,), lib.ones(())),
+    lambda lib, x, i: x.index_put((i,), lib.ones(()).double()),
+    lambda lib, x, i: lib.unravel_index(i, (-1,)),
+]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -187,17 +215,27 @@ def test_large() -> None:
 X, M = numbers((4, 3), "float64", 5) / 3 + 0.1, numbers((4, 3), "bool", 6)
 INDEX, S = index((3, 3), 4, 7), numbers((3, 3), "float64", 8) / 7
 DIFFERENTIABLE: list[Any] = [
-    lambda lib, x, s, i, m: x.gather(0, i), lambda lib, x, s, i, m: x.scatter(0, s.argsort(0), s),
-    lambda lib, x, s, i, m: x.scatter_add(0, i, s), lambda lib, x, s, i, m: x.index_select(0, i[0]),
-    lambda lib, x, s, i, m: x.index_add(0, i[0], s, alpha=2), lambda lib, x, s, i, m: x.index_copy(0, lib.tensor([2, 0, 1]), s),
-    lambda lib, x, s, i, m: x.index_fill(0, i[0], 2.0) + s.sum(), lambda lib, x, s, i, m: x.masked_fill(m, 2.0) * s.sum(),
-    lambda lib, x, s, i, m: x.masked_select(m) * s[0, 0], lambda lib, x, s, i, m: x.masked_scatter(m, lib.cat([s, s])),
-    lambda lib, x, s, i, m: lib.where(m[:3], x[:3], s), lambda lib, x, s, i, m: x.take(i) * s,
-    lambda lib, x, s, i, m: x.put(lib.arange(9).reshape(3, 3), s, accumulate=True), lambda lib, x, s, i, m: lib.take_along_dim(x, i[:1], 0) * s,
-    lambda lib, x, s, i, m: x.select_scatter(s[0], 0, 1), lambda lib, x, s, i, m: x.slice_scatter(s[:2], 0, 0, None, 2),
-    lambda lib, x, s, i, m: x.diagonal_scatter(s[0]), lambda lib, x, s, i, m: lib.narrow_copy(x, 0, 1, 2) * s[:2],
-    lambda lib, x, s, i, m: lib.permute_copy(x, (1, 0))[:, :3] * s, lambda lib, x, s, i, m: x.index_put((i[0],), s, accumulate=True),
-]  # fmt: skip
+    lambda lib, x, s, i, m: x.gather(0, i),
+    lambda lib, x, s, i, m: x.scatter(0, s.argsort(0), s),
+    lambda lib, x, s, i, m: x.scatter_add(0, i, s),
+    lambda lib, x, s, i, m: x.index_select(0, i[0]),
+    lambda lib, x, s, i, m: x.index_add(0, i[0], s, alpha=2),
+    lambda lib, x, s, i, m: x.index_copy(0, lib.tensor([2, 0, 1]), s),
+    lambda lib, x, s, i, m: x.index_fill(0, i[0], 2.0) + s.sum(),
+    lambda lib, x, s, i, m: x.masked_fill(m, 2.0) * s.sum(),
+    lambda lib, x, s, i, m: x.masked_select(m) * s[0, 0],
+    lambda lib, x, s, i, m: x.masked_scatter(m, lib.cat([s, s])),
+    lambda lib, x, s, i, m: lib.where(m[:3], x[:3], s),
+    lambda lib, x, s, i, m: x.take(i) * s,
+    lambda lib, x, s, i, m: x.put(lib.arange(9).reshape(3, 3), s, accumulate=True),
+    lambda lib, x, s, i, m: lib.take_along_dim(x, i[:1], 0) * s,
+    lambda lib, x, s, i, m: x.select_scatter(s[0], 0, 1),
+    lambda lib, x, s, i, m: x.slice_scatter(s[:2], 0, 0, None, 2),
+    lambda lib, x, s, i, m: x.diagonal_scatter(s[0]),
+    lambda lib, x, s, i, m: lib.narrow_copy(x, 0, 1, 2) * s[:2],
+    lambda lib, x, s, i, m: lib.permute_copy(x, (1, 0))[:, :3] * s,
+    lambda lib, x, s, i, m: x.index_put((i[0],), s, accumulate=True),
+]
 DIFFERENTIABLE += [
     lambda lib, x, s, i, m, how=how, own=own: x.scatter_reduce(0, i, s, how, include_self=own)
     for how in ("sum", "prod", "mean", "amax", "amin")
@@ -227,14 +265,27 @@ def test_gradients_in_place() -> None:
     same_gradients(f, X, S, INDEX, M)
 
 
-@pytest.mark.parametrize("view", [
-    lambda lib, x: lib.expand_copy(x, (2, 3, 4)), lambda lib, x: lib.permute_copy(x, (1, 0)), lambda lib, x: lib.t_copy(x),
-    lambda lib, x: lib.select_copy(x, 0, 1), lambda lib, x: lib.slice_copy(x, 1, 0, 4, 2), lambda lib, x: lib.unbind_copy(x),
-    lambda lib, x: lib.split_copy(x, 2), lambda lib, x: lib.squeeze_copy(x[:1]), lambda lib, x: lib.view_copy(x, (12,)),
-    lambda lib, x: lib.diagonal_copy(x), lambda lib, x: lib.as_strided_copy(x, (2, 2), (1, 3)), lambda lib, x: lib.unfold_copy(x, 1, 2, 1),
-    lambda lib, x: lib.as_strided_scatter(x, x[0, :2], (2,), (5,), 1), lambda lib, x: lib.select_scatter(x, x[0], 0, 2),
-    lambda lib, x: lib.tril_indices(3, 4, 1), lambda lib, x: lib.triu_indices(3, 4, -1, dtype=lib.int32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda lib, x: lib.expand_copy(x, (2, 3, 4)),
+        lambda lib, x: lib.permute_copy(x, (1, 0)),
+        lambda lib, x: lib.t_copy(x),
+        lambda lib, x: lib.select_copy(x, 0, 1),
+        lambda lib, x: lib.slice_copy(x, 1, 0, 4, 2),
+        lambda lib, x: lib.unbind_copy(x),
+        lambda lib, x: lib.split_copy(x, 2),
+        lambda lib, x: lib.squeeze_copy(x[:1]),
+        lambda lib, x: lib.view_copy(x, (12,)),
+        lambda lib, x: lib.diagonal_copy(x),
+        lambda lib, x: lib.as_strided_copy(x, (2, 2), (1, 3)),
+        lambda lib, x: lib.unfold_copy(x, 1, 2, 1),
+        lambda lib, x: lib.as_strided_scatter(x, x[0, :2], (2,), (5,), 1),
+        lambda lib, x: lib.select_scatter(x, x[0], 0, 2),
+        lambda lib, x: lib.tril_indices(3, 4, 1),
+        lambda lib, x: lib.triu_indices(3, 4, -1, dtype=lib.int32),
+    ],
+)
 def test_copies_of_views(view: Any) -> None:
     agree(view, numbers((3, 4), "float32"))
 

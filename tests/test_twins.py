@@ -1,7 +1,9 @@
-"""Random programs of views, writes and arithmetic, run step by step on a skimp tensor and on its torch twin.
+"""Random programs of views, writes and arithmetic, run step by step on a skimp tensor and on its
+torch twin.
 
-Looking at values delivers promises, so values are compared at random moments and at the end; sharing and versions,
-which nobody can see through, are compared after each step. The arithmetic is IEEE-exact in both libraries: equal bits.
+Looking at values delivers promises, so values are compared at random moments and at the end;
+sharing and versions, which nobody can see through, are compared after each step. The arithmetic is
+IEEE-exact in both libraries: equal bits.
 """
 
 from __future__ import annotations
@@ -110,8 +112,25 @@ class Twins(RuleBasedStateMachine):
         self.keep(skimp.tensor(data), torch.tensor(data))
 
     @precondition(lambda self: self.pairs)
-    @rule(k=pick, how=st.sampled_from(["t", "slice", "step", "select", "view", "expand", "diagonal", "narrow", "unsqueeze",
-                                       "detach", "flatten"]), at=st.integers(0, 8))  # fmt: skip
+    @rule(
+        k=pick,
+        how=st.sampled_from(
+            [
+                "t",
+                "slice",
+                "step",
+                "select",
+                "view",
+                "expand",
+                "diagonal",
+                "narrow",
+                "unsqueeze",
+                "detach",
+                "flatten",
+            ]
+        ),
+        at=st.integers(0, 8),
+    )
     def view(self, k: int, how: str, at: int) -> None:
         pair = self.one(k)
         if pair[1].ndim < 2 and how in ("t", "select", "diagonal", "expand"):

@@ -156,7 +156,7 @@ def parameters(s: inspect.Signature, text: Text, module: str, bound: bool) -> It
         elif p.kind is kinds.KEYWORD_ONLY and not starred:
             starred = True
             yield "*"
-        text.capitals |= not p.name.islower()
+        text.capitals |= p.name != p.name.lower()
         stars = {kinds.VAR_POSITIONAL: "*", kinds.VAR_KEYWORD: "**"}.get(p.kind, "")
         default = "" if p.default is p.empty else f" = {literal(p.default)}"
         yield f"{stars}{p.name}: {text.show(annotation(p), module)}{default}"
@@ -371,7 +371,9 @@ def by_kind(name: str) -> tuple[int, list[str | int]]:
 
 def from_lines(module: str, names: list[str]) -> Iterator[str]:
     again = [n for n in names if " as " in n]
-    yield from (f"from {module} import {n}" for n in again)
+    for n in again:
+        line = f"from {module} import {n}"
+        yield line if len(line) <= WIDTH else f"from {module} import (\n    {n},\n)"
     names = [n for n in names if n not in again]
     if names:
         yield f"from {module} import {', '.join(names)}"

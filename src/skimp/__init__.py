@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as _np
 
-_np.seterr(
-    all="ignore"
-)  # PyTorch is silent about 0/0 and overflow, and errstate per op would cost more than the op
+# PyTorch is silent about 0/0 and overflow, and errstate per op would cost more than the op.
+_np.seterr(all="ignore")
 
-from skimp import (  # noqa: E402
+from skimp import (
     accelerator,
     amp,
     autograd,
@@ -19,6 +18,7 @@ from skimp import (  # noqa: E402
     cpu,
     cuda,
     distributed,
+    fft,
     hub,
     jit,
     linalg,
@@ -39,9 +39,9 @@ from skimp import (  # noqa: E402
     version,
     xpu,
 )
-from skimp._tensor import Tensor  # noqa: E402
-from skimp.amp.autocast_mode import autocast  # noqa: E402
-from skimp.amp.state import (  # noqa: E402
+from skimp._tensor import Tensor
+from skimp.amp.autocast_mode import autocast
+from skimp.amp.state import (
     autocast_decrement_nesting,
     autocast_increment_nesting,
     clear_autocast_cache,
@@ -58,7 +58,7 @@ from skimp.amp.state import (  # noqa: E402
     set_autocast_enabled,
     set_autocast_gpu_dtype,
 )
-from skimp.autograd.modes import (  # noqa: E402
+from skimp.autograd.modes import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -66,10 +66,10 @@ from skimp.autograd.modes import (  # noqa: E402
     no_grad,
     set_grad_enabled,
 )
-from skimp.compiler import compile  # noqa: E402
-from skimp.config import config, get_num_threads, set_num_threads  # noqa: E402
-from skimp.devices import device, get_default_device, set_default_device  # noqa: E402
-from skimp.dtypes import (  # noqa: E402
+from skimp.compiler import compile
+from skimp.config import config, get_num_threads, set_num_threads
+from skimp.devices import device, get_default_device, set_default_device
+from skimp.dtypes import (
     bfloat16,
     bool,
     complex64,
@@ -84,9 +84,9 @@ from skimp.dtypes import (  # noqa: E402
     int64,
     uint8,
 )
-from skimp.errors import OutOfMemoryError  # noqa: E402
-from skimp.limits import finfo, iinfo  # noqa: E402
-from skimp.ops.formats import (  # noqa: E402
+from skimp.errors import OutOfMemoryError
+from skimp.limits import finfo, iinfo
+from skimp.ops.formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -96,22 +96,22 @@ from skimp.ops.formats import (  # noqa: E402
     sparse_coo,
     strided,
 )
-from skimp.ops.forms import NAMESPACES as _NAMESPACES  # noqa: E402
-from skimp.ops.random import Generator, default_generator  # noqa: E402
-from skimp.ops.storages import TypedStorage, UntypedStorage, aliases, shares_memory  # noqa: E402
-from skimp.printing import set_printoptions  # noqa: E402
-from skimp.promotion import can_cast, get_default_dtype, promote_types, set_default_dtype  # noqa: E402
-from skimp.queries import (  # noqa: E402
+from skimp.ops.forms import NAMESPACES as _NAMESPACES
+from skimp.ops.random import Generator, default_generator
+from skimp.ops.storages import TypedStorage, UntypedStorage, aliases, shares_memory
+from skimp.printing import set_printoptions
+from skimp.promotion import can_cast, get_default_dtype, promote_types, set_default_dtype
+from skimp.queries import (
     get_device_module,
     is_storage,
     is_tensor,
     set_default_tensor_type,
     typename,
 )
-from skimp.random import fork_rng  # noqa: E402
-from skimp.serialization import load, save  # noqa: E402
-from skimp.size import Size  # noqa: E402
-from skimp.switches import (  # noqa: E402
+from skimp.random import fork_rng
+from skimp.serialization import load, save
+from skimp.size import Size
+from skimp.switches import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
     get_float32_matmul_precision,
@@ -125,9 +125,9 @@ from skimp.switches import (  # noqa: E402
     set_warn_always,
     use_deterministic_algorithms,
 )
-from skimp.version import __version__  # noqa: E402
+from skimp.version import __version__
 
-short, int, long, half, float, double, cfloat, cdouble = (  # noqa: A001
+short, int, long, half, float, double, cfloat, cdouble = (
     int16, int32, int64, float16, float32, float64, complex64, complex128,
 )  # fmt: skip
 

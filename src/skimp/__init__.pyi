@@ -4,22 +4,57 @@
 import builtins
 from typing import Any
 
+from skimp import accelerator as accelerator
+from skimp import amp as amp
 from skimp import autograd as autograd
+from skimp import backends as backends
+from skimp import compiler as compiler
+from skimp import cpu as cpu
 from skimp import cuda as cuda
+from skimp import distributed as distributed
+from skimp import hub as hub
+from skimp import jit as jit
 from skimp import linalg as linalg
 from skimp import memory as memory
+from skimp import mps as mps
+from skimp import multiprocessing as multiprocessing
 from skimp import nn as nn
 from skimp import ops as ops
 from skimp import optim as optim
+from skimp import placing as placing
+from skimp import random as random
+from skimp import serialization as serialization
 from skimp import special as special
+from skimp import tensor_types as tensor_types
+from skimp import testing as testing
+from skimp import types as types
 from skimp import utils as utils
+from skimp import version as version
+from skimp import xpu as xpu
 from skimp._tensor import Tensor as Tensor
+from skimp.amp.autocast_mode import autocast as autocast
+from skimp.amp.state import autocast_decrement_nesting as autocast_decrement_nesting
+from skimp.amp.state import autocast_increment_nesting as autocast_increment_nesting
+from skimp.amp.state import clear_autocast_cache as clear_autocast_cache
+from skimp.amp.state import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from skimp.amp.state import get_autocast_dtype as get_autocast_dtype
+from skimp.amp.state import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from skimp.amp.state import is_autocast_cache_enabled as is_autocast_cache_enabled
+from skimp.amp.state import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from skimp.amp.state import is_autocast_enabled as is_autocast_enabled
+from skimp.amp.state import set_autocast_cache_enabled as set_autocast_cache_enabled
+from skimp.amp.state import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from skimp.amp.state import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from skimp.amp.state import set_autocast_dtype as set_autocast_dtype
+from skimp.amp.state import set_autocast_enabled as set_autocast_enabled
+from skimp.amp.state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from skimp.autograd.modes import enable_grad as enable_grad
 from skimp.autograd.modes import inference_mode as inference_mode
 from skimp.autograd.modes import is_grad_enabled as is_grad_enabled
 from skimp.autograd.modes import is_inference_mode_enabled as is_inference_mode_enabled
 from skimp.autograd.modes import no_grad as no_grad
 from skimp.autograd.modes import set_grad_enabled as set_grad_enabled
+from skimp.compiler import compile as compile
 from skimp.config import config as config
 from skimp.config import get_num_threads as get_num_threads
 from skimp.config import set_num_threads as set_num_threads
@@ -61,7 +96,31 @@ from skimp.promotion import can_cast as can_cast
 from skimp.promotion import get_default_dtype as get_default_dtype
 from skimp.promotion import promote_types as promote_types
 from skimp.promotion import set_default_dtype as set_default_dtype
+from skimp.queries import get_device_module as get_device_module
+from skimp.queries import is_storage as is_storage
+from skimp.queries import is_tensor as is_tensor
+from skimp.queries import set_default_tensor_type as set_default_tensor_type
+from skimp.queries import typename as typename
+from skimp.random import fork_rng as fork_rng
+from skimp.serialization import load as load
+from skimp.serialization import save as save
 from skimp.size import Size as Size
+from skimp.switches import (
+    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+)
+from skimp.switches import get_deterministic_debug_mode as get_deterministic_debug_mode
+from skimp.switches import get_float32_matmul_precision as get_float32_matmul_precision
+from skimp.switches import get_num_interop_threads as get_num_interop_threads
+from skimp.switches import (
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+)
+from skimp.switches import is_warn_always_enabled as is_warn_always_enabled
+from skimp.switches import set_deterministic_debug_mode as set_deterministic_debug_mode
+from skimp.switches import set_float32_matmul_precision as set_float32_matmul_precision
+from skimp.switches import set_flush_denormal as set_flush_denormal
+from skimp.switches import set_num_interop_threads as set_num_interop_threads
+from skimp.switches import set_warn_always as set_warn_always
+from skimp.switches import use_deterministic_algorithms as use_deterministic_algorithms
 
 short: dtype
 int: dtype
@@ -71,7 +130,11 @@ float: dtype
 double: dtype
 cfloat: dtype
 cdouble: dtype
-__version__: str
+e: builtins.float
+pi: builtins.float
+inf: builtins.float
+nan: builtins.float
+newaxis: None
 
 def abs(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The absolute value; of complex numbers a real one."""
@@ -455,6 +518,18 @@ def bernoulli(
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k], for each output k."""
 
+def binary_cross_entropy_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: builtins.bool | None = None,
+    reduce: builtins.bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Any:
+    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies "
+    "positive targets."""
+
 def bincount(input: Tensor, weights: Any = None, minlength: builtins.int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
 
@@ -474,7 +549,7 @@ def bitwise_or(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits that one of them has."""
 
 def bitwise_right_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """input / 2 ** other rounded down, by moving bits."""
+    """input / 2 ** other rounded down."""
 
 def bitwise_xor(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits in which they differ."""
@@ -590,7 +665,7 @@ def concatenate(
 def conj(input: Tensor) -> Tensor:
     """The conjugate, as a view that is resolved when it is read; a real tensor itself."""
 
-def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+def conj_physical(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The conjugate, computed; a real tensor itself."""
 
 def conj_physical_(input: Tensor) -> Tensor:
@@ -689,6 +764,20 @@ def cosh(input: Any, *, out: Tensor | None = None) -> Tensor:
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine. In place."""
 
+def cosine_embedding_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: builtins.float = 0,
+    size_average: builtins.bool | None = None,
+    reduce: builtins.bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+
+def cosine_similarity(x1: Any, x2: Any, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Any:
+    """The cosine of the angle between vectors along `dim`; norms are at least eps."""
+
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
 
@@ -735,6 +824,12 @@ def deg2rad(input: Any, *, out: Tensor | None = None) -> Tensor:
 
 def deg2rad_(input: Tensor) -> Tensor:
     """Degrees to radians. In place."""
+
+def detach(t: Tensor) -> Tensor:
+    """The same bytes and version, without the history: does not require grad."""
+
+def detach_(t: Tensor) -> Tensor:
+    """Forget the history of this tensor: it becomes a leaf that does not require grad."""
 
 def detach_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`detach` that copies."""
@@ -792,14 +887,12 @@ def dist(input: Tensor, other: Tensor, p: builtins.float = 2) -> Tensor:
 def div(
     input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """input / other; with a rounding mode ("trunc", "floor") the quotient rounded, of the inputs'
-    own type."""
+    """input / other; with a rounding mode ("trunc", "floor") rounded, in the inputs' own type."""
 
 def divide(
     input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """input / other; with a rounding mode ("trunc", "floor") the quotient rounded, of the inputs'
-    own type."""
+    """input / other; with a rounding mode ("trunc", "floor") rounded, in the inputs' own type."""
 
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements."""
@@ -953,6 +1046,9 @@ def feature_dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor of one value, shaped as the input."""
 
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Write one value, a number or a 0-d tensor, over all elements."""
+
 def fix(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The integer part."""
 
@@ -1070,6 +1166,9 @@ def ge(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of the first vector with one of the second."""
 
+def get_device(input: Tensor) -> builtins.int:
+    """The number of the tensor's GPU; -1 on the CPU."""
+
 def get_rng_state() -> Tensor:
     """The default stream's state as bytes, in PyTorch's format."""
 
@@ -1096,6 +1195,16 @@ def hardshrink(input: Tensor, lambd: builtins.float = 0.5, *, out: Tensor | None
 
 def heaviside(input: Any, values: Any, *, out: Tensor | None = None) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
+
+def hinge_embedding_loss(
+    input: Any,
+    target: Any,
+    margin: builtins.float = 1.0,
+    size_average: builtins.bool | None = None,
+    reduce: builtins.bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """input where the target is 1, max(0, margin - input) where it is -1."""
 
 def histc(
     input: Tensor,
@@ -1212,6 +1321,9 @@ def is_neg(input: Tensor) -> builtins.bool:
 
 def is_nonzero(input: Tensor) -> builtins.bool:
     """Whether the one element is not zero."""
+
+def is_same_size(input: Tensor, other: Tensor) -> builtins.bool:
+    """Whether both have one shape."""
 
 def is_signed(input: Tensor) -> builtins.bool:
     """Whether the dtype has negative values."""
@@ -1426,6 +1538,17 @@ def lt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 def manual_seed(seed: builtins.int) -> Generator:
     """Begin the default stream of a seed."""
 
+def margin_ranking_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: builtins.float = 0,
+    size_average: builtins.bool | None = None,
+    reduce: builtins.bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, -target (input1 - input2) + margin)."""
+
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or a 0-d tensor, where the mask holds, else the input."""
 
@@ -1634,6 +1757,17 @@ def nanmedian(
     """The lower median of the elements that are not NaN, of all or along a dim with its
     position."""
 
+def nanquantile(
+    input: Tensor,
+    q: Any,
+    dim: builtins.int | None = None,
+    keepdim: builtins.bool = False,
+    *,
+    interpolation: str = "linear",
+    out: Tensor | None = None,
+) -> Tensor:
+    """`quantile` of the elements that are not nan."""
+
 def nansum(
     input: Tensor,
     dim: Any = None,
@@ -1663,6 +1797,9 @@ def native_batch_norm(
     out: Any = None,
 ) -> Any:
     """`batch_norm` with the statistics that it saves."""
+
+def native_channel_shuffle(input: Any, groups: builtins.int) -> Any:
+    """Channels of different groups next to each other."""
 
 def native_dropout(input: Any, p: builtins.float, train: builtins.bool | None) -> Any:
     """(dropped, which elements stayed)."""
@@ -1774,6 +1911,15 @@ def ones_like(
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of the first vector with one of the second."""
 
+def pairwise_distance(
+    x1: Any,
+    x2: Any,
+    p: builtins.float = 2.0,
+    eps: builtins.float = 1e-06,
+    keepdim: builtins.bool = False,
+) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dim."""
+
 def pdist(input: Tensor, p: builtins.float = 2.0) -> Tensor:
     """The p-norm distance between every two rows: the upper triangle of cdist(input, input),
     flattened."""
@@ -1784,8 +1930,27 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 def permute_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`permute` that copies."""
 
+def pixel_shuffle(input: Any, upscale_factor: builtins.int) -> Any:
+    """(*, c r r, h, w) to (*, c, h r, w r)."""
+
+def pixel_unshuffle(input: Any, downscale_factor: builtins.int) -> Any:
+    """The reverse of `pixel_shuffle`."""
+
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers of the rates that `input` holds."""
+
+def poisson_nll_loss(
+    input: Any,
+    target: Any,
+    log_input: builtins.bool = True,
+    full: builtins.bool = False,
+    size_average: builtins.bool | None = None,
+    eps: builtins.float = 1e-08,
+    reduce: builtins.bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The negative log-likelihood of counts; `full` adds Stirling's approximation of "
+    "log(target!)."""
 
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex number of this absolute value and angle."""
@@ -1814,6 +1979,17 @@ def prod(
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
     """Write (or add) elements at positions in the input seen as one vector."""
+
+def quantile(
+    input: Tensor,
+    q: Any,
+    dim: builtins.int | None = None,
+    keepdim: builtins.bool = False,
+    *,
+    interpolation: str = "linear",
+    out: Tensor | None = None,
+) -> Tensor:
+    """The values below which the fractions q of the elements lie; nan where some element is."""
 
 def rad2deg(input: Any, *, out: Tensor | None = None) -> Tensor:
     """Radians to degrees."""
@@ -1955,6 +2131,9 @@ def resolve_conj(input: Tensor) -> Tensor:
 def resolve_neg(input: Tensor) -> Tensor:
     """The tensor with its negation carried out."""
 
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype that arithmetic on the two (tensors or numbers) gives."""
+
 def rms_norm(
     input: Any, normalized_shape: Any, weight: Any = None, eps: builtins.float | None = None
 ) -> Any:
@@ -1982,8 +2161,7 @@ def rrelu(
     training: builtins.bool = False,
     inplace: builtins.bool = False,
 ) -> Tensor:
-    """The input above zero, else a slope times it, drawn in training and the mean of the limits
-    otherwise."""
+    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
 
 def rrelu_(
     input: Tensor,
@@ -2339,6 +2517,20 @@ def tril_indices(
 ) -> Tensor:
     """Rows and columns of the lower triangle."""
 
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: builtins.float = 1.0,
+    p: builtins.float = 2,
+    eps: builtins.float = 1e-06,
+    swap: builtins.bool = False,
+    size_average: builtins.bool | None = None,
+    reduce: builtins.bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+
 def triu(input: Tensor, diagonal: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
     """The elements on and above a diagonal of the matrices; zeros below."""
 
@@ -2396,6 +2588,14 @@ def unique_consecutive(
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
+
+def unsafe_chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of one size (the last may be shorter)."""
+
+def unsafe_split(
+    tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0
+) -> tuple[Tensor, ...]:
+    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
 
 def unsafe_split_with_sizes(
     input: Tensor, split_sizes: Any, dim: builtins.int = 0

@@ -18,6 +18,19 @@ from skimp.size import Size
 
 Array = np.ndarray[Any, Any]
 
+class _Inference:
+    """Whether tensors made now, on this thread, are made in inference mode (autograd/modes.py sets
+    it)."""
+
+    here: builtins.bool
+
+class Marks:
+    """`anywhere` counts the threads in inference mode: the only thing that the path of every op
+    looks at."""
+
+    anywhere: builtins.int
+    of_thread: _Inference
+
 class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 
@@ -41,15 +54,16 @@ class Tensor:
     _conj: builtins.bool
     _neg: builtins.bool
     _inference: builtins.bool
-    _accumulate: Node | None
+    _inherits: builtins.bool
+    _creation: str | None
+    _views: Any
+    _output: builtins.int
+    _cut: Any
+    _accumulate: Any
     _hooks: Any
     _post_hooks: Any
     _retains: builtins.bool
     __array_priority__: builtins.int
-    _inherits: builtins.bool
-    _creation: Any
-    _views: Any
-    _output: builtins.int
     @property
     def H(self) -> Tensor:
         """The conjugate transpose of a matrix."""
@@ -316,9 +330,9 @@ class Tensor:
     def bitwise_or_(self, other: Any) -> Tensor:
         """The bits that one of them has. In place."""
     def bitwise_right_shift(self, other: Any, *, out: Tensor | None = None) -> Tensor:
-        """input / 2 ** other rounded down, by moving bits."""
+        """input / 2 ** other rounded down."""
     def bitwise_right_shift_(self, other: Any) -> Tensor:
-        """input / 2 ** other rounded down, by moving bits. In place."""
+        """input / 2 ** other rounded down. In place."""
     def bitwise_xor(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The bits in which they differ."""
     def bitwise_xor_(self, other: Any) -> Tensor:
@@ -406,8 +420,17 @@ class Tensor:
         aweights: Tensor | None = None,
     ) -> Tensor:
         """The covariance of variables (rows) over observations (columns), which may be weighted."""
+    def cpu(self, memory_format: formats.memory_format | None = None) -> Tensor:
+        """The tensor itself: it is on the CPU."""
     def cross(self, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
         """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
+    def cuda(
+        self,
+        device: devices.device | str | builtins.int | None = None,
+        non_blocking: builtins.bool = False,
+        memory_format: formats.memory_format | None = None,
+    ) -> Tensor:
+        """PyTorch's error of a build without CUDA."""
     def cummax(self, dim: builtins.int, *, out: Any = None) -> tuple[Tensor, Tensor]:
         """The largest element so far along a dim and where it is (the last of several)."""
     def cummin(self, dim: builtins.int, *, out: Any = None) -> tuple[Tensor, Tensor]:
@@ -491,15 +514,15 @@ class Tensor:
     def div(
         self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
     ) -> Tensor:
-        """input / other; with a rounding mode ("trunc", "floor") the quotient rounded, of the
-        inputs' own type."""
+        """input / other; with a rounding mode ("trunc", "floor") rounded, in the inputs' own
+        type."""
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """input / other, in place."""
     def divide(
         self, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
     ) -> Tensor:
-        """input / other; with a rounding mode ("trunc", "floor") the quotient rounded, of the
-        inputs' own type."""
+        """input / other; with a rounding mode ("trunc", "floor") rounded, in the inputs' own
+        type."""
     def divide_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
         """input / other, in place."""
     def __dlpack__(
@@ -627,6 +650,8 @@ class Tensor:
         """Numbers of trials until the first success."""
     def ger(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Every product of an element of the first vector with one of the second."""
+    def get_device(self) -> builtins.int:
+        """The number of the tensor's GPU; -1 on the CPU."""
     def __getitem__(self, index: Any) -> Tensor: ...
     @property
     def grad(self) -> Tensor | None:
@@ -807,11 +832,17 @@ class Tensor:
         """Whether the tensor is nested: never."""
     def is_nonzero(self) -> builtins.bool:
         """Whether the one element is not zero."""
+    def is_pinned(self, device: devices.device | str | builtins.int | None = None) -> builtins.bool:
+        """Whether the bytes are in page-locked memory: never."""
     @property
     def is_quantized(self) -> builtins.bool:
         """Whether the tensor is quantized: never."""
+    def is_same_size(self, other: Tensor) -> builtins.bool:
+        """Whether both have one shape."""
     def is_set_to(self, tensor: Tensor) -> builtins.bool:
         """Whether both tensors are the same part of the same storage."""
+    def is_shared(self) -> builtins.bool:
+        """Whether the bytes are in shared memory."""
     def is_signed(self) -> builtins.bool:
         """Whether the dtype has negative values."""
     @property
@@ -1072,6 +1103,16 @@ class Tensor:
     ) -> Any:
         """The lower median of the elements that are not NaN, of all or along a dim with its
         position."""
+    def nanquantile(
+        self,
+        q: Any,
+        dim: builtins.int | None = None,
+        keepdim: builtins.bool = False,
+        *,
+        interpolation: str = "linear",
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """`quantile` of the elements that are not nan."""
     def nansum(
         self,
         dim: Any = None,
@@ -1109,6 +1150,9 @@ class Tensor:
         """-input. In place."""
     def nelement(self) -> builtins.int:
         """Number of elements."""
+    def __new__(
+        self, *args: Any, device: devices.device | str | builtins.int | None = None, **_: Any
+    ) -> Tensor: ...
     def new_empty(
         self,
         *size: Any,
@@ -1205,6 +1249,8 @@ class Tensor:
         """Which output of its grad_fn the tensor is."""
     def permute(self, *order: Any, dims: Any = None) -> Tensor:
         """The dimensions in the order given."""
+    def pin_memory(self, device: devices.device | str | builtins.int | None = None) -> Tensor:
+        """PyTorch's error of a machine without an accelerator."""
     def polygamma(self, n: builtins.int) -> Tensor: ...
     def polygamma_(self, n: builtins.int) -> Tensor: ...
     def __pos__(self) -> Tensor: ...
@@ -1230,6 +1276,16 @@ class Tensor:
         """Write (or add) elements at positions in the input seen as one vector."""
     def put_(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
         """Write (or add) elements at positions in the input seen as one vector."""
+    def quantile(
+        self,
+        q: Any,
+        dim: builtins.int | None = None,
+        keepdim: builtins.bool = False,
+        *,
+        interpolation: str = "linear",
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """The values below which the fractions q of the elements lie; nan where some element is."""
     def rad2deg(self, *, out: Tensor | None = None) -> Tensor:
         """Radians to degrees."""
     def rad2deg_(self) -> Tensor:
@@ -1320,7 +1376,7 @@ class Tensor:
         """1 / sqrt(input)."""
     def rsqrt_(self) -> Tensor:
         """1 / sqrt(input). In place."""
-    def __rsub__(self, other: Any) -> Any: ...
+    def __rsub__(self, other: Any) -> Tensor: ...
     def __rtruediv__(self, other: Any) -> Any: ...
     def __rxor__(self, other: Any) -> Tensor: ...
     def scatter(
@@ -1408,6 +1464,9 @@ class Tensor:
         """input / |input|, 0 at 0; the sign of real numbers. In place."""
     @property
     def shape(self) -> Size: ...
+    def share_memory_(self) -> Tensor:
+        """Move the bytes into memory that processes started later share; they see each other's
+        writes."""
     def short(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int16)`."""
     def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
@@ -1596,6 +1655,12 @@ class Tensor:
         """The integer part."""
     def trunc_(self) -> Tensor:
         """The integer part. In place."""
+    def type(
+        self, dtype: dtypes.dtype | None = None, non_blocking: builtins.bool = False, **_: Any
+    ) -> Any:
+        """The name of the tensor's type; given a type, its name or a dtype, the tensor as that."""
+    def type_as(self, other: Tensor) -> Tensor:
+        """The tensor in the dtype of another."""
     def unbind(self, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """The slices along a dimension, without it."""
     def unflatten(self, dim: builtins.int, sizes: Any) -> Tensor:
@@ -1620,6 +1685,13 @@ class Tensor:
         dim: Any = None,
     ) -> Any:
         """`unique` of neighbours only: runs of equal values become one."""
+    def unsafe_chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
+        """At most `chunks` pieces of one size (the last may be shorter)."""
+    def unsafe_split(
+        self, split_size_or_sections: Any, dim: builtins.int = 0
+    ) -> tuple[Tensor, ...]:
+        """Pieces of one size (the last may be shorter), or of the sizes given, along a
+        dimension."""
     def unsafe_split_with_sizes(
         self, split_sizes: Any, dim: builtins.int = 0
     ) -> tuple[Tensor, ...]:
@@ -1661,6 +1733,9 @@ class Tensor:
     def writable(self) -> Array:
         """The elements as an ndarray to write to: whoever promised to read the old ones has
         delivered."""
+    def written(self, array: Array) -> None:
+        """After `writable()` was written to: where the bytes hold the conjugate or the negative,
+        make them so."""
     def xlogy(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input * log(other), 0 where input is 0."""
     def xlogy_(self, other: Any) -> Tensor:

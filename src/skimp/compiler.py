@@ -45,7 +45,8 @@ def compile(
         raise TypeError(f"torch.compile takes a function or a module, not {type(model).__name__}")
     if not disable:
         notices.once(
-            "torch.compile returns the function as it is: pointwise work is deferred and fused without it"
+            "torch.compile returns the function as it is: pointwise work is deferred and fused "
+            "without it"
         )
     return model
 

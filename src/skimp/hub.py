@@ -18,7 +18,8 @@ __all__ = [
 def _refused(*_: Any, **__: Any) -> NoReturn:
     """Refused: skimp downloads nothing."""
     raise RuntimeError(
-        "torch.hub: skimp downloads nothing and runs no downloaded code; fetch the file and torch.load it"
+        "torch.hub: skimp downloads nothing and runs no downloaded code; fetch the file and "
+        "torch.load it"
     )
 
 

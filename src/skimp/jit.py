@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar
+import builtins
+from typing import Any, NoReturn, TypeVar, get_origin
 
 from skimp import notices
 from skimp.nn.modules.module import Module
@@ -115,11 +116,13 @@ def is_tracing() -> bool:
 
 def isinstance(obj: Any, target_type: Any) -> bool:
     """Python's, whose containers are not looked into."""
-    import builtins
-    from typing import get_origin
-
     kinds = target_type if builtins.isinstance(target_type, tuple) else (target_type,)
-    return builtins.isinstance(obj, tuple(get_origin(kind) or kind for kind in kinds))
+    return builtins.isinstance(obj, tuple([_bare(kind) for kind in kinds]))
+
+
+def _bare(kind: Any) -> Any:
+    found: Any = get_origin(kind)
+    return kind if found is None else found
 
 
 def save(m: Any, f: Any, *_: Any, **__: Any) -> NoReturn:

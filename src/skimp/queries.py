@@ -55,12 +55,12 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any)
     wanted = tensor_types.dtype_of(dtype) or dtype
     if isinstance(wanted, (str, type)):
         raise ValueError(f"invalid type: {wanted!r}")
-    return self.to(wanted)  # type: ignore[attr-defined]
+    return self.to(wanted)
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the dtype of another."""
-    return self.to(other.dtype)  # type: ignore[attr-defined, no-any-return]
+    return self.to(other.dtype)
 
 
 type_.__name__ = "type"
@@ -73,9 +73,9 @@ def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
     made = tensor_types.made(promotion.get_default_dtype(), args)
     if cls is Tensor:
         return made
-    new = made.detach() if made is (args[0] if args else None) else made  # type: ignore[attr-defined]
+    new = made.detach() if made is (args[0] if args else None) else made
     new.__class__ = cls
-    return new  # type: ignore[no-any-return]
+    return new
 
 
 Tensor.__new__ = _new  # type: ignore[method-assign, assignment]

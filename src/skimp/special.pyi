@@ -161,7 +161,7 @@ def psi(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The derivative of lgamma."""
 
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
-    """To the nearest integer, halves to even; or to so many decimals."""
+    """To the nearest integer, halves to even; or to so many decimals. Integers are refused."""
 
 def scaled_modified_bessel_k0(input: Any, *, out: Tensor | None = None) -> Tensor:
     """modified_bessel_k0(input) exp(input)."""

@@ -1,7 +1,8 @@
-"""PyTorch's types by element: `FloatTensor`, `LongTensor` and so on, and `FloatStorage`, `LongStorage` and so on.
+"""PyTorch's types by element: `FloatTensor`, `LongTensor` and so on, and `FloatStorage`,
+`LongStorage` and so on.
 
-`FloatTensor(2, 3)` makes a tensor, `isinstance(x, FloatTensor)` asks for its dtype, and there are no instances of the
-types themselves.
+`FloatTensor(2, 3)` makes a tensor, `isinstance(x, FloatTensor)` asks for its dtype, and there are
+no instances of the types themselves.
 """
 
 from __future__ import annotations

@@ -7,17 +7,17 @@ import os
 from collections.abc import Sequence
 from typing import IO
 
+from skimp import dtypes
 from skimp._tensor import Tensor
 from skimp.devices import device
-from skimp.dtypes import dtype as _dtype
-from skimp.ops.formats import layout as _layout
+from skimp.ops import formats
 from skimp.ops.storages import UntypedStorage as Storage
 from skimp.size import Size
 
 __all__ = ["Device", "FileLike", "IntLikeType", "Number", "Size", "Storage", "Tensor"]
 
 _bool, _int, _float, _complex = builtins.bool, builtins.int, builtins.float, builtins.complex
-_device = device
+_device, _dtype, _layout = device, dtypes.dtype, formats.layout
 _size = Size | list[int] | tuple[int, ...]
 _symsize = Size | Sequence[int]
 Number = int | float | bool

@@ -1,4 +1,6 @@
-"""torch.autocast: regions in which listed ops compute in another type. On the CPU that is bfloat16."""
+"""torch.autocast: regions in which listed ops compute in another type. On the CPU that is
+bfloat16.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,16 @@ __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 
 class autocast:  # noqa: N801  (PyTorch's name)
-    """A context or a decorator: inside, matrix products and convolutions run in `dtype`, losses in float32."""
+    """A context or a decorator: inside, matrix products and convolutions run in `dtype`, losses in
+    float32.
+    """
 
     def __init__(
-        self, device_type: str, dtype: dtypes.dtype | None = None, enabled: bool = True, cache_enabled: bool | None = None
+        self,
+        device_type: str,
+        dtype: dtypes.dtype | None = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
     ) -> None:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
@@ -32,7 +40,9 @@ class autocast:  # noqa: N801  (PyTorch's name)
 
     def _supported(self) -> bool:
         if self.device == "cuda":
-            warnings.warn("CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=3)
+            warnings.warn(
+                "CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=3
+            )
             return False
         if self.fast_dtype not in (dtypes.bfloat16, dtypes.float16):
             warnings.warn(
@@ -68,7 +78,9 @@ class autocast:  # noqa: N801  (PyTorch's name)
 
         @functools.wraps(func)
         def run(*args: Any, **kwargs: Any) -> Any:
-            region = object.__new__(type(self))  # one per call: a decorated function may call itself
+            region = object.__new__(
+                type(self)
+            )  # one per call: a decorated function may call itself
             region.__dict__.update(self.__dict__)
             with region:
                 return func(*args, **kwargs)
@@ -76,8 +88,12 @@ class autocast:  # noqa: N801  (PyTorch's name)
         return run
 
 
-def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: dtypes.dtype | None = None) -> Any:
-    """For `forward` of an autograd.Function: inputs cast to a type and autocast off, or autocast as it is."""
+def custom_fwd(
+    fwd: Any = None, *, device_type: str, cast_inputs: dtypes.dtype | None = None
+) -> Any:
+    """For `forward` of an autograd.Function: inputs cast to a type and autocast off, or autocast as
+    it is.
+    """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
     s.check(device_type)
@@ -112,12 +128,12 @@ def _cast(value: Any, dtype: dtypes.dtype) -> Any:
     """Floating tensors cast, in containers too."""
     if isinstance(value, Tensor):
         fits = value.dtype.is_floating_point and value.dtype is not dtypes.float64
-        return value.to(dtype) if fits else value  # type: ignore[attr-defined]
+        return value.to(dtype) if fits else value
     if isinstance(value, (str, bytes, np.ndarray)):
         return value
     if isinstance(value, Mapping):
         return {_cast(k, dtype): _cast(v, dtype) for k, v in value.items()}
     if isinstance(value, Iterable):
         items = [_cast(v, dtype) for v in value]
-        return type(value)(items) if isinstance(value, (list, tuple)) else items  # type: ignore[call-arg]
+        return type(value)(items) if isinstance(value, (list, tuple)) else items
     return value

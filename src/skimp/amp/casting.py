@@ -1,7 +1,10 @@
-"""How ops come to cast their inputs: while autocast is on somewhere, the listed functions run another body.
+"""How ops come to cast their inputs: while autocast is on somewhere, the listed functions run
+another body.
 
-An op pays nothing outside: its function is the same object in every module that has imported it, and only its code is
-exchanged, for one that casts and then runs the old. Threads in which autocast is off go straight to the old one.
+An op pays nothing outside: its function is the same object in every module that has imported it,
+and only its code is
+exchanged, for one that casts and then runs the old. Threads in which autocast is off go straight to
+the old one.
 """
 
 from __future__ import annotations
@@ -16,23 +19,27 @@ from skimp import dtypes
 from skimp._tensor import Tensor
 from skimp.amp.state import state
 
-# PyTorch's lists for the CPU, by the names of its functions. Those behind the dots come from compositions of listed ops.
+# PyTorch's lists for the CPU, by the names of its functions. einsum and what follows it are there
+# made of listed ops, and here not.
 LOWER = """
-    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d bmm mm baddbmm addmm addbmm linear
-    matmul __matmul__ __rmatmul__ prelu scaled_dot_product_attention linalg.vecdot vecdot . einsum tensordot chain_matmul
-    linalg.multi_dot inner
-""".replace(" . ", " ").split()  # fmt: skip
+    conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d bmm mm
+    baddbmm addmm addbmm linear matmul __matmul__ __rmatmul__ prelu scaled_dot_product_attention
+    linalg.vecdot vecdot einsum tensordot chain_matmul linalg.multi_dot inner
+"""
 FLOAT32 = """
-    adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d max_pool3d max_unpool2d max_unpool3d fractional_max_pool2d
-    fractional_max_pool3d binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss mse_loss l1_loss
-    smooth_l1_loss huber_loss hinge_embedding_loss poisson_nll_loss cosine_embedding_loss margin_ranking_loss
-    soft_margin_loss triplet_margin_loss multi_margin_loss multilabel_margin_loss ctc_loss kl_div grid_sample cdist prod
-    quantile nanquantile trace polar stft view_as_complex cholesky cholesky_inverse cholesky_solve inverse pinverse qr svd
-    geqrf orgqr ormqr lu_solve triangular_solve linalg.cholesky linalg.cholesky_ex linalg.cond linalg.eig linalg.eigh
-    linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv linalg.inv_ex linalg.lstsq linalg.matrix_rank
-    linalg.qr linalg.solve linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve
-""".split()  # fmt: skip
-WIDEST = ["stack", "cat", "concat", "concatenate", "index_copy"]
+    adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d max_pool3d max_unpool2d max_unpool3d
+    fractional_max_pool2d fractional_max_pool3d binary_cross_entropy
+    binary_cross_entropy_with_logits cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss
+    huber_loss hinge_embedding_loss poisson_nll_loss cosine_embedding_loss margin_ranking_loss
+    soft_margin_loss triplet_margin_loss multi_margin_loss multilabel_margin_loss ctc_loss kl_div
+    grid_sample cdist prod quantile nanquantile trace polar stft view_as_complex cholesky
+    cholesky_inverse cholesky_solve inverse pinverse qr svd geqrf orgqr ormqr lu_solve
+    triangular_solve linalg.cholesky linalg.cholesky_ex linalg.cond linalg.eig linalg.eigh
+    linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv linalg.inv_ex
+    linalg.lstsq linalg.matrix_rank linalg.qr linalg.solve linalg.svd linalg.svdvals
+    linalg.tensorinv linalg.tensorsolve
+"""
+WIDEST = "stack cat concat concatenate index_copy"
 
 _lock = threading.Lock()
 _regions = 0
@@ -97,7 +104,7 @@ def _found() -> Iterator[tuple[FunctionType, Callable[[Any], Any]]]:
     spaces = (NAMESPACES[""], METHODS, vars(Tensor), vars(functional))
     seen: set[int] = set()
     for names, cast in ((LOWER, to_lower), (FLOAT32, to_float32), (WIDEST, to_widest)):
-        for name in names:
+        for name in names.split():
             where, _, last = name.rpartition(".")
             for space in (NAMESPACES.get(where, {}),) if where else spaces:
                 f = space.get(last)
@@ -109,13 +116,17 @@ def _found() -> Iterator[tuple[FunctionType, Callable[[Any], Any]]]:
 # -- casting --------------------------------------------------------------------------------------
 
 
-def _run(old: FunctionType, cast: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run(
+    old: FunctionType, cast: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     if not state.enabled["cpu"] or _inside.now or kwargs.get("out") is not None:
         return old(*args, **kwargs)
     change = cast((*args, *kwargs.values()))
     _inside.now = True  # what the op is made of is not cast again
     try:
-        return old(*[_each(a, change) for a in args], **{k: _each(v, change) for k, v in kwargs.items()})
+        return old(
+            *[_each(a, change) for a in args], **{k: _each(v, change) for k, v in kwargs.items()}
+        )
     finally:
         _inside.now = False
 
@@ -160,14 +171,16 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 
 def cast_to(t: Tensor, dtype: dtypes.dtype) -> Tensor:
-    return t if t.dtype is dtype else t.to(dtype)  # type: ignore[attr-defined, no-any-return]
+    return t if t.dtype is dtype else t.to(dtype)
 
 
 def cached(t: Tensor, dtype: dtypes.dtype) -> Tensor:
     """The cast tensor; a weight's is kept until the outermost region ends."""
     if t.dtype is dtype:
         return t
-    keep = state.cache and t._rg and t._node is None and t._base is None and t.dtype is dtypes.float32
+    keep = (
+        state.cache and t._rg and t._node is None and t._base is None and t.dtype is dtypes.float32
+    )
     if not keep or dtype is dtypes.float32:
         return cast_to(t, dtype)
     known = state.casts.get(id(t))

@@ -1,4 +1,6 @@
-"""torch.amp.GradScaler: losses scaled up before backward, gradients down before the step, steps with inf or nan left out."""
+"""torch.amp.GradScaler: losses scaled up before backward, gradients down before the step, steps
+with inf or nan left out.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class _Known:
 class GradScaler:
     """PyTorch's: the scale grows after `growth_interval` good steps and falls after a bad one.
 
-    Without CUDA a scaler for `"cuda"` (the default) is disabled, with PyTorch's warning: all calls pass through.
+    Without CUDA a scaler for `"cuda"` (the default) is disabled, with PyTorch's warning: all calls
+    pass through.
     """
 
     def __init__(
@@ -46,7 +49,8 @@ class GradScaler:
         self._device = device
         if enabled and device == "cuda":
             warnings.warn(
-                "torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2
+                "torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.",
+                stacklevel=2,
             )
         self._enabled = enabled and device != "cuda"
         if self._enabled and growth_factor <= 1.0:
@@ -67,7 +71,7 @@ class GradScaler:
             return outputs
         self._begun = True
         if isinstance(outputs, Tensor):
-            return outputs * tensor(self._scale, dtype=dtypes.float32)  # type: ignore[operator]
+            return outputs * tensor(self._scale, dtype=dtypes.float32)
         if isinstance(outputs, (list, tuple)):
             return type(outputs)([self.scale(o) for o in outputs])
         if isinstance(outputs, Iterator):
@@ -81,7 +85,9 @@ class GradScaler:
         self._check_begun("unscale_")
         known = self._of(optimizer)
         if known.stage is OptState.UNSCALED:
-            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+            raise RuntimeError(
+                "unscale_() has already been called on this optimizer since the last update()."
+            )
         if known.stage is OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         known.found_inf = self._unscale(optimizer)
@@ -102,7 +108,9 @@ class GradScaler:
         return found
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """`unscale_` where that was not done, then the optimizer's step unless a gradient had inf or nan."""
+        """`unscale_` where that was not done, then the optimizer's step unless a gradient had inf
+        or nan.
+        """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -123,7 +131,7 @@ class GradScaler:
             return
         self._check_begun("update")
         if new_scale is not None:
-            self._scale = _float32(float(new_scale))  # type: ignore[arg-type]
+            self._scale = _float32(float(new_scale))
         else:
             found = [k.found_inf for k in self._known.values() if k.found_inf is not None]
             if not found:
@@ -149,7 +157,8 @@ class GradScaler:
     def _check_begun(self, name: str) -> None:
         if not self._begun:
             raise AssertionError(
-                f"Attempted {name} but _scale is None.  This may indicate your script did not use scaler.scale(loss or "
+                f"Attempted {name} but _scale is None.  This may indicate your script did "
+                "not use scaler.scale(loss or "
                 "outputs) earlier in the iteration."
             )
 
@@ -197,7 +206,8 @@ class GradScaler:
             return
         if not state_dict:
             raise RuntimeError(
-                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+                "The source state dict is empty, possibly because it was saved from a "
+                "disabled instance of GradScaler."
             )
         self._scale = state_dict["scale"]
         self._growth_factor = state_dict["growth_factor"]
@@ -207,5 +217,5 @@ class GradScaler:
 
 
 def _float32(value: float) -> float:
-    found: float = tensor(value, dtype=dtypes.float32).item()  # type: ignore[attr-defined]
+    found: float = tensor(value, dtype=dtypes.float32).item()
     return found

@@ -12,7 +12,9 @@ DEVICES = ("cpu", "cuda")
 
 
 class State(threading.local):
-    """One thread's settings, and the weights that it has cast since it entered the outermost region."""
+    """One thread's settings, and the weights that it has cast since it entered the outermost
+    region.
+    """
 
     def __init__(self) -> None:
         self.enabled = dict.fromkeys(DEVICES, False)
@@ -45,7 +47,9 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     """Switch autocast on or off."""
     from skimp.amp import casting
 
-    where, on = ("cuda", bool(device_type)) if enabled is None else (check(str(device_type)), enabled)
+    where, on = (
+        ("cuda", bool(device_type)) if enabled is None else (check(str(device_type)), enabled)
+    )
     if where == "cpu" and on != state.enabled["cpu"]:
         (casting.install if on else casting.remove)()
     state.enabled[where] = on

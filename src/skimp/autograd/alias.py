@@ -1,8 +1,8 @@
 """In-place operations and views: who shares history with whom, and what must be refused.
 
 An in-place op calls `before_inplace(t)`; if it is recorded, `kept = prepare(t, rule, bindings)`;
-then it writes; then `rebase(t, kept)`, or `relaid` where only the layout changed. A view op calls `view_of` (or `views_of` for several views
-that share one node).
+then it writes; then `rebase(t, kept)`, or `relaid` where only the layout changed. A view op calls
+`view_of` (or `views_of` for several views that share one node).
 """
 
 from __future__ import annotations
@@ -192,17 +192,15 @@ def rebase(t: Tensor, node: OpNode | None) -> None:
 
 
 def relaid(t: Tensor, node: OpNode | None) -> None:
-    """After `t` took another layout (`transpose_`): no element was written, so even where `t` is a
-    view, its base's history stays as it is.
+    """After `t` took another layout (`transpose_`).
+
+    No element was written, so even where `t` is a view, its base's history stays as it is; and a
+    gradient that `t` retains is still that of the old layout.
     """
-    if node is None:
-        return
-    before, index = t._node, t._index
-    finish(node, t)
-    t._inherits = False
-    t._stale = t._version
-    if t._retains and before is not None:
-        move_retain(t, before, index)
+    if node is not None:
+        finish(node, t)
+        t._inherits = False
+        t._stale = t._version
 
 
 def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:

@@ -86,6 +86,17 @@ def modified(node: Any, t: Any, version: int, now: int, made_by: Any, index: int
     return RuntimeError(text)
 
 
+def detached(node: Any, t: Any) -> RuntimeError:
+    """A saved tensor lost its history since."""
+    _, code, lasti = t._cut
+    return RuntimeError(
+        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
+        "This is not supported, please use out-of-place `.detach()` instead"
+        f"\nSaved by {node.name()} for its gradient at {lines.of(node)}."
+        f"\nDetached at {lines.describe(code, lasti)}."
+    )
+
+
 def withheld(node: Any, site: Any) -> RuntimeError:
     """Nothing was kept for backward where the op ran."""
     return RuntimeError(

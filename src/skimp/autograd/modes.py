@@ -24,7 +24,7 @@ class _State(threading.local):
     keep_nothing: Any = None  # the Site of a region in which nothing is kept for backward
 
 
-state = _State()
+state: _State = _State()
 
 
 def is_grad_enabled() -> bool:

@@ -243,7 +243,7 @@ def accumulate_of(t: Tensor) -> Node:
     made._code = None
     made._lasti = 0
     made._extra = None
-    t._accumulate = weakref.ref(made)  # type: ignore[assignment]
+    t._accumulate = weakref.ref(made)
     return made
 
 

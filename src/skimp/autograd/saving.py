@@ -13,7 +13,7 @@ from typing import Any
 
 from skimp._tensor import Tensor
 from skimp.autograd import errors, modes
-from skimp.autograd.nodes import Grads, Node, accumulate_of
+from skimp.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of
 from skimp.autograd.refresh import node_of_view, strided
 
 GUARDED: list[
@@ -85,7 +85,7 @@ class Packed:
         if self.leaf:
             alias = ghost(t)
             alias._rg = True
-            alias._accumulate = weakref.ref(self.edge[0])  # type: ignore[assignment]
+            alias._accumulate = weakref.ref(self.edge[0])
             return alias
         return revived(t, self.edge[0], self.edge[1])
 
@@ -230,6 +230,8 @@ def unpack(node: Any, values: list[Any]) -> None:
         if version is None:
             values.append(value.unpack(node) if type(value) in _SPECIAL else value)
             continue
+        if value._cut is not None and _was_followed(node, slot) and value._node is None:
+            raise errors.detached(node, value)
         counter = value._counter
         if (value._storage.version if counter is None else counter.version) != version:
             raise _changed(node, slot, value, version)
@@ -245,6 +247,15 @@ def one(node: Any, value: Any, version: int | None, result: int | None) -> Any:
     if value._version != version:
         raise modified(node, value, version, result)
     return value if result is None else revived(value, node, result)
+
+
+def _was_followed(node: Any, slot: Any) -> bool:
+    """Whether the argument had a grad_fn when it was saved."""
+    names, extra = node._plan.rule.names, node._extra
+    if slot[0] or slot[2] not in names or (extra is not None and extra.spans is not None):
+        return False
+    to = node._edges[2 * names.index(slot[2])]
+    return to is not None and type(to) is not AccumulateGrad
 
 
 def _changed(node: Any, slot: Any, value: Tensor, version: int) -> RuntimeError:

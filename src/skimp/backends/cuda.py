@@ -67,11 +67,16 @@ def cudnn_sdp_enabled() -> bool:
 
 @contextlib.contextmanager
 def sdp_kernel(
-    enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
+    enable_flash: bool = True,
+    enable_math: bool = True,
+    enable_mem_efficient: bool = True,
+    enable_cudnn: bool = True,
 ) -> Iterator[None]:
     """The flags of attention inside a `with`."""
     before = dict(_kernels)
-    _kernels.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    _kernels.update(
+        flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn
+    )
     try:
         yield
     finally:

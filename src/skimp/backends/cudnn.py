@@ -40,6 +40,11 @@ def flags(
 ) -> contextlib.AbstractContextManager[None]:
     """Set flags inside a `with`."""
     return using(
-        __name__, enabled=enabled, benchmark=benchmark, benchmark_limit=benchmark_limit, deterministic=deterministic,
-        allow_tf32=allow_tf32, fp32_precision=fp32_precision,
-    )  # fmt: skip
+        __name__,
+        enabled=enabled,
+        benchmark=benchmark,
+        benchmark_limit=benchmark_limit,
+        deterministic=deterministic,
+        allow_tf32=allow_tf32,
+        fp32_precision=fp32_precision,
+    )

@@ -25,5 +25,9 @@ def flags(
 ) -> contextlib.AbstractContextManager[None]:
     """Set flags inside a `with`."""
     return using(
-        __name__, enabled=enabled, deterministic=deterministic, allow_tf32=allow_tf32, fp32_precision=fp32_precision
+        __name__,
+        enabled=enabled,
+        deterministic=deterministic,
+        allow_tf32=allow_tf32,
+        fp32_precision=fp32_precision,
     )

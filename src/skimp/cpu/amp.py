@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+
 from skimp import amp, dtypes
 
 __all__ = ["GradScaler", "autocast"]

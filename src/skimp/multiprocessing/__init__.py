@@ -19,7 +19,6 @@ from skimp.multiprocessing.spawning import (
 )
 
 __all__ = [
-    *_multiprocessing.__all__,  # type: ignore[attr-defined]
     "ProcessContext",
     "ProcessExitedException",
     "ProcessRaisedException",
@@ -31,6 +30,7 @@ __all__ = [
     "start_processes",
 ]
 
+__all__ += _multiprocessing.__all__
 _STRATEGIES = {"file_descriptor", "file_system"} if sys.platform == "linux" else {"file_system"}
 
 
@@ -47,4 +47,6 @@ def get_sharing_strategy() -> str:
 def set_sharing_strategy(new_strategy: str) -> None:
     """Accepted: every name means the one way."""
     if new_strategy not in _STRATEGIES:
-        raise AssertionError(f"unknown sharing strategy {new_strategy!r}; it is one of {sorted(_STRATEGIES)}")
+        raise AssertionError(
+            f"unknown sharing strategy {new_strategy!r}; it is one of {sorted(_STRATEGIES)}"
+        )

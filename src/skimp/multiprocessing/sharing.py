@@ -1,7 +1,9 @@
 """Storages in shared memory, and how tensors go to other processes.
 
-A shared storage is a mapping of an anonymous file (`memfd_create` on Linux). Its descriptor, not a name, goes from
-process to process, so the kernel frees the memory with the last process that has it: nothing can leak, however a program
+A shared storage is a mapping of an anonymous file (`memfd_create` on Linux). Its descriptor, not a
+name, goes from
+process to process, so the kernel frees the memory with the last process that has it: nothing can
+leak, however a program
 ends, and `/dev/shm` and its limit are not involved.
 """
 
@@ -25,7 +27,9 @@ from skimp.memory.storage import Storage, users
 from skimp.ops.forms import export
 from skimp.ops.storages import UntypedStorage
 
-SHARE_FROM = 1 << 16  # bytes from which a storage goes to another process in shared memory; smaller ones are copied
+SHARE_FROM = (
+    1 << 16
+)  # bytes from which a storage goes to another process in shared memory; smaller ones are copied
 CAN_SHARE = hasattr(os, "memfd_create") or os.name == "posix"
 
 
@@ -56,7 +60,9 @@ def make(nbytes: int) -> Storage:
 
 
 def share(s: Storage) -> None:
-    """Move the bytes into shared memory, for all tensors on them. Arrays made before keep the old bytes."""
+    """Move the bytes into shared memory, for all tensors on them. Arrays made before keep the old
+    bytes.
+    """
     if is_shared(s) or len(s) == 0:
         return
     s.will_write()
@@ -118,8 +124,10 @@ def _reduce_storage(s: Storage) -> Any:
 def _reduce_tensor(t: Tensor) -> Any:
     if t._rg and t._node is not None:
         raise RuntimeError(
-            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
-            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor before "
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since "
+            "autograd does not support "
+            "crossing process boundaries.  If you just want to transfer the data, call "
+            "detach() on the tensor before "
             "serializing (e.g., putting it on the queue)."
         )
     return t.__reduce_ex__(2)
@@ -133,7 +141,9 @@ reduction.ForkingPickler.register(Tensor, _reduce_tensor)
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Move the bytes into memory that processes started later share; they see each other's writes."""
+    """Move the bytes into memory that processes started later share; they see each other's
+    writes.
+    """
     share(self._storage)
     return self
 

@@ -1,4 +1,6 @@
-"""torch.multiprocessing's `spawn`: run one function in several processes, and end them all when one fails."""
+"""torch.multiprocessing's `spawn`: run one function in several processes, and end them all when one
+fails.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ class ProcessExitedException(ProcessException):
     """A process was killed, or left by itself."""
 
     def __init__(
-        self, msg: str, error_index: int, error_pid: int | None, exit_code: int, signal_name: str | None = None
+        self,
+        msg: str,
+        error_index: int,
+        error_pid: int | None,
+        exit_code: int,
+        signal_name: str | None = None,
     ) -> None:
         super().__init__(msg, error_index, error_pid)
         self.exit_code = exit_code
@@ -93,8 +100,12 @@ class ProcessContext:
             )
         if p.exitcode < 0:
             name = signal.Signals(-p.exitcode).name
-            return ProcessExitedException(f"process {i} terminated with signal {name}", i, p.pid, p.exitcode, name)
-        return ProcessExitedException(f"process {i} terminated with exit code {p.exitcode}", i, p.pid, p.exitcode)
+            return ProcessExitedException(
+                f"process {i} terminated with signal {name}", i, p.pid, p.exitcode, name
+            )
+        return ProcessExitedException(
+            f"process {i} terminated with exit code {p.exitcode}", i, p.pid, p.exitcode
+        )
 
 
 def start_processes(
@@ -110,7 +121,9 @@ def start_processes(
     reports = tempfile.TemporaryDirectory(prefix="skimp-spawn-")
     processes = []
     for i in range(nprocs):
-        p = context.Process(target=_run, args=(fn, i, args, str(Path(reports.name) / str(i))), daemon=daemon)
+        p = context.Process(
+            target=_run, args=(fn, i, args, str(Path(reports.name) / str(i))), daemon=daemon
+        )
         p.start()
         processes.append(p)
     running = ProcessContext(processes, reports)

@@ -23,6 +23,9 @@ def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = Fal
 def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over windows that share the input among a given result."""
 
+def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
+    """The points at which images of `size` are read under the affine maps `theta` (n, d, d + 1)."""
+
 def alpha_dropout(input: Any, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
     """Dropout that keeps the mean and variance of selu's results."""
 
@@ -73,11 +76,34 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Any:
-    """Each channel with the batch's mean and variance (`training`), or the running ones, taken
-    out."""
+    """Each channel with the batch's mean and variance (`training`), or the running ones, taken "
+    "out."""
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k], for each output k."""
+
+def binary_cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least "
+    "-100."""
+
+def binary_cross_entropy_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Any:
+    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies "
+    "positive targets."""
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """elu with a slope of 1 at zero for every alpha."""
@@ -160,6 +186,20 @@ def conv_transpose3d(
 ) -> Any:
     """The adjoint of conv3d: its gradient with respect to the input."""
 
+def cosine_embedding_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-08) -> Any:
+    """The cosine of the angle between vectors along `dim`; norms are at least eps."""
+
 def cross_entropy(
     input: Any,
     target: Any,
@@ -170,8 +210,8 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Minus the log-probability of each row's target: a class index, or a probability for every
-    class."""
+    """Minus the log-probability of each row's target: a class index, or a probability for every "
+    "class."""
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Each element is zero with chance p, else over 1 - p."""
@@ -200,8 +240,8 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has no
-    effect."""
+    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has "
+    "no effect."""
 
 def embedding_bag(
     input: Any,
@@ -216,13 +256,23 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what
-    `offsets` delimit."""
+    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what "
+    "`offsets` delimit."""
 
 def feature_alpha_dropout(
     input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Any:
     """`alpha_dropout` of whole channels."""
+
+def fold(
+    input: Any,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Any:
+    """The sum of columns of patches at their places: the adjoint of `unfold`."""
 
 def fractional_max_pool2d(
     input: Any,
@@ -244,12 +294,30 @@ def fractional_max_pool3d(
 ) -> Any:
     """Maxima over windows at random distances."""
 
+def gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-06,
+    reduction: str = "mean",
+) -> Any:
+    """The negative log-likelihood of a normal distribution of the given mean and variance."""
+
 def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
-    """input * Phi(input), the normal distribution's cumulative function, or its approximation by
-    tanh."""
+    """input * Phi(input), the normal distribution's, or its approximation by tanh."""
 
 def glu(input: Tensor, dim: int = -1, *, out: Tensor | None = None) -> Tensor:
     """The first half of a dimension, times the sigmoid of the second."""
+
+def grid_sample(
+    input: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Any:
+    """The image at the points of `grid`, whose last dim names x, y(, z) from -1 to 1."""
 
 def group_norm(
     input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-05
@@ -259,8 +327,8 @@ def group_norm(
 def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
-    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's
-    gradient."""
+    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's "
+    "gradient."""
 
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input outside [-lambd, lambd], else 0."""
@@ -279,6 +347,21 @@ def hardtanh(
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """The input held within the limits, in place."""
 
+def hinge_embedding_loss(
+    input: Any,
+    target: Any,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """input where the target is 1, max(0, margin - input) where it is -1."""
+
+def huber_loss(
+    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
+) -> Any:
+    """Half the squared difference where it is at most delta, else linear."""
+
 def instance_norm(
     input: Any,
     running_mean: Any = None,
@@ -291,11 +374,42 @@ def instance_norm(
 ) -> Any:
     """batch_norm of every image by itself."""
 
+def interpolate(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """`input` (n, channels, d1, ...) at other sizes of d1, ..."""
+
+def kl_div(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:
+    """target * (log(target) - input), for an input of log-probabilities."""
+
+def l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """The absolute differences."""
+
 def layer_norm(
     input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-05
 ) -> Any:
-    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and two
-    numbers per row."""
+    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and "
+    "two numbers per row."""
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """The input above zero, else the slope times it."""
@@ -305,6 +419,20 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension."""
+
+def linear_cross_entropy(
+    input: Any,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Any:
+    """cross_entropy of linear(input); `options`, which asks PyTorch for chunks, has no effect."""
 
 def local_response_norm(
     input: Any, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0
@@ -333,6 +461,17 @@ def lp_pool3d(
     input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
 ) -> Any:
     """The p-norm of each window."""
+
+def margin_ranking_loss(
+    input1: Any,
+    input2: Any,
+    target: Any,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, -target (input1 - input2) + margin)."""
 
 def max_pool1d(
     input: Any,
@@ -433,6 +572,51 @@ def max_unpool3d(
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """input * tanh(softplus(input))."""
 
+def mse_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """The squares of the differences."""
+
+def multi_margin_loss(
+    input: Any,
+    target: Any,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The mean over the other classes of max(0, margin - score of the target + score) to the "
+    "power of p."""
+
+def multilabel_margin_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, 1 - difference) summed over pairs of a target class and another, over their number."""
+
+def multilabel_soft_margin_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The mean over classes of a logistic loss for each."""
+
+def native_channel_shuffle(input: Any, groups: int) -> Any:
+    """Channels of different groups next to each other."""
+
 def nll_loss(
     input: Any,
     target: Any,
@@ -453,9 +637,33 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     """`input` with `pad` (last dim first: before, after, ...) elements more on each side."""
 
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False
+) -> Any:
+    """The p-norm of x1 - x2 + eps along the last dim."""
+
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance between every two rows: the upper triangle of cdist(input, input),
     flattened."""
+
+def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
+    """(*, c r r, h, w) to (*, c, h r, w r)."""
+
+def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
+    """The reverse of `pixel_shuffle`."""
+
+def poisson_nll_loss(
+    input: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-08,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The negative log-likelihood of counts; `full` adds Stirling's approximation of "
+    "log(target!)."""
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """The input above zero, else the weight (one, or one for each channel) times it."""
@@ -481,13 +689,25 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """The input above zero, else a slope times it, drawn in training and the mean of the limits
-    otherwise."""
+    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
 
 def rrelu_(
     input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False
 ) -> Tensor:
     """The input above zero, else a slope times it, in place."""
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a "
+    "whole."""
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the two constants of self-normalising networks."""
@@ -500,6 +720,26 @@ def sigmoid(input: Any, *, out: Tensor | None = None) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """input * sigmoid(input)."""
+
+def smooth_l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Any:
+    """Half the squared difference over beta where it is below beta, else the absolute one less "
+    "half of beta."""
+
+def soft_margin_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """log(1 + exp(-target input))."""
 
 def softmax(
     input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: dtypes.dtype | None = None
@@ -533,3 +773,49 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """The input where it is above the threshold, else `value`, in place."""
+
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-06,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Any = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """`triplet_margin_loss` with a distance of one's own."""
+
+def unfold(
+    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """The patches of images as columns: (n, channels * taps, places)."""
+
+def upsample(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """`interpolate` under its old name."""
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """`interpolate` with mode="bilinear" and aligned corners."""
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """`interpolate` with mode="nearest"."""

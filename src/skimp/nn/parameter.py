@@ -63,7 +63,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
                 "Only Tensors of floating point and complex dtype can require gradients"
             )
         new = ghost(data)
-        new.__class__ = cls  # type: ignore[assignment]
+        new.__class__ = cls
         new._rg = requires_grad
         return new  # type: ignore[return-value]
 

@@ -187,8 +187,19 @@ def _only_mask(indices: Any, ndim: int) -> Tensor | None:
 # -- reading -------------------------------------------------------------------------------------
 
 
-@op("_gather_at", method=False, namespaces=(), rule=Rule("IndexBackward0", {
-    "input": lambda g, input_shape, indices: index_put(g.new_zeros(tuple(input_shape)), indices, g, True)}))  # fmt: skip
+@op(
+    "_gather_at",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "IndexBackward0",
+        {
+            "input": lambda g, input_shape, indices: index_put(
+                g.new_zeros(tuple(input_shape)), indices, g, True
+            )
+        },
+    ),
+)
 def gather_at(input: Tensor, indices: Any) -> Tensor:
     """`input[indices]`; `indices` has a tensor, or None, for each of the first dims."""
     shape = tuple(input.shape)
@@ -240,10 +251,19 @@ def _put_back(g: Tensor, indices: Any, values_shape: Any) -> Tensor:
     return gather_at(g, indices)
 
 
-@writer("index_put", out=False, rule=Rule("IndexPutBackward0", {
-    "input": lambda g, indices, accumulate: g if accumulate else index_put(g, indices, g.new_zeros(()), False),
-    "values": lambda g, indices, values_shape: _put_values_back(g, indices, values_shape),
-}))  # fmt: skip
+@writer(
+    "index_put",
+    out=False,
+    rule=Rule(
+        "IndexPutBackward0",
+        {
+            "input": lambda g, indices, accumulate: (
+                g if accumulate else index_put(g, indices, g.new_zeros(()), False)
+            ),
+            "values": lambda g, indices, values_shape: _put_values_back(g, indices, values_shape),
+        },
+    ),
+)
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
     """Write `values` (`accumulate`: add them, every repetition of a place) where the index tensors
     point.

@@ -9,10 +9,10 @@ import numpy as np
 from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor
 from skimp.autograd.rules import Rule
-from skimp.backend import patches
-from skimp.backend.patches import Window
 from skimp.memory import layout as layouts
+from skimp.ops import patches
 from skimp.ops.forms import export, op
+from skimp.ops.patches import Window
 from skimp.ops.rows import conj
 from skimp.ops.targets import blank
 

@@ -174,9 +174,18 @@ _same_dtype("cumprod")
 
 
 def _extremes(name: str, compare: Any, doc: str) -> None:
-    @op(name, out="same", rule=Rule(f"{name.capitalize()}Backward0", {
-        "input": lambda g, input_shape, dim, result1: g.new_zeros(tuple(input_shape)).scatter_add(dim, result1, g),
-    }))  # fmt: skip
+    @op(
+        name,
+        out="same",
+        rule=Rule(
+            f"{name.capitalize()}Backward0",
+            {
+                "input": lambda g, input_shape, dim, result1: g.new_zeros(
+                    tuple(input_shape)
+                ).scatter_add(dim, result1, g),
+            },
+        ),
+    )
     def f(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         if input._dtype.is_complex:
             raise NotImplementedError(

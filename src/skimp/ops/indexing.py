@@ -33,9 +33,11 @@ def _rule(name: str) -> Rule:
 
 
 _RULES = {
-    "select": _rule("SelectBackward0"), "slice": _rule("SliceBackward0"), "unsqueeze": _rule("UnsqueezeBackward0"),
+    "select": _rule("SelectBackward0"),
+    "slice": _rule("SliceBackward0"),
+    "unsqueeze": _rule("UnsqueezeBackward0"),
     "alias": _rule("AliasBackward0"),
-}  # fmt: skip
+}
 
 
 def getitem(self: Tensor, index: Any) -> Tensor:

@@ -41,12 +41,20 @@ def _branches(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 
 WHERE = Pointwise(
-    "where", SELECT, _branches,
-    Rule("WhereBackward0", {
-        "input": lambda g, condition: where(condition, g, 0), "other": lambda g, condition: where(condition, 0, g),
-    }),
-    ("condition", "input", "other"), opmath=False, masks=(0,),
-)  # fmt: skip
+    "where",
+    SELECT,
+    _branches,
+    Rule(
+        "WhereBackward0",
+        {
+            "input": lambda g, condition: where(condition, g, 0),
+            "other": lambda g, condition: where(condition, 0, g),
+        },
+    ),
+    ("condition", "input", "other"),
+    opmath=False,
+    masks=(0,),
+)
 
 
 def where(
@@ -104,9 +112,13 @@ def _fill_kernel(mask: Array, x: Array, value: Array, *, out: Array) -> None:
     select(mask, value, x, out=out)
 
 
-FILL_RULE = Rule("MaskedFillBackward0", {
-    "input": lambda g, mask: masked_fill(g, mask, 0), "value": lambda g, mask: where(mask, g, 0).sum(),
-})  # fmt: skip
+FILL_RULE = Rule(
+    "MaskedFillBackward0",
+    {
+        "input": lambda g, mask: masked_fill(g, mask, 0),
+        "value": lambda g, mask: where(mask, g, 0).sum(),
+    },
+)
 FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FILL_RULE,
                  ("mask", "input", "value"), opmath=False, masks=(0,))  # fmt: skip
 
@@ -153,9 +165,10 @@ def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
 
 
 _C_NAMES = {
-    dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short int", dtypes.int32: "int",
-    dtypes.int64: "long int", dtypes.float32: "float", dtypes.float64: "double", dtypes.float16: "c10::Half",
-    dtypes.bfloat16: "c10::BFloat16", dtypes.complex64: "c10::complex<float>", dtypes.complex128: "c10::complex<double>",
+    dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short int",
+    dtypes.int32: "int", dtypes.int64: "long int", dtypes.float32: "float",
+    dtypes.float64: "double", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
+    dtypes.complex64: "c10::complex<float>", dtypes.complex128: "c10::complex<double>",
 }  # fmt: skip
 _CASTS = {
     dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",

@@ -59,8 +59,16 @@ def sort(
     return _sort(input, dim if axis is None else axis, bool(descending), out=out)
 
 
-@op("_sort", method=False, namespaces=(), out="same", rule=Rule("SortBackward0", {
-    "input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)}))  # fmt: skip
+@op(
+    "_sort",
+    method=False,
+    namespaces=(),
+    out="same",
+    rule=Rule(
+        "SortBackward0",
+        {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
+    ),
+)
 def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
     dim = layouts.normalize_dim(dim, input.ndim)
     if input._dtype.is_complex:
@@ -121,8 +129,13 @@ def msort(input: Tensor) -> Tensor:
 # -- topk, kthvalue -------------------------------------------------------------------------------
 
 
-@op(out="same", rule=Rule("TopkBackward0", {
-    "input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)}))  # fmt: skip
+@op(
+    out="same",
+    rule=Rule(
+        "TopkBackward0",
+        {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
+    ),
+)
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:
     """The k largest (or smallest) values along a dim, in order, and where they are."""
     dim = layouts.normalize_dim(dim, input.ndim)
@@ -263,10 +276,18 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
     export(name, f)
 
 
-_medians("median", "MedianBackward", _median_at,
-         "The lower median, of all elements or along a dim with its position; NaN where there is one.")  # fmt: skip
-_medians("nanmedian", "NanmedianBackward", _nanmedian_at,
-         "The lower median of the elements that are not NaN, of all or along a dim with its position.")  # fmt: skip
+_medians(
+    "median",
+    "MedianBackward",
+    _median_at,
+    "The lower median, of all elements or along a dim with its position; NaN where there is one.",
+)
+_medians(
+    "nanmedian",
+    "NanmedianBackward",
+    _nanmedian_at,
+    "The lower median of the elements that are not NaN, of all or along a dim with its position.",
+)
 
 
 # -- mode -----------------------------------------------------------------------------------------

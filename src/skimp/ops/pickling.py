@@ -71,5 +71,5 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return new
 
 
-Tensor.__reduce_ex__ = _reduce  # type: ignore[method-assign, assignment]
-Tensor.__deepcopy__ = _deepcopy
+Tensor.__reduce_ex__ = _reduce  # type: ignore[method-assign]  # attached, as ops are
+Tensor.__deepcopy__ = _deepcopy  # type: ignore[method-assign]

@@ -195,7 +195,7 @@ def call(
         row.check(compute, args)
     if params:
         kernel = bound(kernel, *params)
-    shape = tensors[0].shape
+    shape: tuple[int, ...] = tensors[0].shape
     if len(tensors) > 1:
         shape = layouts.broadcast_shapes(*[t.shape for t in tensors])
     if out is None:

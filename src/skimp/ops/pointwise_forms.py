@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 ROWS: dict[str, Pointwise] = {}  # every pointwise row by the name of its function
 NONE: frozenset[dtypes.dtype] = frozenset()
 FLOATS = frozenset({dtypes.float32, dtypes.float64})
-_state: Any = modes.state  # type: ignore[has-type]
+_state: Any = modes.state
 
 
 def named(f: F, name: str, doc: str | None = None) -> F:
@@ -60,7 +60,8 @@ def unary(
     ufunc, ok = direct(row)
     rule = row.rule if row.rule is not None and row.types is not predicate else None
     result = dtypes.bool if row.types is predicate else None
-    strided = ufunc is not None and row.kernel(dtypes.float32).strided
+    # negative is only wrong where it writes with gaps (see eval.expr), and here the result is new
+    strided = ufunc is np.negative or _strided(row)[0] is not None
 
     def function(input: Any, *, out: Tensor | None = None) -> Tensor:
         if out is None and type(input) is Tensor:

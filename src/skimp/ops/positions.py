@@ -1,7 +1,8 @@
-"""Places as integers: where elements lie in the one run of memory that a tensor spans, block by block.
+"""Places as integers: where elements lie in the one run of memory that a tensor spans, block by
+block.
 
-Gathers and scatters along a dim, with any strides on either side, become one-dimensional reads and writes. Blocks keep
-the integers in the cache; nothing the size of the index is made.
+Gathers and scatters along a dim, with any strides on either side, become one-dimensional reads and
+writes. Blocks keep the integers in the cache; nothing the size of the index is made.
 """
 
 from __future__ import annotations
@@ -156,7 +157,8 @@ def elements(t: Tensor) -> Array:
 
 
 def take_slices(target: Array, source: Array, dim: int, index: Array) -> bool:
-    """`target = source.take(index, dim)` where both are dense in the same order of dims; else False.
+    """`target = source.take(index, dim)` where both are dense in the same order of dims; else
+    False.
 
     The index is a vector of positions counted from the front.
     """

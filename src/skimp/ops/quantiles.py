@@ -24,18 +24,21 @@ def _checked(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
             f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, "
             f"but got {interpolation}"
         )
-    if not isinstance(q, Tensor):
+    ranks: Tensor
+    if isinstance(q, Tensor):
+        ranks = q
+    else:
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
-        q = fresh(np.asarray(q, input._dtype.np), input._dtype)
-    if q.ndim > 1:
+        ranks = fresh(np.asarray(q, input._dtype.np), input._dtype)
+    if ranks.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
-    if q._dtype is not input._dtype:
+    if ranks._dtype is not input._dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-    values = q.array()
+    values = ranks.array()
     if values.size and not bool(((values >= 0) & (values <= 1)).all()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
-    return q
+    return ranks
 
 
 def _quantile(
@@ -56,7 +59,7 @@ def _quantile(
         results.append(_at(ordered, ranks.expand(ordered.shape[:-1]), how))
     from skimp.ops.forms import OPS
 
-    result = OPS["stack"].forms["stack"](results, 0)
+    result: Tensor = OPS["stack"].forms["stack"](results, 0)
     if last is None:
         result = result.masked_fill(missing.any(-1), float("nan"))
     if keepdim:

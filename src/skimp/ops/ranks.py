@@ -1,8 +1,10 @@
-"""Sorting rows, the NumPy side: a value and its position as one integer, so that one sort of integers orders both.
+"""Sorting rows, the NumPy side: a value and its position as one integer, so that one sort of
+integers orders both.
 
-For types of up to 4 bytes the key is the value, mapped to an unsigned integer of the same order, above its position:
-NumPy sorts those several times faster than it argsorts, ties stay in their first order, and the keys are built and
-sorted where the positions will be. NaN comes last, as in PyTorch, and -0 equals 0.
+For types of up to 4 bytes the key is the value, mapped to an unsigned integer of the same order,
+above its position: NumPy sorts those several times faster than it argsorts, ties stay in their
+first order, and the keys are built and sorted where the positions will be. NaN comes last, as in
+PyTorch, and -0 equals 0.
 """
 
 from __future__ import annotations

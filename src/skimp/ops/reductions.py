@@ -584,7 +584,10 @@ def norm(
     if isinstance(p, str) and p not in ("fro", "nuc"):
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
     if p == "nuc":
-        raise NotImplementedError("norm(p='nuc'): the nuclear norm is linalg.matrix_norm's")
+        from skimp.ops.linalg_norms import matrix_norm_of
+
+        both = (dim or (-2, -1)) if input.ndim == 2 or dim is not None else (0, 1)
+        return matrix_norm_of(input, "nuc", both, keepdim, dtype)
     if input._dtype.category < dtypes.FLOAT and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "

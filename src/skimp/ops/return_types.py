@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 
@@ -23,17 +24,18 @@ def named(name: str, *fields: str) -> Any:
         return f"torch.return_types.{name}(\n{parts})"
 
     space: dict[str, Any] = {
-        "__slots__": (), "__new__": new, "__repr__": show, "_fields": fields, "__match_args__": fields,
-        "n_fields": len(fields), "n_sequence_fields": len(fields), "n_unnamed_fields": 0,
-        "__module__": "torch.return_types", "__reduce__": lambda self: (type(self), tuple(self)),
+        "__slots__": (), "__new__": new, "__repr__": show, "_fields": fields,
+        "__match_args__": fields, "n_fields": len(fields), "n_sequence_fields": len(fields),
+        "n_unnamed_fields": 0, "__module__": "torch.return_types",
+        "__reduce__": lambda self: (type(self), tuple(self)),
     }  # fmt: skip
     for i, f in enumerate(fields):
-        space[f] = property(lambda self, i=i: tuple.__getitem__(self, i))
+        space[f] = property(operator.itemgetter(i))
     return type(name, (tuple,), space)
 
 
-max = named("max", "values", "indices")  # noqa: A001
-min = named("min", "values", "indices")  # noqa: A001
+max = named("max", "values", "indices")
+min = named("min", "values", "indices")
 aminmax = named("aminmax", "min", "max")
 sort = named("sort", "values", "indices")
 topk = named("topk", "values", "indices")
@@ -45,3 +47,20 @@ cummax = named("cummax", "values", "indices")
 cummin = named("cummin", "values", "indices")
 frexp = named("frexp", "mantissa", "exponent")
 histogram = named("histogram", "hist", "bin_edges")
+linalg_inv_ex = named("linalg_inv_ex", "inverse", "info")
+linalg_solve_ex = named("linalg_solve_ex", "result", "info")
+linalg_slogdet = named("linalg_slogdet", "sign", "logabsdet")
+slogdet = named("slogdet", "sign", "logabsdet")
+linalg_lu = named("linalg_lu", "P", "L", "U")
+linalg_lu_factor = named("linalg_lu_factor", "LU", "pivots")
+linalg_lu_factor_ex = named("linalg_lu_factor_ex", "LU", "pivots", "info")
+lu_unpack = named("lu_unpack", "P", "L", "U")
+triangular_solve = named("triangular_solve", "solution", "cloned_coefficient")
+linalg_qr = named("linalg_qr", "Q", "R")
+qr = named("qr", "Q", "R")
+linalg_cholesky_ex = named("linalg_cholesky_ex", "L", "info")
+linalg_svd = named("linalg_svd", "U", "S", "Vh")
+svd = named("svd", "U", "S", "V")
+linalg_eigh = named("linalg_eigh", "eigenvalues", "eigenvectors")
+linalg_eig = named("linalg_eig", "eigenvalues", "eigenvectors")
+linalg_lstsq = named("linalg_lstsq", "solution", "residuals", "rank", "singular_values")

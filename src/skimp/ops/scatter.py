@@ -74,8 +74,17 @@ def _sizes(t: Tensor) -> tuple[int, ...]:
 # -- gather ---------------------------------------------------------------------------------------
 
 
-@op(out="same", rule=Rule("GatherBackward0", {
-    "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(dim, index, g)}))  # fmt: skip
+@op(
+    out="same",
+    rule=Rule(
+        "GatherBackward0",
+        {
+            "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(
+                dim, index, g
+            )
+        },
+    ),
+)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """For every element of `index`, the input's element at that position of `dim` and at its own
     in the others.
@@ -204,8 +213,15 @@ def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) ->
     write_along(target, dim, where, source, ufunc)
 
 
-@writer(rule=Rule("ScatterAddBackward0", {
-    "input": lambda g: g, "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape)}))  # fmt: skip
+@writer(
+    rule=Rule(
+        "ScatterAddBackward0",
+        {
+            "input": lambda g: g,
+            "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
+        },
+    )
+)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
     """Add `src` where `index` tells along `dim`, every repetition of a place."""
     dim = layouts.normalize_dim(dim, input.ndim)
@@ -332,8 +348,12 @@ def prod_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any,
 
 
 _REDUCE_BACK: dict[str, Any] = {
-    "sum": sum_back, "mean": mean_back, "amax": extreme_back, "amin": extreme_back, "prod": prod_back,
-}  # fmt: skip
+    "sum": sum_back,
+    "mean": mean_back,
+    "amax": extreme_back,
+    "amin": extreme_back,
+    "prod": prod_back,
+}
 REDUCE_BACK = _REDUCE_BACK
 
 

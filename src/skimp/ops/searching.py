@@ -22,9 +22,14 @@ NARROW = (dtypes.float16, dtypes.bfloat16)
 
 @op(out="same")
 def searchsorted(
-    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: Any = None,
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: Any = None,
     sorter: Any = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Where each value would go in its sorted row: before the values equal to it, or (`right`)
     after them.
     """
@@ -98,8 +103,11 @@ def _check_rows(sequence: Tensor, values: Tensor, is_tensor: bool) -> None:
 
 def _check_length(sequence: Tensor, out_int32: bool) -> None:
     if out_int32 and sequence.shape[-1] >= 2**31:
-        raise RuntimeError("torch.searchsorted(): the size of boundaries' last dimension should be less than 2**31 "
-                           "when out_int32 is set")  # fmt: skip
+        raise RuntimeError(
+            "torch.searchsorted(): the size of boundaries' last dimension should be less than "
+            "2**31 "
+            "when out_int32 is set"
+        )
 
 
 def _comparable(sequence: Tensor, values: Tensor) -> tuple[Array, Array]:
@@ -261,8 +269,10 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
                 f"{input._dtype} and bins with dtype {bins._dtype}"
             )
         if bins.ndim != 1:
-            raise RuntimeError("torch.histogramdd: bins tensor should have one dimension, "
-                               f"but got {bins.ndim} dimensions in the bins tensor for dimension 0")  # fmt: skip
+            raise RuntimeError(
+                "torch.histogramdd: bins tensor should have one dimension, "
+                f"but got {bins.ndim} dimensions in the bins tensor for dimension 0"
+            )
         return bins.array().copy()
     if bins <= 0:
         raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {bins} for dimension 0")

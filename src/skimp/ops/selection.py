@@ -66,8 +66,17 @@ def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
 # -- index_select ---------------------------------------------------------------------------------
 
 
-@op(out="same", rule=Rule("IndexSelectBackward0", {
-    "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).index_add(dim, index, g)}))  # fmt: skip
+@op(
+    out="same",
+    rule=Rule(
+        "IndexSelectBackward0",
+        {
+            "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).index_add(
+                dim, index, g
+            )
+        },
+    ),
+)
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` at the positions in a vector."""
     dim = layouts.normalize_dim(dim, input.ndim)
@@ -106,13 +115,13 @@ def _slices(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -
     where = _vector(index, f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
     have, given = tuple(input.shape), tuple(source.shape)
     if (len(given) > 1 and len(have) != len(given)) or (not given and where.size != 1):
-        raise IndexError(
-            f"{name}(): When source and destination are not scalars, their dimensionality must "
-            "match. Source "
+        problem = (
+            "When source and destination are not scalars, their dimensionality must match. Source "
             f"dimensionality ({len(given)}), destination dimensionality ({len(have)})"
             if given
-            else f"{name}(): When source is scalar, index should have one element (got {where.size})"
+            else f"When source is scalar, index should have one element (got {where.size})"
         )
+        raise IndexError(f"{name}(): {problem}")
     return dim, where
 
 
@@ -134,15 +143,25 @@ def _add_back(g: Tensor, dim: int, index: Tensor, source_shape: Any, alpha: Any)
     return found.reshape(tuple(source_shape))
 
 
-@writer(rule=Rule("IndexAddBackward0", {
-    "input": lambda g: g,
-    "source": lambda g, dim, index, source_shape, alpha: _add_back(g, dim, index, source_shape, alpha),
-}))  # fmt: skip
+@writer(
+    rule=Rule(
+        "IndexAddBackward0",
+        {
+            "input": lambda g: g,
+            "source": lambda g, dim, index, source_shape, alpha: _add_back(
+                g, dim, index, source_shape, alpha
+            ),
+        },
+    )
+)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> None:
     """Add alpha times the slices of `source` to those of the input at the positions in a vector."""
     dim = layouts.normalize_dim(dim, input.ndim)
-    where = _vector(index, f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
-                           f"{scalar_type_name(index._dtype)} and size: {list(index.shape)}")  # fmt: skip
+    where = _vector(
+        index,
+        f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
+        f"{scalar_type_name(index._dtype)} and size: {list(index.shape)}",
+    )
     if index._dtype not in (dtypes.int64, dtypes.int32):
         raise RuntimeError(
             "index_add_(): Expected dtype int32/int64 for index but got: "
@@ -215,10 +234,17 @@ def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.index_fill(dim, index.long(), 0)
 
 
-@writer(rule=Rule("IndexCopyBackward0", {
-    "input": lambda g, dim, index: _unselected(g, dim, index),
-    "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(tuple(source_shape)),
-}))  # fmt: skip
+@writer(
+    rule=Rule(
+        "IndexCopyBackward0",
+        {
+            "input": lambda g, dim, index: _unselected(g, dim, index),
+            "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(
+                tuple(source_shape)
+            ),
+        },
+    )
+)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
     """Write the slices of `source` over those of the input at the positions in a vector."""
     dim, where = _slices("index_copy_", input, dim, index, source)
@@ -397,8 +423,17 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
     return counted_from_front(where, n)
 
 
-@op(out="same", rule=Rule("TakeBackward0", {
-    "input": lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(index, g, True)}))  # fmt: skip
+@op(
+    out="same",
+    rule=Rule(
+        "TakeBackward0",
+        {
+            "input": lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(
+                index, g, True
+            )
+        },
+    ),
+)
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their positions in the input seen as one vector."""
     where = _flat_index("take", index, input.numel())
@@ -424,10 +459,18 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return result
 
 
-@writer(out=False, rule=Rule("PutBackward0", {
-    "input": lambda g, index, source, accumulate: g if accumulate else g.put(index, source.new_zeros(source.shape)),
-    "source": lambda g, index, source_shape: g.take(index).reshape(tuple(source_shape)),
-}))  # fmt: skip
+@writer(
+    out=False,
+    rule=Rule(
+        "PutBackward0",
+        {
+            "input": lambda g, index, source, accumulate: (
+                g if accumulate else g.put(index, source.new_zeros(source.shape))
+            ),
+            "source": lambda g, index, source_shape: g.take(index).reshape(tuple(source_shape)),
+        },
+    ),
+)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> None:
     """Write (or add) elements at positions in the input seen as one vector."""
     if index._dtype is not dtypes.int64:
@@ -502,8 +545,17 @@ def _from_front(indices: Tensor, n: int) -> Tensor:
 
 
 def _triangle(name: str, of: Any) -> None:
-    def f(row: int, col: int, offset: int = 0, *, dtype: Any = dtypes.int64, device: Any = None, layout: Any = None,
-          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+    def f(
+        row: int,
+        col: int,
+        offset: int = 0,
+        *,
+        dtype: Any = dtypes.int64,
+        device: Any = None,
+        layout: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+    ) -> Tensor:
         if row < 0 or col < 0:
             raise RuntimeError(
                 f"{'row' if row < 0 else 'col'} must be non-negative, got{row if row < 0 else col}"
@@ -513,7 +565,7 @@ def _triangle(name: str, of: Any) -> None:
         return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"Rows and columns of the {'lower' if name[:3] == 'tri' and name[3] == 'l' else 'upper'} triangle."
+    f.__doc__ = f"Rows and columns of the {'lower' if name[3] == 'l' else 'upper'} triangle."
     export(name, f, method=False)
 
 

@@ -15,7 +15,8 @@ from skimp.memory.layout import Layout
 
 
 def gather_strided_gradient(g: Tensor, input_layout: Layout, found_layout: Layout) -> Tensor:
-    """The gradient of a tensor of `input_layout` from that of a view of `found_layout` on its storage.
+    """The gradient of a tensor of `input_layout` from that of a view of `found_layout` on its
+    storage.
 
     Places of the storage that the input shows several times share what they get, as in PyTorch
     (as_strided_backward): each is counted as one variable.

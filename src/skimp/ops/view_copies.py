@@ -33,9 +33,10 @@ def narrow_view(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 # -- copies ---------------------------------------------------------------------------------------
 
 VIEWS: dict[str, Any] = {
-    "as_strided": views.as_strided, "diagonal": None, "expand": None, "narrow": narrow_view, "permute": None, "select": None,
-    "slice": slice_view, "split": None, "split_with_sizes": None, "squeeze": None, "t": None, "transpose": None,
-    "unbind": None, "unfold": None, "unsqueeze": None, "view": None, "view_as_real": None, "view_as_complex": None,
+    "as_strided": views.as_strided, "diagonal": None, "expand": None, "narrow": narrow_view,
+    "permute": None, "select": None, "slice": slice_view, "split": None, "split_with_sizes": None,
+    "squeeze": None, "t": None, "transpose": None, "unbind": None, "unfold": None,
+    "unsqueeze": None, "view": None, "view_as_real": None, "view_as_complex": None,
     "alias": lambda input: input, "detach": None,
 }  # fmt: skip
 
@@ -152,10 +153,18 @@ def _strided_cleared(g: Any, size: Any, stride: Any, storage_offset: Any, src_sh
     return as_strided_scatter(g.contiguous(), src, size, stride, storage_offset)
 
 
-@op(out="same", rule=Rule("AsStridedScatterBackward0", {
-    "input": _strided_cleared,
-    "src": lambda g, size, stride, storage_offset: views.as_strided(g.contiguous(), size, stride, storage_offset).clone(),
-}))  # fmt: skip
+@op(
+    out="same",
+    rule=Rule(
+        "AsStridedScatterBackward0",
+        {
+            "input": _strided_cleared,
+            "src": lambda g, size, stride, storage_offset: views.as_strided(
+                g.contiguous(), size, stride, storage_offset
+            ).clone(),
+        },
+    ),
+)
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None
 ) -> Tensor:

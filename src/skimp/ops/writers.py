@@ -1,10 +1,11 @@
-"""Ops that write into some places of their first argument, declared by the write; the other forms follow from it.
+"""Ops that write into some places of their first argument, declared by the write; the other forms
+follow from it.
 
     @writer(rule=Rule("IndexAddBackward0", {...}))
     def index_add(input, dim, index, source, *, alpha=1) -> None: ...
 
-The body checks, and then writes to `input.writable()`. `index_add_` runs it on the tensor itself, `index_add` on a copy,
-`index_add(out=)` on `out` after the input was copied there.
+The body checks, and then writes to `input.writable()`. `index_add_` runs it on the tensor itself,
+`index_add` on a copy, `index_add(out=)` on `out` after the input was copied there.
 """
 
 from __future__ import annotations

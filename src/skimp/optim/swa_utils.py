@@ -43,7 +43,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None
     """Exponential moving averages, in place, of lists of tensors."""
     _check_decay(decay)
 
-    @no_grad()
+    @no_grad()  # type: ignore[untyped-decorator]
     def ema_update(averages: Any, currents: Any, _: Any) -> None:
         for average, current in zip(averages, currents, strict=True):
             if _real(averages[0]):
@@ -57,7 +57,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None
 def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
     """Plain averages, in place, of lists of tensors."""
 
-    @no_grad()
+    @no_grad()  # type: ignore[untyped-decorator]
     def swa_update(averages: Any, currents: Any, num_averaged: Any) -> None:
         weight = 1 / (float(num_averaged) + 1)
         for average, current in zip(averages, currents, strict=True):
@@ -73,7 +73,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Tensor]:
     """An exponential moving average of one tensor."""
     _check_decay(decay)
 
-    @no_grad()
+    @no_grad()  # type: ignore[untyped-decorator]
     def ema_update(average: Tensor, current: Tensor, num_averaged: Any) -> Tensor:
         return decay * average + (1 - decay) * current
 
@@ -83,9 +83,9 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Tensor]:
 def get_swa_avg_fn() -> Callable[[Any, Any, Any], Tensor]:
     """A plain average of one tensor."""
 
-    @no_grad()
+    @no_grad()  # type: ignore[untyped-decorator]
     def swa_update(average: Tensor, current: Tensor, num_averaged: Any) -> Tensor:
-        return average + (current - average) / (num_averaged + 1)
+        return average + (current - average) / (num_averaged + 1)  # type: ignore[no-any-return]
 
     return swa_update  # type: ignore[no-any-return]
 
@@ -142,7 +142,7 @@ class AveragedModel(Module):
         self.n_averaged += 1
 
 
-@no_grad()
+@no_grad()  # type: ignore[untyped-decorator]
 def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
     """Compute the running statistics of a model's BatchNorm layers anew from data."""
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm)]
@@ -169,7 +169,7 @@ class SWALR(LRScheduler):
         self,
         optimizer: Any,
         swa_lr: Any,
-        anneal_epochs: int = 10,
+        anneal_epochs: Any = 10,
         anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:

@@ -1,4 +1,6 @@
-"""PyTorch's zip archives: uncompressed records below one root, whose bytes begin at multiples of 64."""
+"""PyTorch's zip archives: uncompressed records below one root, whose bytes begin at multiples of
+64.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class ArchiveWriter:
     def __enter__(self) -> ArchiveWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: Any, trace: TracebackType | None
+    ) -> None:
         self._zip.close()
 
 
@@ -84,7 +88,7 @@ class ArchiveReader:
 
     def read_into(self, name: str, target: Array) -> None:
         """A record's bytes, checked, into an array of just that many."""
-        view = memoryview(target)
+        view = memoryview(target.data)
         done = 0
         try:
             with self._zip.open(self._info(name)) as record:
@@ -101,7 +105,9 @@ class ArchiveReader:
         """Where a record's bytes begin in the file."""
         info = self._info(name)
         if info.compress_type != zipfile.ZIP_STORED:
-            raise RuntimeError(f"The record {name} is compressed, so it can't be mapped; load without mmap=True")
+            raise RuntimeError(
+                f"The record {name} is compressed, so it can't be mapped; load without mmap=True"
+            )
         self._file.seek(info.header_offset + 26)
         try:
             of_name, of_extra = struct.unpack("<HH", self._file.read(4))
@@ -120,4 +126,6 @@ class ArchiveReader:
 
 
 def _damaged(name: str, why: object) -> RuntimeError:
-    return RuntimeError(f"PytorchStreamReader failed reading file {name}: the record is damaged ({why})")
+    return RuntimeError(
+        f"PytorchStreamReader failed reading file {name}: the record is damaged ({why})"
+    )

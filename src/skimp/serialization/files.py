@@ -26,7 +26,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with open(target, "wb") as file:
             yield file
         return
-    beside = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{secrets.token_hex(6)}.tmp")
+    beside = os.path.join(
+        os.path.dirname(target), f".{os.path.basename(target)}.{secrets.token_hex(6)}.tmp"
+    )
     with _refusals(path):
         file = open(beside, "xb")  # noqa: SIM115  (closed below, on both ways out)
     try:
@@ -61,7 +63,8 @@ def reading(f: Any) -> Iterator[IO[bytes]]:
         f.seek(f.tell())
     except (AttributeError, OSError) as error:
         raise AttributeError(
-            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "
+            f"{error}. You can only torch.load from a file that is seekable. Please "
+            "pre-load the data into a buffer "
             "like io.BytesIO and try to load from it instead."
         ) from error
     yield f

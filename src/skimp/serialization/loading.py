@@ -51,9 +51,14 @@ def load(
         mapped = np.memmap(f, np.uint8, "c") if mmap else None
         archive = ArchiveReader(file)
         if "constants.pkl" in archive:
-            raise RuntimeError("The file is a TorchScript archive, which skimp can't load; save the state_dict instead")
+            raise RuntimeError(
+                "The file is a TorchScript archive, which skimp can't load; save the "
+                "state_dict instead"
+            )
         if "byteorder" in archive and archive.read("byteorder") != sys.byteorder.encode():
-            raise RuntimeError("The file was written on a machine of the other byte order, which skimp can't read")
+            raise RuntimeError(
+                "The file was written on a machine of the other byte order, which skimp can't read"
+            )
         encoding = pickle_load_args.get("encoding", "utf-8")
         return read(_Loader(archive, place, mapped, weights_only is False, encoding))
 
@@ -69,11 +74,13 @@ def _check_kind(file: IO[bytes]) -> None:
         raise EOFError("Ran out of input: the file is empty")
     if head.startswith(LEGACY) or head[257:262] == b"ustar":
         raise pickle.UnpicklingError(
-            "Weights only load failed. The file is in a format that PyTorch wrote before version 1.6, which skimp does "
+            "Weights only load failed. The file is in a format that PyTorch wrote before "
+            "version 1.6, which skimp does "
             "not read; load it with PyTorch and save it again"
         )
     raise pickle.UnpicklingError(
-        f"Weights only load failed. The file is none that torch.save wrote: it begins with {head[:8]!r}"
+        "Weights only load failed. The file is none that torch.save wrote: it begins "
+        f"with {head[:8]!r}"
     )
 
 
@@ -81,7 +88,12 @@ class _Loader(Unpickler):
     """The unpickler of one archive: it brings in the storages that the pickle refers to."""
 
     def __init__(
-        self, archive: ArchiveReader, place: Place, mapped: Array | None, modules: bool, encoding: str
+        self,
+        archive: ArchiveReader,
+        place: Place,
+        mapped: Array | None,
+        modules: bool,
+        encoding: str,
     ) -> None:
         super().__init__(io.BytesIO(archive.read("data.pkl")), modules, encoding)
         self._archive = archive
@@ -139,5 +151,7 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
             found.append(str(value).replace(" ", "."))
         elif op.name == "STACK_GLOBAL" and len(words) > 1:
             found.append(".".join(words[-2:]))
-    known = {name.replace("builtins.", "__builtin__.") for name in names.DEFAULT} | names.DEFAULT.keys()
+    known = {
+        name.replace("builtins.", "__builtin__.") for name in names.DEFAULT
+    } | names.DEFAULT.keys()
     return sorted(set(found) - known - safe.allowed().keys())

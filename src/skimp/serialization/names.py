@@ -1,4 +1,6 @@
-"""What a file may name, and the objects behind the names: the list is all that loading ever builds or calls."""
+"""What a file may name, and the objects behind the names: the list is all that loading ever builds
+or calls.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +51,29 @@ WRITTEN: Final[dict[int, tuple[str, str]]] = {
 
 # Types of PyTorch's that a file may hold and that do not exist here.
 ABSENT: Final = (
-    "ComplexHalfStorage", "QInt8Storage", "QInt32Storage", "QUInt8Storage", "QUInt4x2Storage", "QUInt2x4Storage",
-    "uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "float4_e2m1fn_x2", "_rebuild_sparse_tensor", "_rebuild_qtensor", "_rebuild_meta_tensor_no_storage",
-    "_rebuild_nested_tensor", "_rebuild_sparse_csr_tensor", "_rebuild_device_tensor_from_numpy",
-)  # fmt: skip
+    "ComplexHalfStorage",
+    "QInt8Storage",
+    "QInt32Storage",
+    "QUInt8Storage",
+    "QUInt4x2Storage",
+    "QUInt2x4Storage",
+    "uint16",
+    "uint32",
+    "uint64",
+    "complex32",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float4_e2m1fn_x2",
+    "_rebuild_sparse_tensor",
+    "_rebuild_qtensor",
+    "_rebuild_meta_tensor_no_storage",
+    "_rebuild_nested_tensor",
+    "_rebuild_sparse_csr_tensor",
+    "_rebuild_device_tensor_from_numpy",
+)
 
 # Modules whose functions touch the system: refused even where a program allows them.
 BLOCKED: Final = ("sys", "os", "posix", "nt", "subprocess")
@@ -61,7 +81,9 @@ BLOCKED: Final = ("sys", "os", "posix", "nt", "subprocess")
 
 def theirs(module: str) -> str:
     """The module's name in PyTorch's files."""
-    return THEIRS + module[len(OURS) :] if module == OURS or module.startswith(OURS + ".") else module
+    return (
+        THEIRS + module[len(OURS) :] if module == OURS or module.startswith(OURS + ".") else module
+    )
 
 
 def full_name(found: Any) -> str:

@@ -1,4 +1,6 @@
-"""A pickler that writes skimp's objects under PyTorch's names, and leaves the bytes of storages out."""
+"""A pickler that writes skimp's objects under PyTorch's names, and leaves the bytes of storages
+out.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ from skimp.serialization import names, rebuild
 from skimp.size import Size
 from skimp.tensor_types import STORAGE_TYPES
 
-_Base: Any = pickle._Pickler  # type: ignore[attr-defined]  # the one whose names of globals can be chosen
+_Base: Any = pickle._Pickler  # the one whose names of globals can be chosen
 ATOMS = frozenset((str, int, float, bool, bytes, tuple, list, dict, type(None), OrderedDict))
 MIXED = "Cannot save multiple tensors or storages that view the same data as different types"
 
 
 class Pickler(_Base):  # type: ignore[misc]
-    """Writes one pickle. `storages` are the storages that it refers to, by the number that it calls them."""
+    """Writes one pickle. `storages` are the storages that it refers to, by the number that it calls
+    them.
+    """
 
     def __init__(self, file: IO[bytes], protocol: int) -> None:
         super().__init__(file, protocol)
@@ -34,6 +38,7 @@ class Pickler(_Base):  # type: ignore[misc]
     def persistent_id(self, obj: Any) -> Any:
         """How the pickle refers to a storage: ("storage", type, key, place, number of elements)."""
         if isinstance(obj, TypedStorage):
+            kind: Any
             s, kind, n = obj.untyped()._storage, STORAGE_TYPES[obj.dtype], len(obj)
             if self._dtypes.setdefault(id(s), obj.dtype) is not obj.dtype:
                 raise RuntimeError(f"{MIXED}; save a copy: x.view(dtype).clone()")
@@ -91,7 +96,14 @@ def _tensor(t: Tensor) -> tuple[Any, ...]:
         return rebuild.parameter, (data, t.requires_grad, OrderedDict())
     storage = TypedStorage(wrap_storage=UntypedStorage(t._storage), dtype=t._dtype)
     layout = t.layout_of()
-    args: tuple[Any, ...] = (storage, layout.offset, layout.shape, layout.strides, t._rg, OrderedDict())
+    args: tuple[Any, ...] = (
+        storage,
+        layout.offset,
+        layout.shape,
+        layout.strides,
+        t._rg,
+        OrderedDict(),
+    )
     flags = {name: True for name, is_set in (("conj", t._conj), ("neg", t._neg)) if is_set}
     if flags:
         args = (*args, flags)
@@ -103,4 +115,8 @@ def _tensor(t: Tensor) -> tuple[Any, ...]:
 
 def _attributes(t: Tensor) -> dict[str, Any]:
     """What a program has set on the tensor."""
-    return {name: value for name, value in t.__dict__.items() if name not in rebuild.OWN and name[:1] != "_"}
+    return {
+        name: value
+        for name, value in t.__dict__.items()
+        if name not in rebuild.OWN and name[:1] != "_"
+    }

@@ -12,18 +12,23 @@ Place = Callable[[UntypedStorage, str], UntypedStorage]
 
 
 def place_of(map_location: Any) -> Place:
-    """A function that puts a storage, tagged with the place that it was saved from, where it belongs."""
+    """A function that puts a storage, tagged with the place that it was saved from, where it
+    belongs.
+    """
     if map_location is None:
         return default_restore_location
     if isinstance(map_location, Mapping):
-        return lambda storage, tag: default_restore_location(storage, str(map_location.get(tag, tag)))
+        return lambda storage, tag: default_restore_location(
+            storage, str(map_location.get(tag, tag))
+        )
     if isinstance(map_location, (str, bytes, device)):
         name = map_location.decode() if isinstance(map_location, bytes) else str(map_location)
         return lambda storage, tag: default_restore_location(storage, name)
     if callable(map_location):
         return lambda storage, tag: _chosen(map_location(storage, tag), storage, tag)
     raise TypeError(
-        f"map_location must be a function, a device, a string or a dict, not {type(map_location).__name__}"
+        "map_location must be a function, a device, a string or a dict, not "
+        f"{type(map_location).__name__}"
     )
 
 
@@ -40,11 +45,14 @@ def default_restore_location(storage: UntypedStorage, location: str) -> UntypedS
         return storage
     if kind == "cuda":
         raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
-            "running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your "
+            "Attempting to deserialize object on a CUDA device but "
+            "torch.cuda.is_available() is False. If you are "
+            "running on a CPU-only machine, please use torch.load with "
+            "map_location=torch.device('cpu') to map your "
             "storages to the CPU."
         )
     raise RuntimeError(
-        f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location}); "
+        "don't know how to restore data location of torch.storage.UntypedStorage (tagged "
+        f"with {location}); "
         "use map_location='cpu'"
     )

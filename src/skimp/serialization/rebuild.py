@@ -1,4 +1,6 @@
-"""The functions that PyTorch's files call to build tensors, with every argument checked: files may lie."""
+"""The functions that PyTorch's files call to build tensors, with every argument checked: files may
+lie.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Parameter:
     return Parameter(data, bool(requires_grad))
 
 
-def parameter_with_state(data: Any, requires_grad: bool, backward_hooks: Any, state: Any) -> Parameter:
+def parameter_with_state(
+    data: Any, requires_grad: bool, backward_hooks: Any, state: Any
+) -> Parameter:
     """torch._utils._rebuild_parameter_with_state: a parameter with attributes of the program's."""
     new = parameter(data, requires_grad, backward_hooks)
     set_attributes(new, state)
@@ -70,7 +74,11 @@ def from_type(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
     if func not in BUILDERS or not isinstance(args, tuple):
         refuse("a tensor built by something that builds none")
     new = func(*args)
-    if isinstance(new_type, type) and issubclass(new_type, Tensor) and not isinstance(new, new_type):
+    if (
+        isinstance(new_type, type)
+        and issubclass(new_type, Tensor)
+        and not isinstance(new, new_type)
+    ):
         new.__class__ = new_type
     set_attributes(new, state)
     return new  # type: ignore[no-any-return]
@@ -108,7 +116,9 @@ OWN = frozenset(Tensor.__annotations__) | frozenset(dir(Tensor))
 BUILDERS = (tensor, tensor_v2, tensor_v3, parameter, parameter_with_state)
 
 
-def _on(storage: UntypedStorage, dtype: dtypes.dtype, offset: Any, size: Any, stride: Any) -> Tensor:
+def _on(
+    storage: UntypedStorage, dtype: dtypes.dtype, offset: Any, size: Any, stride: Any
+) -> Tensor:
     shape, strides = _ints(size), _ints(stride)
     [start] = _ints((offset,))
     if len(shape) != len(strides):

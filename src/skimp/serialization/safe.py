@@ -1,4 +1,6 @@
-"""Which classes and functions a program lets files name: PyTorch's `add_safe_globals` and its kin."""
+"""Which classes and functions a program lets files name: PyTorch's `add_safe_globals` and its
+kin.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ _allowed: list[Safe] = []
 
 
 def add_safe_globals(safe_globals: Sequence[Safe]) -> None:
-    """Let files name these classes and functions from now on; a pair gives the name that files use."""
+    """Let files name these classes and functions from now on; a pair gives the name that files
+    use.
+    """
     for one in safe_globals:
         _name(one)
         if one not in _allowed:
@@ -48,10 +52,12 @@ def allowed() -> dict[str, Any]:
     return dict(_name(one) for one in _allowed)
 
 
-def _name(one: Safe) -> tuple[str, Any]:
+def _name(one: Any) -> tuple[str, Any]:
     if isinstance(one, tuple):
         if len(one) != 2 or not isinstance(one[1], str):
-            raise ValueError(f"Expected tuple of length 2 (global, str of callable full path), but got {one!r}")
+            raise ValueError(
+                f"Expected tuple of length 2 (global, str of callable full path), but got {one!r}"
+            )
         return one[1], one[0]
     if not hasattr(one, "__qualname__"):
         raise TypeError(f"a safe global is a class or a function, not {one!r}")

@@ -1,4 +1,6 @@
-"""safetensors: the same functions as the package's own for PyTorch, mapped on load, streamed on save."""
+"""safetensors: the same functions as the package's own for PyTorch, mapped on load, streamed on
+save.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,18 @@ from skimp.memory.layout import Layout, contiguous_strides, numel
 from skimp.serialization import files
 
 CODES = {
-    "BOOL": dtypes.bool, "U8": dtypes.uint8, "I8": dtypes.int8, "I16": dtypes.int16, "I32": dtypes.int32,
-    "I64": dtypes.int64, "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32, "F64": dtypes.float64,
+    "BOOL": dtypes.bool,
+    "U8": dtypes.uint8,
+    "I8": dtypes.int8,
+    "I16": dtypes.int16,
+    "I32": dtypes.int32,
+    "I64": dtypes.int64,
+    "F16": dtypes.float16,
+    "BF16": dtypes.bfloat16,
+    "F32": dtypes.float32,
+    "F64": dtypes.float64,
     "C64": dtypes.complex64,
-}  # fmt: skip
+}
 NAMES = {dtype: code for code, dtype in CODES.items()}
 
 
@@ -41,7 +51,7 @@ def load(data: bytes) -> dict[str, Tensor]:
     from safetensors import deserialize
 
     found = {}
-    for name, part in deserialize(data):
+    for name, part in deserialize(data):  # type: ignore[no-untyped-call]
         dtype = _dtype(name, part["dtype"])
         array = np.frombuffer(bytearray(part["data"]), np.uint8)
         found[name] = _on(storages.restored(array), dtype, tuple(part["shape"]))
@@ -49,7 +59,9 @@ def load(data: bytes) -> dict[str, Tensor]:
 
 
 def save_file(
-    tensors: Mapping[str, Tensor], filename: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+    tensors: Mapping[str, Tensor],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write tensors by name; a file of that name is replaced when all is written."""
     checked(tensors)
@@ -72,33 +84,47 @@ def checked(tensors: Any) -> None:
     owners: dict[int, str] = {}
     for name, t in tensors.items():
         if not isinstance(t, Tensor):
-            raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(t)}")
+            raise ValueError(
+                f"Key `{name}` is invalid, expected torch.Tensor but received {type(t)}"
+            )
         if t.dtype not in NAMES:
             raise ValueError(f"Key `{name}` has dtype {t.dtype}, which safetensors does not have")
         if not layouts.is_contiguous(t.layout_of()):
             raise ValueError(
-                f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. It either means you "
-                "are trying to save tensors which are reference of each other in which case it's recommended to save "
-                "only the full tensors, and reslice at load time, or simply call `.contiguous()` on your tensor to "
+                f"You are trying to save a non contiguous tensor: `{name}` which is not "
+                "allowed. It either means you "
+                "are trying to save tensors which are reference of each other in which "
+                "case it's recommended to save "
+                "only the full tensors, and reslice at load time, or simply call "
+                "`.contiguous()` on your tensor to "
                 "pack it before saving."
             )
         other = owners.setdefault(id(t._storage), name) if t.numel() else name
         if other != name:
             raise RuntimeError(
-                f"Some tensors share memory, this will lead to duplicate memory on disk and potential differences when "
+                "Some tensors share memory, this will lead to duplicate memory on disk "
+                "and potential differences when "
                 f"loading them again: `{other}` and `{name}`; save one of them, or a clone()"
             )
 
 
-def _write(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None, file: IO[bytes]) -> None:
-    """The length of the header, the header, the bytes: wide elements first, so that all are aligned."""
+def _write(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None, file: IO[bytes]
+) -> None:
+    """The length of the header, the header, the bytes: wide elements first, so that all are
+    aligned.
+    """
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0
     for name in order:
         t = tensors[name]
         start, end = end, end + t.numel() * t.dtype.itemsize
-        header[name] = {"dtype": NAMES[t.dtype], "shape": list(t.shape), "data_offsets": [start, end]}
+        header[name] = {
+            "dtype": NAMES[t.dtype],
+            "shape": list(t.shape),
+            "data_offsets": [start, end],
+        }
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     file.write(struct.pack("<Q", len(text)) + text)
@@ -111,7 +137,7 @@ def _bytes(t: Tensor) -> Iterator[memoryview]:
     plain = t.resolve_conj().resolve_neg()
     if plain.numel():
         start = plain.layout_of().offset * plain.dtype.itemsize
-        yield memoryview(plain._storage.flat())[start : start + plain.numel() * plain.dtype.itemsize]
+        yield plain._storage.flat().data[start : start + plain.numel() * plain.dtype.itemsize]
 
 
 def _tensors(mapped: Array, parts: list[tuple[str, str, tuple[int, ...]]]) -> dict[str, Tensor]:
@@ -124,7 +150,9 @@ def _tensors(mapped: Array, parts: list[tuple[str, str, tuple[int, ...]]]) -> di
         dtype = _dtype(name, code)
         piece = flat[at : at + n]
         aligned = n > 0 and at % dtype.itemsize == 0
-        found[name] = _on(storages.external(piece) if aligned else storages.restored(piece), dtype, shape)
+        found[name] = _on(
+            storages.external(piece) if aligned else storages.restored(piece), dtype, shape
+        )
         at += n
     return found
 

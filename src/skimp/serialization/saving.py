@@ -29,7 +29,9 @@ def save(
     share a storage share it after loading, and a view writes all of its storage.
     """
     if pickle_module is not pickle:
-        raise ValueError(f"skimp pickles with the standard library's pickle only, not {pickle_module!r}")
+        raise ValueError(
+            f"skimp pickles with the standard library's pickle only, not {pickle_module!r}"
+        )
     if not _use_new_zipfile_serialization:
         raise ValueError("skimp writes the zip format only, which PyTorch reads since version 1.6")
     if files.is_path(f):
@@ -39,7 +41,10 @@ def save(
     elif hasattr(f, "write"):
         _write(obj, f, "archive", pickle_protocol)
     else:
-        raise AttributeError(f"expected 'f' to be string, path, or a file-like object with a 'write' attribute, not {f!r}")
+        raise AttributeError(
+            "expected 'f' to be string, path, or a file-like object with a 'write' "
+            f"attribute, not {f!r}"
+        )
 
 
 def _write(obj: Any, file: IO[bytes], root: str, protocol: int) -> None:
@@ -52,6 +57,6 @@ def _write(obj: Any, file: IO[bytes], root: str, protocol: int) -> None:
         archive.add(".storage_alignment", str(ALIGNMENT).encode())
         archive.add("byteorder", sys.byteorder.encode())
         for key, storage in enumerate(pickler.storages):
-            archive.add(f"data/{key}", memoryview(storage.flat()))
+            archive.add(f"data/{key}", storage.flat().data)
         archive.add("version", b"3\n")
         archive.add(".data/serialization_id", archive.identity())

@@ -1,4 +1,6 @@
-"""An unpickler that builds what is on a list and nothing else: it never imports, and calls only what is listed."""
+"""An unpickler that builds what is on a list and nothing else: it never imports, and calls only
+what is listed.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,60 @@ from skimp.serialization.rebuild import refuse
 
 # What may stand in a file: numbers, text, containers, memo, references, calls of listed functions.
 PLAIN = (
-    pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.POP, pickle.POP_MARK, pickle.DUP, pickle.NONE,
-    pickle.NEWTRUE, pickle.NEWFALSE, pickle.INT, pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG,
-    pickle.LONG1, pickle.LONG4, pickle.FLOAT, pickle.BINFLOAT, pickle.UNICODE, pickle.BINUNICODE,
-    pickle.SHORT_BINUNICODE, pickle.BINUNICODE8, pickle.BINBYTES, pickle.SHORT_BINBYTES, pickle.BINBYTES8,
-    pickle.BYTEARRAY8, pickle.STRING, pickle.BINSTRING, pickle.SHORT_BINSTRING, pickle.EMPTY_TUPLE, pickle.TUPLE,
-    pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.EMPTY_LIST, pickle.LIST, pickle.EMPTY_DICT, pickle.DICT,
-    pickle.EMPTY_SET, pickle.FROZENSET, pickle.GET, pickle.BINGET, pickle.LONG_BINGET, pickle.PUT, pickle.BINPUT,
-    pickle.LONG_BINPUT, pickle.MEMOIZE, pickle.GLOBAL, pickle.STACK_GLOBAL, pickle.PERSID, pickle.BINPERSID,
-)  # fmt: skip
-_Base: Any = pickle._Unpickler  # type: ignore[attr-defined]  # the one whose opcodes can be chosen
+    pickle.PROTO,
+    pickle.FRAME,
+    pickle.STOP,
+    pickle.MARK,
+    pickle.POP,
+    pickle.POP_MARK,
+    pickle.DUP,
+    pickle.NONE,
+    pickle.NEWTRUE,
+    pickle.NEWFALSE,
+    pickle.INT,
+    pickle.BININT,
+    pickle.BININT1,
+    pickle.BININT2,
+    pickle.LONG,
+    pickle.LONG1,
+    pickle.LONG4,
+    pickle.FLOAT,
+    pickle.BINFLOAT,
+    pickle.UNICODE,
+    pickle.BINUNICODE,
+    pickle.SHORT_BINUNICODE,
+    pickle.BINUNICODE8,
+    pickle.BINBYTES,
+    pickle.SHORT_BINBYTES,
+    pickle.BINBYTES8,
+    pickle.BYTEARRAY8,
+    pickle.STRING,
+    pickle.BINSTRING,
+    pickle.SHORT_BINSTRING,
+    pickle.EMPTY_TUPLE,
+    pickle.TUPLE,
+    pickle.TUPLE1,
+    pickle.TUPLE2,
+    pickle.TUPLE3,
+    pickle.EMPTY_LIST,
+    pickle.LIST,
+    pickle.EMPTY_DICT,
+    pickle.DICT,
+    pickle.EMPTY_SET,
+    pickle.FROZENSET,
+    pickle.GET,
+    pickle.BINGET,
+    pickle.LONG_BINGET,
+    pickle.PUT,
+    pickle.BINPUT,
+    pickle.LONG_BINPUT,
+    pickle.MEMOIZE,
+    pickle.GLOBAL,
+    pickle.STACK_GLOBAL,
+    pickle.PERSID,
+    pickle.BINPERSID,
+)
+_Base: Any = pickle._Unpickler  # the one whose opcodes can be chosen
 
 
 class Unpickler(_Base):  # type: ignore[misc]
@@ -153,18 +199,33 @@ class Unpickler(_Base):  # type: ignore[misc]
 
 
 def read(unpickler: Unpickler) -> Any:
-    """The object of a pickle; whatever is wrong with it is an UnpicklingError, or the file's end an EOFError."""
+    """The object of a pickle; whatever is wrong with it is an UnpicklingError, or the file's end an
+    EOFError.
+    """
     try:
         return unpickler.load()
-    except (pickle.UnpicklingError, EOFError, MemoryError, RuntimeError, NotImplementedError, AssertionError):
+    except (
+        pickle.UnpicklingError,
+        EOFError,
+        MemoryError,
+        RuntimeError,
+        NotImplementedError,
+        AssertionError,
+    ):
         raise
     except KeyError as error:
         what = error.args[0] if error.args else None
         if isinstance(what, int):
-            raise pickle.UnpicklingError(f"Weights only load failed. Unsupported operand {what}") from error
-        raise pickle.UnpicklingError(f"Weights only load failed. The pickle is damaged: {error!r}") from error
+            raise pickle.UnpicklingError(
+                f"Weights only load failed. Unsupported operand {what}"
+            ) from error
+        raise pickle.UnpicklingError(
+            f"Weights only load failed. The pickle is damaged: {error!r}"
+        ) from error
     except Exception as error:
-        raise pickle.UnpicklingError(f"Weights only load failed. The pickle is damaged: {error!r}") from error
+        raise pickle.UnpicklingError(
+            f"Weights only load failed. The pickle is damaged: {error!r}"
+        ) from error
 
 
 def _set_state(found: Any, state: Any) -> None:
@@ -181,7 +242,8 @@ def _set_state(found: Any, state: Any) -> None:
 
 def _refuse_blocked(module: str, full: str) -> NoReturn:
     raise pickle.UnpicklingError(
-        f"Weights only load failed. Trying to load unsupported GLOBAL {full} whose module {module} is blocked. "
+        f"Weights only load failed. Trying to load unsupported GLOBAL {full} whose module "
+        f"{module} is blocked. "
         "No file needs it to hold data: do not use this file."
     )
 
@@ -194,9 +256,12 @@ def _refuse_global(module: str, name: str) -> NoReturn:
             "convert those tensors with PyTorch, to float32 for example, and save the file again."
         )
     raise pickle.UnpicklingError(
-        f"Weights only load failed. Unsupported global: GLOBAL {full} was not an allowed global by default. "
+        f"Weights only load failed. Unsupported global: GLOBAL {full} was not an allowed "
+        "global by default. "
         f"Please use `torch.serialization.add_safe_globals([{name}])` or the "
-        f"`torch.serialization.safe_globals([{name}])` context manager to allowlist this global if you trust this "
-        "class/function. skimp builds only what is on its list, with weights_only=False too: loading runs no code of "
+        f"`torch.serialization.safe_globals([{name}])` context manager to allowlist this "
+        "global if you trust this "
+        "class/function. skimp builds only what is on its list, with weights_only=False "
+        "too: loading runs no code of "
         "the file's."
     )

@@ -40,8 +40,8 @@ def assert_close(
 ) -> None:
     """Raise an AssertionError that says where `actual` is not close to `expected`.
 
-    Both may be tensors, arrays, numbers, or containers of these. The tolerances are those of the types unless
-    both are given.
+    Both may be tensors, arrays, numbers, or containers of these. The tolerances are those of the
+    types unless both are given.
     """
     if (rtol is None) != (atol is None):
         raise ValueError(

@@ -336,21 +336,21 @@ class Softmax(_AlongDim):
     """exp(x) / sum(exp(x))."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim)
+        return F.softmax(input, self.dim)  # type: ignore[no-any-return]
 
 
 class Softmin(_AlongDim):
     """softmax(-x)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self.dim)
+        return F.softmin(input, self.dim)  # type: ignore[no-any-return]
 
 
 class LogSoftmax(_AlongDim):
     """log(softmax(x))."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim)
+        return F.log_softmax(input, self.dim)  # type: ignore[no-any-return]
 
 
 class Softmax2d(Module):
@@ -361,4 +361,4 @@ class Softmax2d(Module):
             raise ValueError(
                 f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"
             )
-        return F.softmax(input, -3)
+        return F.softmax(input, -3)  # type: ignore[no-any-return]

@@ -119,4 +119,4 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         rare = best >= self.shortlist_size
         if not bool(rare.any()):
             return best
-        return whole.where(rare, whole.argmax(self.log_prob(input), dim=1), best)
+        return whole.where(rare, whole.argmax(self.log_prob(input), dim=1), best)  # type: ignore[no-any-return]

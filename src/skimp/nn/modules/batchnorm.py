@@ -125,7 +125,7 @@ class _BatchNorm(_NormBase):
                 factor = 1.0 / float(self.num_batches_tracked)
         by_batch = self.training or (self.running_mean is None and self.running_var is None)
         keeps = not self.training or self.track_running_stats
-        return F.batch_norm(
+        return F.batch_norm(  # type: ignore[no-any-return]
             input,
             self.running_mean if keeps else None,
             self.running_var if keeps else None,
@@ -222,7 +222,7 @@ class _InstanceNorm(_NormBase):
         return self._normed(input)
 
     def _normed(self, input: Tensor) -> Tensor:
-        return F.instance_norm(
+        return F.instance_norm(  # type: ignore[no-any-return]
             input,
             self.running_mean,
             self.running_var,
@@ -310,37 +310,37 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         self.reset_parameters()
 
 
-class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):  # type: ignore[misc]
+class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
     """A BatchNorm1d whose num_features the first input tells."""
 
     cls_to_become = BatchNorm1d
 
 
-class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):  # type: ignore[misc]
+class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
     """A BatchNorm2d whose num_features the first input tells."""
 
     cls_to_become = BatchNorm2d
 
 
-class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):  # type: ignore[misc]
+class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
     """A BatchNorm3d whose num_features the first input tells."""
 
     cls_to_become = BatchNorm3d
 
 
-class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):  # type: ignore[misc]
+class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
     """An InstanceNorm1d whose num_features the first input tells."""
 
     cls_to_become = InstanceNorm1d
 
 
-class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):  # type: ignore[misc]
+class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
     """An InstanceNorm2d whose num_features the first input tells."""
 
     cls_to_become = InstanceNorm2d
 
 
-class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):  # type: ignore[misc]
+class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
     """An InstanceNorm3d whose num_features the first input tells."""
 
     cls_to_become = InstanceNorm3d

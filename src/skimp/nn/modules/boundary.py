@@ -58,7 +58,7 @@ class Boundary:
         """
         new, self._inputs = self._around(args, self._on_inputs)
         self._count = len(args)
-        return new
+        return new  # type: ignore[no-any-return]
 
     def leave(self, result: Any) -> Any:
         """The results, as results of a node that remembers their gradients."""

@@ -25,39 +25,39 @@ class Dropout(_DropoutNd):
     """Zeroes elements; the others grow by 1 / (1 - p)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.dropout(input, self.p, self.training, self.inplace)
+        return F.dropout(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
 
 
 class Dropout1d(_DropoutNd):
     """Zeroes channels of (N, C, L)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.dropout1d(input, self.p, self.training, self.inplace)
+        return F.dropout1d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
 
 
 class Dropout2d(_DropoutNd):
     """Zeroes channels of (N, C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.dropout2d(input, self.p, self.training, self.inplace)
+        return F.dropout2d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
 
 
 class Dropout3d(_DropoutNd):
     """Zeroes channels of (N, C, D, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.dropout3d(input, self.p, self.training, self.inplace)
+        return F.dropout3d(input, self.p, self.training, self.inplace)  # type: ignore[no-any-return]
 
 
 class AlphaDropout(_DropoutNd):
     """Dropout that keeps mean and variance of what SELU gives."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.alpha_dropout(input, self.p, self.training)
+        return F.alpha_dropout(input, self.p, self.training)  # type: ignore[no-any-return]
 
 
 class FeatureAlphaDropout(_DropoutNd):
     """AlphaDropout of whole channels."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.feature_alpha_dropout(input, self.p, self.training)
+        return F.feature_alpha_dropout(input, self.p, self.training)  # type: ignore[no-any-return]

@@ -27,7 +27,8 @@ class _LazyConv(LazyModuleMixin):
 
     def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
         device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-        place = 5 if isinstance(self, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 4
+        me: Any = self
+        place = 5 if isinstance(me, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 4
         bias = kwargs.pop("bias", True)
         if len(args) > place:
             bias, args = args[place], (*args[:place], False, *args[place + 1 :])
@@ -67,37 +68,37 @@ class _LazyConv(LazyModuleMixin):
         self.reset_parameters()
 
 
-class LazyConv1d(_LazyConv, Conv1d):  # type: ignore[misc]
+class LazyConv1d(_LazyConv, Conv1d):
     """A Conv1d whose in_channels the first input tells."""
 
     cls_to_become = Conv1d
 
 
-class LazyConv2d(_LazyConv, Conv2d):  # type: ignore[misc]
+class LazyConv2d(_LazyConv, Conv2d):
     """A Conv2d whose in_channels the first input tells."""
 
     cls_to_become = Conv2d
 
 
-class LazyConv3d(_LazyConv, Conv3d):  # type: ignore[misc]
+class LazyConv3d(_LazyConv, Conv3d):
     """A Conv3d whose in_channels the first input tells."""
 
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):  # type: ignore[misc]
+class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
     """A ConvTranspose1d whose in_channels the first input tells."""
 
     cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):  # type: ignore[misc]
+class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
     """A ConvTranspose2d whose in_channels the first input tells."""
 
     cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):  # type: ignore[misc]
+class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
     """A ConvTranspose3d whose in_channels the first input tells."""
 
     cls_to_become = ConvTranspose3d

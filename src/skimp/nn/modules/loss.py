@@ -43,14 +43,14 @@ class L1Loss(_Loss):
     """|input - target|."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.l1_loss(input, target, reduction=self.reduction)
+        return F.l1_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
 class MSELoss(_Loss):
     """(input - target) squared."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(input, target, reduction=self.reduction)
+        return F.mse_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
 class NLLLoss(_WeightedLoss):
@@ -68,7 +68,7 @@ class NLLLoss(_WeightedLoss):
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.nll_loss(
+        return F.nll_loss(  # type: ignore[no-any-return]
             input,
             target,
             weight=self.weight,
@@ -99,7 +99,7 @@ class PoissonNLLLoss(_Loss):
         self.eps = eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        return F.poisson_nll_loss(
+        return F.poisson_nll_loss(  # type: ignore[no-any-return]
             log_input,
             target,
             log_input=self.log_input,
@@ -118,7 +118,7 @@ class GaussianNLLLoss(_Loss):
         self.eps = eps
 
     def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
-        return F.gaussian_nll_loss(
+        return F.gaussian_nll_loss(  # type: ignore[no-any-return]
             input, target, var, full=self.full, eps=self.eps, reduction=self.reduction
         )
 
@@ -137,14 +137,14 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)  # type: ignore[no-any-return]
 
 
 class BCELoss(_WeightedLoss):
     """Binary cross entropy of probabilities."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
 class BCEWithLogitsLoss(_Loss):
@@ -166,7 +166,7 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("pos_weight", pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(
+        return F.binary_cross_entropy_with_logits(  # type: ignore[no-any-return]
             input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
         )
 
@@ -185,14 +185,14 @@ class HingeEmbeddingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
 class MultiLabelMarginLoss(_Loss):
     """Hinge loss for several classes at once."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
 class SmoothL1Loss(_Loss):
@@ -209,7 +209,7 @@ class SmoothL1Loss(_Loss):
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)  # type: ignore[no-any-return]
 
 
 class HuberLoss(_Loss):
@@ -220,14 +220,14 @@ class HuberLoss(_Loss):
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
+        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)  # type: ignore[no-any-return]
 
 
 class SoftMarginLoss(_Loss):
     """log(1 + exp(-target * input))."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.soft_margin_loss(input, target, reduction=self.reduction)
+        return F.soft_margin_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
 class CrossEntropyLoss(_WeightedLoss):
@@ -247,7 +247,7 @@ class CrossEntropyLoss(_WeightedLoss):
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(
+        return F.cross_entropy(  # type: ignore[no-any-return]
             input,
             target,
             weight=self.weight,
@@ -261,7 +261,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Binary cross entropy of logits, averaged over classes."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multilabel_soft_margin_loss(
+        return F.multilabel_soft_margin_loss(  # type: ignore[no-any-return]
             input, target, weight=self.weight, reduction=self.reduction
         )
 
@@ -280,7 +280,7 @@ class CosineEmbeddingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.cosine_embedding_loss(
+        return F.cosine_embedding_loss(  # type: ignore[no-any-return]
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
 
@@ -299,7 +299,7 @@ class MarginRankingLoss(_Loss):
         self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
-        return F.margin_ranking_loss(
+        return F.margin_ranking_loss(  # type: ignore[no-any-return]
             input1, input2, target, margin=self.margin, reduction=self.reduction
         )
 
@@ -325,7 +325,7 @@ class MultiMarginLoss(_WeightedLoss):
         self.margin = margin
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.multi_margin_loss(
+        return F.multi_margin_loss(  # type: ignore[no-any-return]
             input,
             target,
             p=self.p,
@@ -359,7 +359,7 @@ class TripletMarginLoss(_Loss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_loss(
+        return F.triplet_margin_loss(  # type: ignore[no-any-return]
             anchor,
             positive,
             negative,
@@ -397,7 +397,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return F.triplet_margin_with_distance_loss(
+        return F.triplet_margin_with_distance_loss(  # type: ignore[no-any-return]
             anchor,
             positive,
             negative,
@@ -421,7 +421,7 @@ class CTCLoss(_Loss):
     def forward(
         self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
     ) -> Tensor:
-        return F.ctc_loss(
+        return F.ctc_loss(  # type: ignore[no-any-return]
             log_probs,
             targets,
             input_lengths,

@@ -22,7 +22,7 @@ class _PadNd(Module):
         self.padding = ntuple(2 * self._dims)(padding)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, self._mode)
+        return F.pad(input, self.padding, self._mode)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return f"{self.padding}"
@@ -38,7 +38,7 @@ class _CircularPadNd(_PadNd):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        return F.pad(input, self.padding, "circular")
+        return F.pad(input, self.padding, "circular")  # type: ignore[no-any-return]
 
 
 class CircularPad1d(_CircularPadNd):
@@ -67,7 +67,7 @@ class _ConstantPadNd(_PadNd):
         self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.pad(input, self.padding, "constant", self.value)
+        return F.pad(input, self.padding, "constant", self.value)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return f"padding={self.padding}, value={self.value}"

@@ -70,7 +70,7 @@ class ParameterList(Module):
         self[self._size - 1] = value
         return self
 
-    def extend(self, values: Iterable[Any]) -> Any:
+    def extend(self, values: Any) -> Any:
         """Add values at the end."""
         if not isinstance(values, Iterable) or isinstance(values, (Tensor, str, bytes)):
             raise TypeError(

@@ -96,7 +96,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
         return single(value)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool1d(
+        return F.max_unpool1d(  # type: ignore[no-any-return]
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
 
@@ -109,7 +109,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
         return pair(value)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool2d(
+        return F.max_unpool2d(  # type: ignore[no-any-return]
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
 
@@ -122,7 +122,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
         return triple(value)
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool3d(
+        return F.max_unpool3d(  # type: ignore[no-any-return]
             input, indices, self.kernel_size, self.stride, self.padding, output_size
         )
 
@@ -146,7 +146,7 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool1d(
+        return F.avg_pool1d(  # type: ignore[no-any-return]
             input,
             self.kernel_size,
             self.stride,
@@ -313,21 +313,21 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """Means of as many windows as asked for."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.output_size)
+        return F.adaptive_avg_pool1d(input, self.output_size)  # type: ignore[no-any-return]
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """Means of as many windows as asked for."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.output_size)
+        return F.adaptive_avg_pool2d(input, self.output_size)  # type: ignore[no-any-return]
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """Means of as many windows as asked for."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool3d(input, self.output_size)
+        return F.adaptive_avg_pool3d(input, self.output_size)  # type: ignore[no-any-return]
 
 
 class _AdaptiveMaxPoolNd(Module):

@@ -73,7 +73,7 @@ class Fold(Module):
         self.stride = stride
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.fold(
+        return F.fold(  # type: ignore[no-any-return]
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
         )
 
@@ -98,7 +98,7 @@ class Unfold(Module):
         self.stride = stride
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
+        return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return (
@@ -115,7 +115,7 @@ class PixelShuffle(Module):
         self.upscale_factor = upscale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.pixel_shuffle(input, self.upscale_factor)
+        return F.pixel_shuffle(input, self.upscale_factor)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return f"upscale_factor={self.upscale_factor}"
@@ -129,7 +129,7 @@ class PixelUnshuffle(Module):
         self.downscale_factor = downscale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.pixel_unshuffle(input, self.downscale_factor)
+        return F.pixel_unshuffle(input, self.downscale_factor)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
         return f"downscale_factor={self.downscale_factor}"

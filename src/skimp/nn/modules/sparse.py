@@ -79,7 +79,7 @@ class Embedding(_Table):
         self.sparse = sparse
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(
+        return F.embedding(  # type: ignore[no-any-return]
             input,
             self.weight,
             self.padding_idx,
@@ -164,7 +164,7 @@ class EmbeddingBag(_Table):
     def forward(
         self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
-        return F.embedding_bag(
+        return F.embedding_bag(  # type: ignore[no-any-return]
             input,
             self.weight,
             offsets,

@@ -112,7 +112,7 @@ class TransformerEncoderLayer(Module):
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), mask, padding, is_causal)
-            return x + self._ff_block(self.norm2(x))  # type: ignore[no-any-return]
+            return x + self._ff_block(self.norm2(x))
         x = self.norm1(x + self._sa_block(x, mask, padding, is_causal))
         return self.norm2(x + self._ff_block(x))  # type: ignore[no-any-return]
 
@@ -187,7 +187,7 @@ class TransformerDecoderLayer(Module):
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), *own)
             x = x + self._mha_block(self.norm2(x), *other)
-            return x + self._ff_block(self.norm3(x))  # type: ignore[no-any-return]
+            return x + self._ff_block(self.norm3(x))
         x = self.norm1(x + self._sa_block(x, *own))
         x = self.norm2(x + self._mha_block(x, *other))
         return self.norm3(x + self._ff_block(x))  # type: ignore[no-any-return]
@@ -292,7 +292,7 @@ class TransformerEncoder(Module):
             output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)
         if mask is None and padding is not None and self._drops_padding(src, padding):
             output = output.masked_fill((padding != 0).unsqueeze(-1), 0.0)
-        return output if self.norm is None else self.norm(output)  # type: ignore[no-any-return]
+        return output if self.norm is None else self.norm(output)
 
     def _drops_padding(self, src: Tensor, padding: Tensor) -> bool:
         """Whether PyTorch would go through nested tensors, which come back with zeros in padded
@@ -343,7 +343,7 @@ class TransformerDecoder(Module):
                 tgt_is_causal=tgt_is_causal,
                 memory_is_causal=memory_is_causal,
             )
-        return output if self.norm is None else self.norm(output)  # type: ignore[no-any-return]
+        return output if self.norm is None else self.norm(output)
 
 
 class Transformer(Module):

@@ -32,7 +32,7 @@ class Upsample(Module):
         self.recompute_scale_factor = recompute_scale_factor
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.interpolate(
+        return F.interpolate(  # type: ignore[no-any-return]
             input,
             self.size,
             self.scale_factor,

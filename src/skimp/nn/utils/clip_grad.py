@@ -44,7 +44,7 @@ def get_total_norm(
             "To disable this error and scale the gradients by the non-finite norm anyway, set "
             "`error_if_nonfinite=False`"
         )
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def _finite(t: Tensor) -> bool:

@@ -88,7 +88,7 @@ class _SpectralNorm(Module):
                 self.register_buffer("_v", norms.unit(v, eps))
             self._power_method(matrix, 15)
 
-    @no_grad()
+    @no_grad()  # type: ignore[untyped-decorator]
     def _power_method(self, matrix: Tensor, n: int) -> None:
         for _ in range(n):
             self._u.copy_(norms.unit(whole.mv(matrix, self._v), self.eps))
@@ -179,7 +179,7 @@ class _Orthogonal(Module):
         q = self._reflected(tall) if self.orthogonal_map == "householder" else self._rotated(tall)
         if hasattr(self, "base"):
             q = self.base @ q
-        return q.mT if transposed else q  # type: ignore[no-any-return]
+        return q.mT if transposed else q
 
     def _rotated(self, x: Tensor) -> Tensor:
         """From a skew-symmetric matrix made of x's lower triangle."""
@@ -202,7 +202,7 @@ class _Orthogonal(Module):
             dim1=-2, dim2=-1
         ).int().unsqueeze(-2)
 
-    @no_grad()
+    @no_grad()  # type: ignore[untyped-decorator]
     def right_inverse(self, Q: Tensor) -> Tensor:  # noqa: N803
         if Q.shape != self.shape:
             raise ValueError(

@@ -184,7 +184,7 @@ def _check(new: Any, shape: Any, dtype: Any, before: str, after: str, unless: st
 
 def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
     if id(self) not in memo:
-        replica = memo[id(self)] = type(self).__new__(type(self))
+        replica = memo[id(self)] = object.__new__(type(self))
         replica.__dict__ = copy.deepcopy(self.__dict__, memo)
     return memo[id(self)]
 
@@ -199,8 +199,8 @@ def _getstate(self: Any) -> Any:
 
 def _inject_class(module: Any) -> None:
     """A class of the module's own, for the properties to stand in."""
-    cls = type(module)
-    members = {"__getstate__": _getstate}
+    cls: type[Any] = type(module)
+    members: dict[str, Any] = {"__getstate__": _getstate}
     if not hasattr(cls, "__deepcopy__"):
         members["__deepcopy__"] = _deepcopy
     module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), members)

@@ -53,7 +53,7 @@ class SpectralNorm:
                     u.clone(),
                     v.clone(),
                 )  # the next forward changes them, and this one's backward reads them
-        return weight / whole.dot(u, whole.mv(matrix, v))
+        return weight / whole.dot(u, whole.mv(matrix, v))  # type: ignore[no-any-return]
 
     @staticmethod
     def apply(

@@ -94,7 +94,7 @@ class CyclicLR(LRScheduler):
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)  # type: ignore[no-any-return]
         if self.mode == "triangular2":
-            return 1 / 2.0 ** (x - 1)
+            return 1 / 2.0 ** (x - 1)  # type: ignore[no-any-return]
         return math.pow(self.gamma, x) if self.mode == "exp_range" else 1.0
 
     def get_lr(self) -> list[Any]:
@@ -211,7 +211,7 @@ class OneCycleLR(LRScheduler):
         total_steps: int | None = None,
         epochs: int | None = None,
         steps_per_epoch: int | None = None,
-        pct_start: float = 0.3,
+        pct_start: Any = 0.3,
         anneal_strategy: str = "cos",
         cycle_momentum: bool = True,
         base_momentum: Any = 0.85,
@@ -294,7 +294,7 @@ def _total(total_steps: Any, epochs: Any, steps_per_epoch: Any) -> int:
 
 
 def _positive(name: str, value: Any) -> None:
-    if not isinstance(value, int) or value <= 0:
+    if type(value) is not int or value <= 0:
         raise ValueError(f"Expected positive integer {name}, but got {value}")
 
 

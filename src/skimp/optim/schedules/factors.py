@@ -96,7 +96,7 @@ class StepLR(_ByFactor):
         return None if self.last_epoch == 0 or self.last_epoch % self.step_size != 0 else self.gamma
 
     def _whole(self) -> float:
-        return self.gamma ** (self.last_epoch // self.step_size)  # type: ignore[no-any-return]
+        return self.gamma ** (self.last_epoch // self.step_size)
 
 
 class MultiStepLR(_ByFactor):
@@ -185,7 +185,7 @@ class ExponentialLR(_ByFactor):
         return None if self._is_initial else self.gamma
 
     def _whole(self) -> float:
-        return self.gamma**self.last_epoch  # type: ignore[no-any-return]
+        return self.gamma**self.last_epoch
 
 
 class PolynomialLR(_ByFactor):

@@ -1,4 +1,6 @@
-"""DataLoader: batches of a dataset, made here or in worker processes. Orders and seeds are PyTorch's."""
+"""DataLoader: batches of a dataset, made here or in worker processes. Orders and seeds are
+PyTorch's.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class _Endless(Sampler[None]):
 class DataLoader(Generic[T_co]):
     """An iterable of batches.
 
-    With `num_workers` the batches are made by that many processes, `prefetch_factor` batches ahead each, and
+    With `num_workers` the batches are made by that many processes, `prefetch_factor` batches ahead
+    each, and
     large tensors come back in shared memory. `pin_memory` is accepted: there is nothing to pin to.
     """
 
@@ -103,7 +106,9 @@ class DataLoader(Generic[T_co]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._ready and name in FIXED:
-            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+            raise ValueError(
+                f"{name} attribute should not be set after {type(self).__name__} is initialized"
+            )
         super().__setattr__(name, value)
 
     @property
@@ -115,19 +120,22 @@ class DataLoader(Generic[T_co]):
     def multiprocessing_context(self, given: Any) -> None:
         if given is not None and not self.num_workers:
             raise ValueError(
-                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                "multiprocessing_context can only be used with multi-process loading "
+                "(num_workers > 0), but got "
                 f"num_workers={self.num_workers}"
             )
         if isinstance(given, str):
             if given not in multiprocessing.get_all_start_methods():
                 raise ValueError(
                     "multiprocessing_context option should specify a valid start method in "
-                    f"{multiprocessing.get_all_start_methods()!r}, but got multiprocessing_context={given!r}"
+                    f"{multiprocessing.get_all_start_methods()!r}, but got "
+                    f"multiprocessing_context={given!r}"
                 )
             given = multiprocessing.get_context(given)
         elif given is not None and not isinstance(given, multiprocessing.context.BaseContext):
             raise TypeError(
-                "multiprocessing_context option should be a valid context object or a string specifying the start "
+                "multiprocessing_context option should be a valid context object or a "
+                "string specifying the start "
                 f"method, but got multiprocessing_context={given}"
             )
         self._context = given
@@ -166,7 +174,8 @@ class _Iterator(Iterator[Any]):
     def __init__(self, loader: DataLoader[Any]) -> None:
         if loader.pin_memory:
             warnings.warn(
-                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
+                "'pin_memory' argument is set as true but no accelerator is found, then "
+                "device pinned memory won't be "
                 "used.",
                 stacklevel=3,
             )
@@ -188,7 +197,8 @@ class _Iterator(Iterator[Any]):
         said = self._said.get("length")
         if self._iterable and said is not None and self._yielded > said:
             warnings.warn(
-                f"Length of IterableDataset {self._dataset} was reported to be {said}(when accessing "
+                f"Length of IterableDataset {self._dataset} was reported to be "
+                f"{said}(when accessing "
                 f"len(dataloader)), but {self._yielded} samples have been fetched. ",
                 stacklevel=2,
             )
@@ -204,7 +214,11 @@ class _Here(_Iterator):
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
         self._fetcher = Fetcher(
-            loader.dataset, loader._iterable, loader._auto_collation, loader.collate_fn, loader.drop_last
+            loader.dataset,
+            loader._iterable,
+            loader._auto_collation,
+            loader.collate_fn,
+            loader.drop_last,
         )
 
     def _next(self) -> Any:
@@ -212,21 +226,31 @@ class _Here(_Iterator):
 
 
 class _Workers(_Iterator):
-    """Batches made by worker processes, which end with the pass or, persistent ones, with this object."""
+    """Batches made by worker processes, which end with the pass or, persistent ones, with this
+    object.
+    """
 
     _pool: Pool | None = None
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
         work = Work(
-            loader.dataset, loader._iterable, loader._auto_collation, loader.collate_fn, loader.drop_last,
-            self._base_seed, loader.num_workers, loader.worker_init_fn,
-        )  # fmt: skip
+            loader.dataset,
+            loader._iterable,
+            loader._auto_collation,
+            loader.collate_fn,
+            loader.drop_last,
+            self._base_seed,
+            loader.num_workers,
+            loader.worker_init_fn,
+        )
         self._persistent = loader.persistent_workers
         context = loader.multiprocessing_context or multiprocessing.get_context()
         self._pool = Pool(context, work)
         try:
-            self._schedule = Schedule(self._pool, loader.prefetch_factor or 0, loader.in_order, loader.timeout)
+            self._schedule = Schedule(
+                self._pool, loader.prefetch_factor or 0, loader.in_order, loader.timeout
+            )
             self._schedule.begin(self._indices)
         except BaseException:
             self._pool.close(IMPATIENCE)
@@ -261,10 +285,13 @@ class _Workers(_Iterator):
 # -- arguments ------------------------------------------------------------------------------------
 
 
-def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
+def _check_workers(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+) -> None:
     if num_workers < 0:
         raise ValueError(
-            "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
+            "num_workers option should be non-negative; use num_workers=0 to disable "
+            "multiprocessing."
         )
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
@@ -283,34 +310,49 @@ def _check_iterable(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
     wrong = {"shuffle": shuffle or None, "sampler": sampler, "batch_sampler": batch_sampler}
     for name, value in wrong.items():
         if value is not None:
-            raise ValueError(f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}")
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, "
+                f"but got {name}={value}"
+            )
 
 
-def _check_batches(batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> None:
+def _check_batches(
+    batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: bool
+) -> None:
     if sampler is not None and shuffle:
         raise ValueError("sampler option is mutually exclusive with shuffle")
     if batch_sampler is not None:
         if batch_size != 1 or shuffle or sampler is not None or drop_last:
             raise ValueError(
-                "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                "batch_sampler option is mutually exclusive with batch_size, shuffle, "
+                "sampler, and drop_last"
             )
     elif batch_size is None and drop_last:
-        raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+        raise ValueError(
+            "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+        )
 
 
-def _default_sampler(dataset: Any, iterable: bool, shuffle: bool, generator: Generator | None) -> Sampler[Any]:
+def _default_sampler(
+    dataset: Any, iterable: bool, shuffle: bool, generator: Generator | None
+) -> Sampler[Any]:
     if iterable:
         return _Endless()
     return RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
 
 
 def _warn_of_many(num_workers: int) -> None:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     if num_workers > usable:
         warnings.warn(
-            f"This DataLoader will create {num_workers} worker processes in total. Our suggested max number of worker in "
-            f"current system is {usable}, which is smaller than what this DataLoader is going to create. Please be aware "
-            "that excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to "
+            f"This DataLoader will create {num_workers} worker processes in total. Our "
+            "suggested max number of worker in "
+            f"current system is {usable}, which is smaller than what this DataLoader is "
+            "going to create. Please be aware "
+            "that excessive worker creation might get DataLoader running slow or even "
+            "freeze, lower the worker number to "
             "avoid potential slowness/freeze if necessary.",
             stacklevel=3,
         )

@@ -60,7 +60,10 @@ class StackDataset(Dataset[Any]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input, not both.")
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) "
+                "like input, not both."
+            )
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         self.datasets = args or kwargs
@@ -73,7 +76,11 @@ class StackDataset(Dataset[Any]):
         return list(self.datasets.values() if isinstance(self.datasets, dict) else self.datasets)
 
     def _joined(self, items: list[Any]) -> Any:
-        return dict(zip(self.datasets, items, strict=True)) if isinstance(self.datasets, dict) else tuple(items)
+        return (
+            dict(zip(self.datasets, items, strict=True))
+            if isinstance(self.datasets, dict)
+            else tuple(items)
+        )
 
     def __getitem__(self, index: Any) -> Any:
         return self._joined([part[index] for part in self._parts()])
@@ -91,7 +98,9 @@ def _items(dataset: Any, indices: list[Any]) -> list[Any]:
         return [dataset[i] for i in indices]
     items = dataset.__getitems__(indices)
     if len(items) != len(indices):
-        raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}")
+        raise ValueError(
+            f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}"
+        )
     return cast("list[Any]", items)
 
 
@@ -174,7 +183,9 @@ class Subset(Dataset[T_co]):
 
 
 def random_split(
-    dataset: Dataset[T], lengths: Sequence[int | float], generator: Generator | None = default_generator
+    dataset: Dataset[T],
+    lengths: Sequence[int | float],
+    generator: Generator | None = default_generator,
 ) -> list[Subset[T]]:
     """Parts of given lengths, or of given fractions that sum up to 1, drawn from `generator`."""
     total = len(cast("Sized", dataset))
@@ -198,5 +209,8 @@ def _fractions(fractions: Sequence[float], total: int) -> list[int]:
         lengths[i % len(lengths)] += 1
     for i, n in enumerate(lengths):
         if n == 0:
-            warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=3)
+            warnings.warn(
+                f"Length of split at index {i} is 0. This might result in an empty dataset.",
+                stacklevel=3,
+            )
     return lengths

@@ -1,4 +1,6 @@
-"""torch.utils.data.distributed: each replica's share of the indices. It is arithmetic only: nothing communicates."""
+"""torch.utils.data.distributed: each replica's share of the indices. It is arithmetic only: nothing
+communicates.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from skimp.utils.data.sampler import Sampler
 
 
 class DistributedSampler(Sampler[int]):
-    """Every `num_replicas`-th index from `rank` on, padded so that all replicas get equally many."""
+    """Every `num_replicas`-th index from `rank` on, padded so that all replicas get equally
+    many.
+    """
 
     def __init__(
         self,
@@ -23,9 +27,13 @@ class DistributedSampler(Sampler[int]):
         drop_last: bool = False,
     ) -> None:
         if num_replicas is None or rank is None:
-            raise RuntimeError("Requires distributed package to be available: give num_replicas and rank")
+            raise RuntimeError(
+                "Requires distributed package to be available: give num_replicas and rank"
+            )
         if not 0 <= rank < num_replicas:
-            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+            raise ValueError(
+                f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"
+            )
         self.dataset = dataset
         self.num_replicas = num_replicas
         self.rank = rank
@@ -51,5 +59,7 @@ class DistributedSampler(Sampler[int]):
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle in another way from now on; replicas that agree on the epoch agree on the order."""
+        """Shuffle in another way from now on; replicas that agree on the epoch agree on the
+        order.
+        """
         self.epoch = epoch

@@ -1,4 +1,6 @@
-"""Samplers: in which order the items of a dataset come. They draw as PyTorch's do, number for number."""
+"""Samplers: in which order the items of a dataset come. They draw as PyTorch's do, number for
+number.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 def drawn_seed(generator: Generator | None) -> int:
     """A seed drawn from a stream."""
-    seed: int = empty((), dtypes.int64).random_(generator=generator).item()  # type: ignore[attr-defined]
+    seed: int = empty((), dtypes.int64).random_(generator=generator).item()
     return seed
 
 
@@ -47,7 +49,8 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """In random order, again and again until `num_samples` are drawn; or, with replacement, anew each time.
+    """In random order, again and again until `num_samples` are drawn; or, with replacement, anew
+    each time.
 
     Without a generator each pass has one of its own, seeded from the default one.
     """
@@ -67,9 +70,14 @@ class RandomSampler(Sampler[int]):
         self._num_samples = num_samples
         self.generator = generator
         if not isinstance(replacement, bool):
-            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
+            raise TypeError(
+                f"replacement should be a boolean value, but got replacement={replacement}"
+            )
         if not _positive(self.num_samples):
-            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={self.num_samples}")
+            raise ValueError(
+                "num_samples should be a positive integer value, but got "
+                f"num_samples={self.num_samples}"
+            )
 
     @property
     def num_samples(self) -> int:
@@ -81,7 +89,9 @@ class RandomSampler(Sampler[int]):
         generator = self.generator or Generator().manual_seed(drawn_seed(None))
         if self.replacement:
             for size in (*[32] * (self.num_samples // 32), self.num_samples % 32):
-                yield from randint(high=n, size=(size,), dtype=dtypes.int64, generator=generator).tolist()
+                yield from randint(
+                    high=n, size=(size,), dtype=dtypes.int64, generator=generator
+                ).tolist()
             return
         for _ in range(self.num_samples // n):
             yield from randperm(n, generator=generator).tolist()
@@ -116,22 +126,34 @@ class WeightedRandomSampler(Sampler[int]):
     replacement: bool
 
     def __init__(
-        self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None
+        self,
+        weights: Any,
+        num_samples: int,
+        replacement: bool = True,
+        generator: Generator | None = None,
     ) -> None:
         if not _positive(num_samples):
-            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
+            raise ValueError(
+                f"num_samples should be a positive integer value, but got num_samples={num_samples}"
+            )
         if not isinstance(replacement, bool):
-            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+            raise ValueError(
+                f"replacement should be a boolean value, but got replacement={replacement}"
+            )
         found = as_tensor(weights, dtype=dtypes.float64)
         if len(found.shape) != 1:
-            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(found.shape)}")
+            raise ValueError(
+                f"weights should be a 1d sequence but given weights have shape {tuple(found.shape)}"
+            )
         self.weights = found
         self.num_samples = num_samples
         self.replacement = replacement
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        yield from multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist()
+        yield from multinomial(
+            self.weights, self.num_samples, self.replacement, generator=self.generator
+        ).tolist()
 
     def __len__(self) -> int:
         return self.num_samples
@@ -140,9 +162,13 @@ class WeightedRandomSampler(Sampler[int]):
 class BatchSampler(Sampler[list[int]]):
     """Another sampler's indices in lists of `batch_size`, the last one shorter or dropped."""
 
-    def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
+    def __init__(
+        self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool
+    ) -> None:
         if not _positive(batch_size):
-            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
+            raise ValueError(
+                f"batch_size should be a positive integer value, but got batch_size={batch_size}"
+            )
         if not isinstance(drop_last, bool):
             raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
         self.sampler = sampler

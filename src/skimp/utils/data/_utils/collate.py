@@ -19,7 +19,9 @@ from skimp.ops.joining import stack
 from skimp.utils.data._utils import worker
 
 Collate = Callable[..., Any]
-WRONG = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+WRONG = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
 _NO_NUMBERS = re.compile(r"[SaUO]")
 
 
@@ -42,7 +44,9 @@ def default_convert(data: Any) -> Any:
 
 
 def _rebuilt(like: Any, items: Any) -> Any:
-    """A container of the same type with other items, or a plain one where its type can't be made so."""
+    """A container of the same type with other items, or a plain one where its type can't be made
+    so.
+    """
     try:
         if isinstance(like, MutableMapping):
             clone = copy.copy(like)
@@ -55,7 +59,7 @@ def _rebuilt(like: Any, items: Any) -> Any:
             return copied
         if isinstance(like, range):
             return items
-        return type(like)(items)  # type: ignore[call-arg]
+        return type(like)(items)
     except TypeError:
         return items
 
@@ -66,7 +70,9 @@ def default_collate(batch: Any) -> Any:
 
 
 def collate(batch: Any, *, collate_fn_map: Mapping[Any, Collate] | None = None) -> Any:
-    """The rule of `collate_fn_map` for the samples' type; containers are taken apart and collated piece by piece."""
+    """The rule of `collate_fn_map` for the samples' type; containers are taken apart and collated
+    piece by piece.
+    """
     first = batch[0]
     kind = type(first)
     rules = collate_fn_map or {}
@@ -96,13 +102,17 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     first = batch[0]
     shape = (len(batch), *first.shape)
     large = numel(shape) * first.dtype.itemsize >= sharing.SHARE_FROM
-    plain = not any(t.requires_grad or t.dtype is not first.dtype or t.shape != first.shape for t in batch)
+    plain = not any(
+        t.requires_grad or t.dtype is not first.dtype or t.shape != first.shape for t in batch
+    )
     if worker.get_worker_info() is None or not (large and plain and sharing.CAN_SHARE):
         return stack(batch, 0)
     return stack(batch, 0, out=sharing.empty(shape, first.dtype))
 
 
-def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Mapping[Any, Collate] | None = None) -> Any:
+def collate_numpy_array_fn(
+    batch: Any, *, collate_fn_map: Mapping[Any, Collate] | None = None
+) -> Any:
     """As tensors; arrays of strings and objects are refused."""
     if _NO_NUMBERS.search(batch[0].dtype.str):
         raise TypeError(WRONG.format(batch[0].dtype))
@@ -129,12 +139,14 @@ def collate_str_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return batch
 
 
-default_collate_fn_map: dict[Any, Collate] = collections.OrderedDict({
-    Tensor: collate_tensor_fn,
-    np.ndarray: collate_numpy_array_fn,
-    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
-    float: collate_float_fn,
-    int: collate_int_fn,
-    str: collate_str_fn,
-    bytes: collate_str_fn,
-})  # fmt: skip
+default_collate_fn_map: dict[Any, Collate] = collections.OrderedDict(
+    {
+        Tensor: collate_tensor_fn,
+        np.ndarray: collate_numpy_array_fn,
+        (np.bool_, np.number, np.object_): collate_numpy_scalar_fn,
+        float: collate_float_fn,
+        int: collate_int_fn,
+        str: collate_str_fn,
+        bytes: collate_str_fn,
+    }
+)

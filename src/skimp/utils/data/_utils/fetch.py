@@ -8,10 +8,17 @@ from typing import Any
 
 
 class Fetcher:
-    """Gets the items of one list of indices (or of one index, where nothing is batched) and collates them."""
+    """Gets the items of one list of indices (or of one index, where nothing is batched) and
+    collates them.
+    """
 
     def __init__(
-        self, dataset: Any, iterable: bool, batched: bool, collate_fn: Callable[[Any], Any], drop_last: bool
+        self,
+        dataset: Any,
+        iterable: bool,
+        batched: bool,
+        collate_fn: Callable[[Any], Any],
+        drop_last: bool,
     ) -> None:
         self._dataset = dataset
         self._batched = batched

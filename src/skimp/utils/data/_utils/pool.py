@@ -21,7 +21,8 @@ IMPATIENCE = 0.2  # and after a failure
 class Pool:
     """`num_workers` processes, each with a queue of tasks and a queue of results.
 
-    Pickled results are opened on arrival: a worker lives as long as one of its tensors is on its way.
+    Pickled results are opened on arrival: a worker lives as long as one of its tensors is on its
+    way.
     """
 
     def __init__(self, context: Any, work: Work) -> None:
@@ -35,7 +36,9 @@ class Pool:
         for i in range(self.size):
             tasks, results = context.Queue(), context.Queue()
             tasks.cancel_join_thread()
-            process = context.Process(target=run, args=(work, i, tasks, results, self._done), daemon=True)
+            process = context.Process(
+                target=run, args=(work, i, tasks, results, self._done), daemon=True
+            )
             process.start()
             self._tasks.append(tasks)
             self._results.append(results)
@@ -54,7 +57,9 @@ class Pool:
         sentinels = {p.sentinel: i for i, p in enumerate(self.processes)}
         end = time.monotonic() + timeout if timeout else None
         while True:
-            ready = connection.wait([*readers, *sentinels], end and max(0.0, end - time.monotonic()))
+            ready = connection.wait(
+                [*readers, *sentinels], end and max(0.0, end - time.monotonic())
+            )
             for one in ready:
                 if one in readers:
                     worker = readers[one]
@@ -63,7 +68,7 @@ class Pool:
             if not ready:
                 raise RuntimeError(f"DataLoader timed out after {timeout:g} seconds")
             for one in ready:
-                i = sentinels.pop(one)  # type: ignore[arg-type]
+                i = sentinels.pop(one)
                 if self.processes[i].exitcode != 0:
                     raise RuntimeError(self._died(i))
             if not sentinels:
@@ -75,13 +80,16 @@ class Pool:
         code = process.exitcode
         if code is not None and code < 0:
             return (
-                f"DataLoader worker (pid {process.pid}) is killed by signal: {signal.strsignal(-code)}. "
+                f"DataLoader worker (pid {process.pid}) is killed by signal: "
+                f"{signal.strsignal(-code)}. "
                 f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly"
             )
         return f"DataLoader worker (pid(s) {process.pid}) exited unexpectedly with exit code {code}"
 
     def close(self, patience: float = PATIENCE) -> None:
-        """End all workers, those at once that don't end by themselves in time; in a process that inherited this object, nothing."""
+        """End all workers, those at once that don't end by themselves in time; in a process that
+        inherited this object, nothing.
+        """
         if not self._open or os.getpid() != self._owner:
             return
         self._open = False
@@ -101,7 +109,9 @@ class Pool:
 
 
 class Schedule:
-    """Tasks handed out in turn and results given back in order (or, with `in_order=False`, as they arrive)."""
+    """Tasks handed out in turn and results given back in order (or, with `in_order=False`, as they
+    arrive).
+    """
 
     def __init__(self, pool: Pool, prefetch: int, in_order: bool, timeout: float) -> None:
         self._pool = pool
@@ -157,7 +167,11 @@ class Schedule:
     def next(self) -> Any:
         """The next batch or failure; StopIteration where no more will come."""
         while True:
-            while self._given < self._sent and self._given not in self._waiting and self._given not in self._arrived:
+            while (
+                self._given < self._sent
+                and self._given not in self._waiting
+                and self._given not in self._arrived
+            ):
                 self._given += 1  # its worker ended before
             if self._given in self._arrived:
                 data = self._arrived.pop(self._given)

@@ -1,4 +1,6 @@
-"""What a worker process of a DataLoader does: indices in, batches out, until it is told to end or has no parent."""
+"""What a worker process of a DataLoader does: indices in, batches out, until it is told to end or
+has no parent.
+"""
 
 from __future__ import annotations
 

@@ -17,10 +17,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp.backend.blas import one_thread
+from skimp.config import config
+from skimp.eval.scratch import give, take
+from skimp.threads import share
+
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
-SCRATCH: Final = 1 << 20  # elements of patches gathered at once
+SCRATCH: Final = 1 << 19  # elements of patches gathered at once
+_LANES: Final = 4  # partial sums of a gradient of weights
 _HALVES: Final = 2  # bytes of the types that are multiplied as float32
 
 
@@ -116,8 +122,7 @@ class Patches:
         run = channels * (w.kernel[-1] if dense else 1)
         along = w.out[-1] if w.stride[-1] == 1 else 1
         self.channels_last = run > along
-        self._padded: Array | None = None
-        self._flat: Array | None = None
+        self._taken: list[Array] = []
 
     def weight(self, weight: Array) -> Array:
         """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the "
@@ -143,7 +148,7 @@ class Patches:
         taps = [s * d for s, d in zip(strides[2:], w.dilation, strict=True)]
         steps = [s * t for s, t in zip(strides[2:], w.stride, strict=True)]
         depth = self.channels * w.taps
-        flat = self._take(depth * count * places)
+        flat = self.take(depth * count * places)
         if self.channels_last:
             shape = (count, *lines, *w.kernel, self.channels)
             along = (strides[0], *steps, *taps, strides[1])
@@ -165,10 +170,17 @@ class Patches:
         np.copyto(matrix.reshape(source.shape), source)
         return matrix.T if self.channels_last else matrix
 
-    def _take(self, length: int) -> Array:
-        if self._flat is None or self._flat.size < length:
-            self._flat = np.empty(length, self.dtype)
-        return self._flat[:length]
+    def take(self, length: int) -> Array:
+        """Scratch memory, the caller's until `release`."""
+        found = take(length, self.dtype)
+        self._taken.append(found)
+        return found
+
+    def release(self) -> None:
+        """Give back what the last block took."""
+        for each in self._taken:
+            give(each)
+        self._taken = []
 
     def _fill(self, x: Array, block: Block) -> Array:
         """The part of x that the block reads, with its padding, as (images, channels, *size)."""
@@ -196,10 +208,7 @@ class Patches:
         return self._store(shape)
 
     def _store(self, shape: Ints) -> Array:
-        length = math.prod(shape)
-        if self._padded is None or self._padded.size < length:
-            self._padded = np.empty(length, self.dtype)
-        return self._padded[:length].reshape(shape)
+        return self.take(math.prod(shape)).reshape(shape)
 
 
 def _clear_around(padded: Array, inner: list[Any]) -> None:
@@ -214,34 +223,61 @@ def _clear_around(padded: Array, inner: list[Any]) -> None:
 # -- the three products ---------------------------------------------------------------------------
 
 
+def _each(todo: list[Any], elements: int, worker: Any) -> None:
+    """worker() makes a function that does one item: one for each thread that shares the items."""
+    items = iter(todo)  # shared by the threads: next() is atomic
+
+    def work() -> None:
+        fn = worker()
+        for item in items:
+            fn(item)
+
+    if len(todo) > 1 and config.threads > 1 and elements >= config.threads_from:
+        with one_thread():
+            share(work, config.threads)
+    else:
+        share(work, 1)
+
+
 def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) -> None:
     """out = x * weight + bias: for each place, the sum over channels and taps."""
     if out.size == 0:
         return
-    n, groups = x.shape[:2]
-    for group in range(groups):
-        patches = Patches(w, x.shape[2], working(out.dtype))
-        matrix = patches.weight(weight[group])
-        add = None if bias is None else bias[group].astype(patches.dtype)[:, None]
-        for block in blocks(w, n, max(1, matrix.shape[1])):
-            target = out[block.images, group, :, block.lines]
-            direct = block.last - block.first == 1 and target.dtype == patches.dtype
-            columns = patches.gather(x[:, group], block)
-            if (
-                direct
-                and target[0].reshape(len(matrix), -1).base is not None
-                and _rows_flat(target[0])
-            ):
-                into = _as_matrix(target[0])
-                np.matmul(matrix, columns, out=into)
-                if add is not None:
-                    into += add
-                continue
-            found = matrix @ columns
-            if add is not None:
-                found += add
-            shape = (len(matrix), block.last - block.first, *target.shape[2:])
-            target[...] = np.moveaxis(found.reshape(shape), 0, 1)
+    depth = max(1, x.shape[2] * w.taps)
+    for group in range(x.shape[1]):
+        add = None if bias is None else bias[group]
+
+        def worker(group: int = group, add: Array | None = add) -> Any:
+            patches = Patches(w, x.shape[2], working(out.dtype))
+            matrix = patches.weight(weight[group])
+            column = None if add is None else add.astype(patches.dtype)[:, None]
+
+            def fn(block: Block) -> None:
+                columns = patches.gather(x[:, group], block)
+                _multiply(
+                    patches, matrix, columns, column, out[block.images, group, :, block.lines]
+                )
+                patches.release()
+
+            return fn
+
+        _each(list(blocks(w, len(x), depth)), out.size * depth // max(1, out.shape[2]), worker)
+
+
+def _multiply(
+    patches: Patches, matrix: Array, columns: Array, add: Array | None, target: Array
+) -> None:
+    """target (images, co, *places) = matrix @ columns + add, in place where BLAS can write it."""
+    if len(target) == 1 and target.dtype == patches.dtype and _rows_flat(target[0]):
+        into = _as_matrix(target[0])
+    else:
+        into = patches.take(len(matrix) * columns.shape[1]).reshape(len(matrix), -1)
+    np.matmul(matrix, columns, out=into)
+    if add is not None:
+        into += add
+    if not np.may_share_memory(into, target):
+        shape = (len(matrix), len(target), *target.shape[2:])
+        target[...] = np.moveaxis(into.reshape(shape), 0, 1)
 
 
 def _rows_flat(a: Array) -> bool:
@@ -261,17 +297,32 @@ def _as_matrix(a: Array) -> Array:
 
 
 def weights(g: Array, x: Array, out: Array, w: Window) -> None:
-    """out (groups, co, ci, *kernel) = for each tap, the sum over images and places of g times "
-    "what the tap saw."""
-    n, groups = x.shape[:2]
-    for group in range(groups):
-        patches = Patches(w, x.shape[2], working(out.dtype))
-        depth = x.shape[2] * w.taps
-        total = np.zeros((g.shape[2], depth), patches.dtype)
-        for block in blocks(w, n, max(1, depth)) if g.size else ():
-            columns = patches.gather(x[:, group], block)
-            total += _gathered(g[:, group], block, patches.dtype) @ columns.T
-        out[group] = patches.weight_back(total)
+    """out (groups, co, ci, *kernel): for each tap, the sum of g times what the tap saw."""
+    depth = max(1, x.shape[2] * w.taps)
+    for group in range(x.shape[1]):
+        todo = list(enumerate(blocks(w, len(x), depth))) if g.size else []
+        lanes = min(
+            _LANES, max(1, len(todo))
+        )  # sums that are added up at the end, whoever made them
+        shape = (g.shape[2], x.shape[2] * w.taps)
+        totals = [np.zeros(shape, working(out.dtype)) for _ in range(lanes)]
+        last = Patches(w, x.shape[2], working(out.dtype))
+
+        def worker(group: int = group, todo: list[Any] = todo, totals: list[Array] = totals) -> Any:
+            patches = Patches(w, x.shape[2], working(out.dtype))
+
+            def fn(lane: int) -> None:
+                for _, block in todo[lane :: len(totals)]:
+                    columns = patches.gather(x[:, group], block)
+                    part = patches.take(totals[lane].size).reshape(totals[lane].shape)
+                    np.matmul(_gathered(g[:, group], block, patches.dtype), columns.T, out=part)
+                    totals[lane] += part
+                    patches.release()
+
+            return fn
+
+        _each(list(range(lanes)), g.size * depth // max(1, g.shape[2]), worker)
+        out[group] = last.weight_back(sum(totals[1:], totals[0]))
 
 
 def _gathered(g: Array, block: Block, dtype: np.dtype[Any]) -> Array:

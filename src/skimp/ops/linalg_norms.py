@@ -1,0 +1,116 @@
+"""Norms of matrices, and linalg.norm, which chooses between them and norms of vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp import dtypes, promotion
+from skimp._tensor import Tensor
+from skimp.memory import layout as layouts
+from skimp.ops.linalg_checks import LAPACK, check_matrices, linear
+from skimp.ops.linalg_eigen import svdvals
+from skimp.ops.reductions import vector_norm
+
+_NUMBERS = (1.0, -1.0, 2.0, -2.0, math.inf, -math.inf)
+
+
+def _two_dims(name: str, dim: Any, ndim: int) -> tuple[int, int]:
+    if isinstance(dim, int) or len(dim) != 2:
+        shown = [dim] if isinstance(dim, int) else list(dim)
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, shown))}")
+    a, b = (layouts.normalize_dim(d, ndim) for d in dim)
+    if a == b:
+        raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
+    return a, b
+
+
+def _by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:  # noqa: N803
+    s = svdvals(A.movedim(dims, (-2, -1)))
+    if ord == "nuc":
+        found = s.sum(-1)
+    else:
+        found = s.amax(-1) if ord > 0 else s.amin(-1)
+    if keepdim:
+        for d in sorted(dims):
+            found = found.unsqueeze(d)
+    return found
+
+
+def _by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Tensor:  # noqa: N803
+    """The largest (smallest) sum of a column, or with an infinite `ord` of a row."""
+    summed, left = dims if abs(ord) == 1 else dims[::-1]
+    sums = vector_norm(A, 1.0, summed, keepdim)
+    if not keepdim and summed < left:
+        left -= 1
+    return sums.amax(left, keepdim) if ord > 0 else sums.amin(left, keepdim)  # type: ignore[no-any-return]
+
+
+def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:  # noqa: N803
+    name = "linalg.matrix_norm"
+    check_matrices(name, A)
+    _check_order(ord)
+    dims = _two_dims(name, dim, A.ndim)
+    if dtype is not None:
+        A = A.to(dtype)  # noqa: N806
+    if A._dtype.category < dtypes.FLOAT:
+        title = promotion.scalar_type_name(A._dtype)
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {title}")
+    if ord == "fro":
+        return vector_norm(A, 2.0, dims, keepdim)
+    if ord == "nuc" or abs(ord) == 2:
+        if A._dtype not in LAPACK:
+            title = promotion.scalar_type_name(A._dtype)
+            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {title}")
+        return _by_values(A, ord, dims, keepdim)
+    return _by_sums(A, float(ord), dims, keepdim)
+
+
+def _check_order(ord: Any) -> None:
+    name = "linalg.matrix_norm"
+    if isinstance(ord, str):
+        if ord not in ("fro", "nuc"):
+            raise RuntimeError(f"{name}: Order {ord} not supported.")
+    elif float(ord) not in _NUMBERS:
+        raise RuntimeError(f"{name}: Order {ord} not supported.")
+
+
+@linear("matrix_norm")
+def matrix_norm(
+    A: Tensor,  # noqa: N803
+    ord: Any = "fro",
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """A norm of matrices: "fro", "nuc", 1 and inf (sums), 2 (singular values) and their negatives."""
+    return matrix_norm_of(A, ord, dim, keepdim, dtype)
+
+
+@linear("norm")
+def norm(
+    input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The norm of a vector, or of a matrix where `ord` or two dims say so."""
+    if isinstance(dim, int):
+        dim = (dim,)
+    if ord is None:
+        return vector_norm(input, 2.0, dim, keepdim, dtype=dtype)
+    if dim is None:
+        if input.ndim not in (1, 2):
+            raise RuntimeError(
+                "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
+                f"{input.ndim}D."
+            )
+        dim = tuple(range(input.ndim))
+    elif len(dim) not in (1, 2):
+        raise RuntimeError(
+            "linalg.norm: If dim is specified, it must be of length 1 or 2. Got "
+            f"{list(dim)}"
+        )
+    if len(dim) == 2:
+        return matrix_norm_of(input, ord, dim, keepdim, dtype)
+    if isinstance(ord, str):
+        raise RuntimeError(f"linalg.norm: Order {ord} not supported for vectors.")
+    return vector_norm(input, ord, dim, keepdim, dtype=dtype)
