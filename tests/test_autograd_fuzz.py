@@ -12,8 +12,8 @@ import torch as oracle
 import skimp
 from autograd_twin import compare, program
 
-COUNT = int(os.environ.get("SKIMP_FUZZ", "300"))  # programs; 10,000 take three minutes
-PARTS = 6
+COUNT = int(os.environ.get("SKIMP_FUZZ", "150"))  # programs; 10,000 take three minutes
+PARTS = 3
 DTYPES = [("float64", "float32"), ("float64", "complex128")]
 
 

@@ -735,6 +735,19 @@ def inference_tensor_requires_grad(torch):
     y.requires_grad_()
 
 
+@twin
+def a_view_takes_another_layout(torch):
+    x = torch.arange(6.0).requires_grad_()
+    base = x * 2
+    view = base.view(3, 2)
+    view.t_()
+    view.unsqueeze_(0)
+    view.squeeze_()
+    view.mul_(torch.arange(6.0).view(2, 3))
+    (view * view + base.view(2, 3)).sum().backward()
+    return x.grad, tuple(view.shape), tuple(base.shape)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     same(PROGRAMS[name])

@@ -12,6 +12,7 @@ from skimp import compiler as compiler
 from skimp import cpu as cpu
 from skimp import cuda as cuda
 from skimp import distributed as distributed
+from skimp import fft as fft
 from skimp import hub as hub
 from skimp import jit as jit
 from skimp import linalg as linalg
@@ -527,8 +528,8 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Any = None,
 ) -> Any:
-    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies "
-    "positive targets."""
+    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies
+    positive targets."""
 
 def bincount(input: Tensor, weights: Any = None, minlength: builtins.int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
@@ -611,6 +612,19 @@ def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
 
 def channel_shuffle(input: Tensor, groups: builtins.int) -> Tensor:
     """Channels dealt out: the first of each group, then the second of each group..."""
+
+def cholesky(input: Tensor, upper: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The lower triangular L with A = L L^H; its adjoint if `upper`."""
+
+def cholesky_inverse(
+    input: Tensor, upper: builtins.bool = False, *, out: Tensor | None = None
+) -> Tensor:
+    """The inverse of the matrix whose Cholesky factor this is."""
+
+def cholesky_solve(
+    input: Tensor, L: Tensor, upper: builtins.bool = False, *, out: Tensor | None = None
+) -> Tensor:
+    """The X of A X = input, where L is a Cholesky factor of A."""
 
 def chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of one size (the last may be shorter)."""
@@ -824,6 +838,9 @@ def deg2rad(input: Any, *, out: Tensor | None = None) -> Tensor:
 
 def deg2rad_(input: Tensor) -> Tensor:
     """Degrees to radians. In place."""
+
+def det(input: Tensor) -> Tensor:
+    """The determinants of square matrices."""
 
 def detach(t: Tensor) -> Tensor:
     """The same bytes and version, without the history: does not require grad."""
@@ -1307,6 +1324,9 @@ def initial_seed() -> builtins.int:
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of the vectors along the last dimensions."""
 
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverses of square matrices."""
+
 def is_complex(input: Tensor) -> builtins.bool:
     """Whether the dtype is a complex type."""
 
@@ -1464,6 +1484,9 @@ def logaddexp2(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 def logcumsumexp(input: Tensor, dim: builtins.int, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the running sum of the exponentials along a dim."""
 
+def logdet(input: Tensor) -> Tensor:
+    """The logarithms of determinants; nan of a negative one."""
+
 def logical_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether both elements are not zero."""
 
@@ -1535,6 +1558,21 @@ def lp_pool3d(
 def lt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input < other, as bools."""
 
+def lu_solve(
+    input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None
+) -> Tensor:
+    """The X of A X = input, with A's LU factors."""
+
+def lu_unpack(
+    LU_data: Tensor,
+    LU_pivots: Tensor,
+    unpack_data: builtins.bool = True,
+    unpack_pivots: builtins.bool = True,
+    *,
+    out: Any = None,
+) -> Any:
+    """P, L and U of what `lu_factor` returns."""
+
 def manual_seed(seed: builtins.int) -> Generator:
     """Begin the default stream of a seed."""
 
@@ -1561,6 +1599,12 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
     broadcast."""
+
+def matrix_exp(input: Tensor) -> Tensor:
+    """The exponential of square matrices."""
+
+def matrix_power(input: Tensor, n: builtins.int, *, out: Tensor | None = None) -> Tensor:
+    """The n-th power of square matrices; of their inverses where n is negative."""
 
 def max(
     input: Tensor,
@@ -1908,6 +1952,9 @@ def ones_like(
 ) -> Tensor:
     """A tensor of ones, shaped and laid out as the input."""
 
+def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`linalg.householder_product`."""
+
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of the first vector with one of the second."""
 
@@ -1930,6 +1977,9 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 def permute_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`permute` that copies."""
 
+def pinverse(input: Tensor, rcond: builtins.float = 1e-15) -> Tensor:
+    """`linalg.pinv` with a tolerance relative to the largest singular value."""
+
 def pixel_shuffle(input: Any, upscale_factor: builtins.int) -> Any:
     """(*, c r r, h, w) to (*, c, h r, w r)."""
 
@@ -1949,8 +1999,8 @@ def poisson_nll_loss(
     reduce: builtins.bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The negative log-likelihood of counts; `full` adds Stirling's approximation of "
-    "log(target!)."""
+    """The negative log-likelihood of counts; `full` adds Stirling's approximation of
+    log(target!)."""
 
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex number of this absolute value and angle."""
@@ -1979,6 +2029,9 @@ def prod(
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
     """Write (or add) elements at positions in the input seen as one vector."""
+
+def qr(input: Tensor, some: builtins.bool = True, *, out: Any = None) -> Any:
+    """`linalg.qr`, reduced or complete."""
 
 def quantile(
     input: Tensor,
@@ -2312,6 +2365,9 @@ def slice_scatter(
 ) -> Tensor:
     """The input with `src` written over a slice of a dim."""
 
+def slogdet(input: Tensor, *, out: Any = None) -> Any:
+    """The signs (phases) of determinants, and the logarithms of their sizes."""
+
 def softmax(input: Any, dim: builtins.int, dtype: dtype | None = None, *, out: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
 
@@ -2400,6 +2456,11 @@ def sum(
     out: Tensor | None = None,
 ) -> Tensor:
     """The sum over some dims (all by default); integers are summed as int64."""
+
+def svd(
+    input: Tensor, some: builtins.bool = True, compute_uv: builtins.bool = True, *, out: Any = None
+) -> Any:
+    """U, S and V with A = U diag(S) V^H; U and V are zeros without `compute_uv`."""
 
 def swapaxes(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
     """Two dimensions exchanged."""
@@ -2500,6 +2561,17 @@ def transpose_(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
 
 def transpose_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`transpose` that copies."""
+
+def triangular_solve(
+    input: Tensor,
+    A: Tensor,
+    upper: builtins.bool = True,
+    transpose: builtins.bool = False,
+    unitriangular: builtins.bool = False,
+    *,
+    out: Any = None,
+) -> Any:
+    """The X of A X = input with a triangle of A, and A (deprecated by `solve_triangular`)."""
 
 def tril(input: Tensor, diagonal: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
     """The elements on and below a diagonal of the matrices; zeros above."""

@@ -27,13 +27,17 @@ Array = np.ndarray[Any, Any]
 
 
 class _Inference(threading.local):
-    """Whether tensors made now, on this thread, are made in inference mode (autograd/modes.py sets it)."""
+    """Whether tensors made now, on this thread, are made in inference mode (autograd/modes.py sets
+    it).
+    """
 
     here = False
 
 
 class Marks:
-    """`anywhere` counts the threads in inference mode: the only thing that the path of every op looks at."""
+    """`anywhere` counts the threads in inference mode: the only thing that the path of every op
+    looks at.
+    """
 
     anywhere = 0
     of_thread = _Inference()
@@ -154,7 +158,9 @@ class Tensor:
         return s.view(self._layout, self._dtype.np)
 
     def written(self, array: Array) -> None:
-        """After `writable()` was written to: where the bytes hold the conjugate or the negative, make them so."""
+        """After `writable()` was written to: where the bytes hold the conjugate or the negative,
+        make them so.
+        """
         if self._conj:
             np.conjugate(array, out=array)
         if self._neg:

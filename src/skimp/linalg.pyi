@@ -5,19 +5,175 @@ from typing import Any
 
 from skimp import dtypes
 from skimp._tensor import Tensor
+from skimp.ops.linalg_checks import LinAlgError as LinAlgError
+
+def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+    """The lower triangular L with A = L L^H; its adjoint if `upper`."""
+
+def cholesky_ex(
+    A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
+) -> Any:
+    """L with A = L L^H, and the first leading minor that is not positive-definite (0: none)."""
+
+def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """The norm of a matrix times the norm of its inverse (p None or 2: of singular values)."""
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """The cross product of vectors of length 3 along a dimension; the others broadcast."""
+
+def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The determinants of square matrices."""
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """A view of the diagonals of matrices."""
+
+def eig(A: Tensor, *, out: Any = None) -> Any:
+    """Eigenvalues and eigenvectors of square matrices, complex, in no order."""
+
+def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
+    """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices, of which one
+    triangle is read."""
+
+def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The eigenvalues of square matrices, complex, in no order."""
+
+def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
+    """The eigenvalues of Hermitian matrices, ascending."""
+
+def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The first columns of a product of reflections, as `geqrf` stores them."""
+
+def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverses of square matrices."""
+
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
+    """The inverses of square matrices, and where each elimination met a zero (0: nowhere)."""
+
+def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None, out: Any = None) -> Any:
+    """The X for which A X is closest to B, the squared distances where A is tall and of full rank,
+    A's rank and singular values (where the driver finds them)."""
+
+def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
+    """P, L and U with A = P L U; P is empty without `pivot`."""
+
+def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
+    """L and U in one matrix, and the exchanges of rows."""
+
+def lu_factor_ex(
+    A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None
+) -> Any:
+    """L and U in one matrix, the exchanges of rows, and where U has its first zero (0: none)."""
+
+def lu_solve(
+    LU: Tensor,
+    pivots: Tensor,
+    B: Tensor,
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The X of A X = B (X A = B without `left`), with A's LU factors; of A's adjoint on wish."""
 
 def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
     broadcast."""
 
+def matrix_exp(input: Tensor) -> Tensor:
+    """The exponential of square matrices."""
+
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Any = ...,
+    keepdim: bool = False,
+    *,
+    dtype: dtypes.dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """A matrix norm: "fro", "nuc", 1 and inf (sums), 2 (singular values) or their negatives."""
+
+def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """The n-th power of square matrices; of their inverses where n is negative."""
+
+def matrix_rank(
+    A: Tensor,
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """How many singular values are larger than max(atol, rtol * the largest)."""
+
 def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     """The product of matrices in the cheapest order; the first and last may be vectors."""
 
+def norm(
+    input: Tensor,
+    ord: Any = None,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: dtypes.dtype | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The norm of a vector, or of a matrix where `ord` or two dims say so."""
+
+def pinv(
+    A: Tensor,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as 0."""
+
+def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
+    """Q with orthonormal columns and an upper triangular R with A = Q R (mode "r": R alone)."""
+
+def slogdet(A: Tensor, *, out: Any = None) -> Any:
+    """The signs (phases) of determinants, and the logarithms of their sizes."""
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
+    """The X of A X = B; of X A = B without `left`."""
+
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None
+) -> Any:
+    """The X of A X = B (X A = B without `left`), and where each elimination met a zero."""
+
+def solve_triangular(
+    A: Tensor,
+    B: Tensor,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The X of A X = B (X A = B without `left`), reading only a triangle of A."""
+
+def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None, out: Any = None) -> Any:
+    """U, S and Vh with A = U diag(S) Vh, singular values descending."""
+
+def svdvals(A: Tensor, *, driver: Any = None, out: Tensor | None = None) -> Tensor:
+    """The singular values, descending."""
+
+def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
+    """The inverse of a tensor as a map from its last dimensions to its first `ind`."""
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """The X of tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
+
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of the elements along the last dimension, as columns."""
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """The inner products along a dimension, of the first's conjugate."""
 
 def vector_norm(
     x: Tensor,

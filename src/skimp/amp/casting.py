@@ -43,7 +43,7 @@ WIDEST = "stack cat concat concatenate index_copy"
 
 _lock = threading.Lock()
 _regions = 0
-_old: dict[FunctionType, CodeType] = {}
+_codes: list[tuple[FunctionType, CodeType, CodeType]] = []  # a function, its own code, ours
 
 
 class _Inside(threading.local):
@@ -62,8 +62,10 @@ def install() -> None:
     with _lock:
         _regions += 1
         if _regions == 1:
-            for f, cast in _found():
-                _exchange(f, cast)
+            if not _codes:
+                _codes.extend([(f, f.__code__, _casting(f, cast)) for f, cast in _found()])
+            for f, _, casting in _codes:
+                f.__code__ = casting
 
 
 def remove() -> None:
@@ -72,28 +74,33 @@ def remove() -> None:
     with _lock:
         _regions -= 1
         if _regions == 0:
-            for f, code in _old.items():
-                f.__code__ = code
-                f.__globals__.pop(_key(f), None)
-            _old.clear()
+            for f, own, _ in _codes:
+                f.__code__ = own
 
 
-def _key(f: FunctionType) -> str:
-    return f"_autocast_{f.__name__}_{id(f)}"
-
-
-def _exchange(f: FunctionType, cast: Callable[[Any], Any]) -> None:
-    old = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
-    old.__kwdefaults__ = f.__kwdefaults__
+def _casting(f: FunctionType, cast: Callable[[Any], Any]) -> CodeType:
+    """Code for `f` that casts its arguments and runs the code that it has now."""
+    own = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+    own.__kwdefaults__ = f.__kwdefaults__
 
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return _run(old, cast, args, kwargs)
+        return _run(own, cast, args, kwargs)
 
-    f.__globals__[_key(f)] = run
-    space: dict[str, Any] = {}
-    exec(f"def {f.__name__}(*args, **kwargs): return {_key(f)}(args, kwargs)", space)
-    _old[f] = f.__code__
-    f.__code__ = space[f.__name__].__code__.replace(co_freevars=f.__code__.co_freevars)
+    consts = tuple([run if c == _HOLE else c for c in _TEMPLATE.co_consts])
+    return _TEMPLATE.replace(
+        co_consts=consts, co_name=f.__name__, co_freevars=f.__code__.co_freevars
+    )
+
+
+_HOLE = "the function that runs it"
+
+
+def _template(*args: Any, **kwargs: Any) -> Any:
+    run: Any = "the function that runs it"
+    return run(args, kwargs)
+
+
+_TEMPLATE = _template.__code__
 
 
 def _found() -> Iterator[tuple[FunctionType, Callable[[Any], Any]]]:

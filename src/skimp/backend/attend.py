@@ -25,8 +25,8 @@ _SPREAD_FROM: Final = 1 << 16  # elements of the whole matrix from which threads
 
 @dataclass(frozen=True)
 class Attention:
-    """What stays the same for all blocks. `kept`: the elements that dropout leaves; `grow`: what "
-    "they grow by."""
+    """What stays the same for all blocks. `kept`: the elements that dropout leaves; `grow`: what
+    they grow by."""
 
     scale: float
     causal: bool

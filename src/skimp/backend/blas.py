@@ -1,5 +1,5 @@
-"""How many threads BLAS uses. Work that is shared among our own threads asks for one: two pools "
-"would wait for each other."""
+"""How many threads BLAS uses. Work that is shared among our own threads asks for one: two pools
+would wait for each other."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _before = 0
 
 @cache
 def _functions() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """(get, set) the number of threads of the OpenBLAS in NumPy's wheels; None with any other "
-    "BLAS."""
+    """(get, set) the number of threads of the OpenBLAS in NumPy's wheels; None with any other
+    BLAS."""
     home = Path(np.__file__).parent
     for folder in (home.parent / "numpy.libs", home / ".dylibs"):
         for path in folder.glob("*scipy_openblas*") if folder.is_dir() else ():

@@ -76,8 +76,8 @@ class Pool:
         )
 
     def inside(self, tap: Ints) -> Array:
-        """For each window, whether this tap shows an element of the plane and not of its "
-        "padding."""
+        """For each window, whether this tap shows an element of the plane and not of its
+        padding."""
         found = np.ones((), bool)
         for t, d, o, s, p, n in zip(
             tap, self.dilation, self.out, self.stride, self.padding, self.size, strict=True
@@ -139,8 +139,8 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def maximum(x: Array, out: Array, taps: Array | None, w: Pool) -> None:
-    """out = the largest element of each window; taps = which tap it is (the first of equals; the "
-    "last nan)."""
+    """out = the largest element of each window; taps = which tap it is (the first of equals; the
+    last nan)."""
 
     def fn(planes: slice) -> None:
         source = _around(x[planes], w, lowest(x.dtype))
@@ -180,8 +180,8 @@ def _find_carefully(source: Array, taps: Array, w: Pool) -> None:
 
 
 def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
-    """out = each element's sum of g over the windows whose tap shows it: the adjoint of "
-    "`picked`."""
+    """out = each element's sum of g over the windows whose tap shows it: the adjoint of
+    `picked`."""
 
     def fn(planes: slice) -> None:
         made = np.zeros((len(g[planes]), *w.padded), _sum_dtype(out.dtype))

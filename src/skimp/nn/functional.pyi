@@ -76,8 +76,8 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Any:
-    """Each channel with the batch's mean and variance (`training`), or the running ones, taken "
-    "out."""
+    """Each channel with the batch's mean and variance (`training`), or the running ones, taken
+    out."""
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k], for each output k."""
@@ -90,8 +90,8 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least "
-    "-100."""
+    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least
+    -100."""
 
 def binary_cross_entropy_with_logits(
     input: Any,
@@ -102,8 +102,8 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Any = None,
 ) -> Any:
-    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies "
-    "positive targets."""
+    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies
+    positive targets."""
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """elu with a slope of 1 at zero for every alpha."""
@@ -210,8 +210,8 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Minus the log-probability of each row's target: a class index, or a probability for every "
-    "class."""
+    """Minus the log-probability of each row's target: a class index, or a probability for every
+    class."""
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Each element is zero with chance p, else over 1 - p."""
@@ -240,8 +240,8 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has "
-    "no effect."""
+    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has no
+    effect."""
 
 def embedding_bag(
     input: Any,
@@ -256,8 +256,8 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what "
-    "`offsets` delimit."""
+    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what
+    `offsets` delimit."""
 
 def feature_alpha_dropout(
     input: Any, p: float = 0.5, training: bool = False, inplace: bool = False
@@ -327,8 +327,8 @@ def group_norm(
 def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
-    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's "
-    "gradient."""
+    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's
+    gradient."""
 
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input outside [-lambd, lambd], else 0."""
@@ -408,8 +408,8 @@ def l1_loss(
 def layer_norm(
     input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-05
 ) -> Any:
-    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and "
-    "two numbers per row."""
+    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and two
+    numbers per row."""
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """The input above zero, else the slope times it."""
@@ -592,8 +592,8 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The mean over the other classes of max(0, margin - score of the target + score) to the "
-    "power of p."""
+    """The mean over the other classes of max(0, margin - score of the target + score) to the power
+    of p."""
 
 def multilabel_margin_loss(
     input: Any,
@@ -662,8 +662,8 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The negative log-likelihood of counts; `full` adds Stirling's approximation of "
-    "log(target!)."""
+    """The negative log-likelihood of counts; `full` adds Stirling's approximation of
+    log(target!)."""
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """The input above zero, else the weight (one, or one for each channel) times it."""
@@ -706,8 +706,8 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a "
-    "whole."""
+    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a
+    whole."""
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the two constants of self-normalising networks."""
@@ -729,8 +729,8 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Any:
-    """Half the squared difference over beta where it is below beta, else the absolute one less "
-    "half of beta."""
+    """Half the squared difference over beta where it is below beta, else the absolute one less half
+    of beta."""
 
 def soft_margin_loss(
     input: Any,

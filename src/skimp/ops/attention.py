@@ -1,5 +1,5 @@
-"""scaled_dot_product_attention, in row blocks both ways: it keeps q, k, v, the result and one "
-"number per row."""
+"""scaled_dot_product_attention, in row blocks both ways: it keeps q, k, v, the result and one
+number per row."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def _described(
 
 
 def _layout(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """(batch, heads, rows, e) lies as (batch, rows, heads, e), so that putting the heads together "
-    "again copies nothing."""
+    """(batch, heads, rows, e) lies as (batch, rows, heads, e), so that putting the heads together
+    again copies nothing."""
     if len(shape) != 4:
         return None
     _, h, rows, e = shape
@@ -169,8 +169,8 @@ def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
 
 
 def _grouped(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
-    """Query heads in groups that share a head of key and value, which is expanded and not "
-    "copied."""
+    """Query heads in groups that share a head of key and value, which is expanded and not
+    copied."""
     heads, of_key, of_value = query.shape[-3], key.shape[-3], value.shape[-3]
     if of_key != of_value or heads % of_key:
         raise RuntimeError(
@@ -203,8 +203,8 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a "
-    "whole."""
+    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a
+    whole."""
     _check(query, key, value, attn_mask, is_causal)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     shape = (*query.shape[:-1], value.shape[-1])
@@ -233,8 +233,8 @@ def scaled_dot_product_attention(
 def _in_ops(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
 ) -> Any:
-    """The whole matrix after all: somebody wants the mask's gradient. Half precision goes through "
-    "float32."""
+    """The whole matrix after all: somebody wants the mask's gradient. Half precision goes through
+    float32."""
     dtype = query._dtype
     if dtype in HALVES:
         query, key, value = [t.to(dtypes.float32) for t in (query, key, value)]
@@ -244,8 +244,8 @@ def _in_ops(
 
 
 def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
-    """Which weights stay: drawn as PyTorch's dropout of the whole matrix would, one byte for "
-    "each."""
+    """Which weights stay: drawn as PyTorch's dropout of the whole matrix would, one byte for
+    each."""
     if not p:
         return None, 1.0
     if not 0.0 <= p <= 1.0:

@@ -98,8 +98,8 @@ def _conv(
     groups: int,
     places: Any = None,
 ) -> Any:
-    """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has "
-    "fewer than would fit."""
+    """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has
+    fewer than would fit."""
     size, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
     out = patches.out_size(size, kernel, stride, padding, dilation) if places is None else places
     result, target = _result((input.shape[0], weight.shape[0], *out), input)
@@ -290,8 +290,8 @@ def _convolve(
 def _named_padding(
     input: Any, padding: str, kernel: Ints, stride: Ints, dilation: Ints
 ) -> tuple[Any, Ints]:
-    """'valid' and 'same'; what 'same' needs more at the end than at the beginning is padded "
-    "first."""
+    """'valid' and 'same'; what 'same' needs more at the end than at the beginning is padded
+    first."""
     if padding == "valid":
         return input, (0,) * len(kernel)
     if padding != "same":

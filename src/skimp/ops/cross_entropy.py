@@ -1,5 +1,5 @@
-"""cross_entropy and nll_loss. With class indices, log-probabilities are never written: rows are "
-"reduced as they are read."""
+"""cross_entropy and nll_loss. With class indices, log-probabilities are never written: rows are
+reduced as they are read."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def check_reduction(reduction: str) -> None:
 
 
 class Rows:
-    """Class indices as (outer, 1, inner) beside a (outer, classes, inner) input, with each row's "
-    "weight."""
+    """Class indices as (outer, 1, inner) beside a (outer, classes, inner) input, with each row's
+    weight."""
 
     def __init__(
         self, shape: tuple[int, ...], target: Tensor, weight: Tensor | None, ignore: int, acc: Any
@@ -121,8 +121,8 @@ def _take_from(block: Array, at: Array, value: Array) -> None:
 def _forward(
     x: Array, at: Array, loss: Array, lse: Array, spread: Array | None, weight: Any
 ) -> None:
-    """Of a block of rows: minus the target's log-probability, the logsumexp, the sum of "
-    "(weighted) log-probabilities."""
+    """Of a block of rows: minus the target's log-probability, the logsumexp, the sum of
+    (weighted) log-probabilities."""
     with Scratch(x.shape, loss.dtype) as z:
         top = np.maximum.reduce(x, axis=1, keepdims=True).astype(loss.dtype, copy=False)
         own = _pick(x, at)
@@ -159,8 +159,8 @@ def _rule(
 
 
 def _factors(rows: Rows, smoothing: float, acc: Any) -> tuple[Any, Any, Any]:
-    """Of each row: the factor of its softmax, what its target's class has less, and what every "
-    "class has less."""
+    """Of each row: the factor of its softmax, what its target's class has less, and what every
+    class has less."""
     pick = (1.0 - smoothing) * rows.share
     if not smoothing:
         return pick, pick, 0.0
@@ -357,8 +357,8 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Minus the log-probability of each row's target: a class index, or a probability for every "
-    "class."""
+    """Minus the log-probability of each row's target: a class index, or a probability for every
+    class."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -444,8 +444,8 @@ export("cross_entropy", cross_entropy, ("nn.functional",), method=False)
     ),
 )
 def _nll(input: Any, target: Any, shares: Any) -> Any:
-    """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner) "
-    "input."""
+    """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner)
+    input."""
     picked = np.take_along_axis(input.array(), target.array(), 1)
     return fresh(-picked * shares.array(), input._dtype)
 

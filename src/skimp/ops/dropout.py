@@ -1,5 +1,5 @@
-"""Dropout: PyTorch's zeros for a seed; a mask of one byte for each element is all that backward "
-"keeps."""
+"""Dropout: PyTorch's zeros for a seed; a mask of one byte for each element is all that backward
+keeps."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _check_p(p: float, strict: bool = True) -> float:
 
 
 def _kept(like: Any, p: float, feature: bool) -> Any:
-    """Which elements (`feature`: which channels) stay, drawn in the order of the noise that "
-    "PyTorch would draw."""
+    """Which elements (`feature`: which channels) stay, drawn in the order of the noise that
+    PyTorch would draw."""
     shape = tuple(like.shape)
     if feature:
         shape = (*shape[:2], *(1,) * (len(shape) - 2))
@@ -44,8 +44,8 @@ def _kept(like: Any, p: float, feature: bool) -> Any:
 
 
 def _noise(mask: Any, scale: float, dtype: Any) -> Any:
-    """`scale` where an element stays, else 0, in its type: PyTorch's bernoulli_(1 - p).div_(1 - "
-    "p)."""
+    """`scale` where an element stays, else 0, in its type: PyTorch's bernoulli_(1 - p).div_(1 -
+    p)."""
     return mask.to(dtype) * scale
 
 

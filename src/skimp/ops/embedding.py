@@ -1,5 +1,5 @@
-"""Rows of a table by number, and bags of them; the gradient adds rows up after sorting their "
-"numbers."""
+"""Rows of a table by number, and bags of them; the gradient adds rows up after sorting their
+numbers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _numbers(indices: Any, rows: int) -> Array:
 
 
 def add_rows(target: Array, numbers: Array, rows: Array) -> None:
-    """target[numbers[i]] += rows[i] for all i: rows of one number are added up next to each "
-    "other, then written once."""
+    """target[numbers[i]] += rows[i] for all i: rows of one number are added up next to each
+    other, then written once."""
     if not numbers.size:
         return
     order = np.argsort(numbers, kind="stable")
@@ -182,8 +182,8 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has "
-    "no effect."""
+    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has
+    no effect."""
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     padding = _padding(padding_idx, weight.shape[0])
@@ -250,8 +250,8 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what "
-    "`offsets` delimit."""
+    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what
+    `offsets` delimit."""
     if weight._dtype in INDICES and input._dtype.is_floating_point:
         warnings.warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage "
@@ -356,8 +356,8 @@ def _summed(rows: Any, bag: Any, bags: int) -> Any:
 
 
 def _highest(rows: Any, bag: Array, counts: Array) -> Any:
-    """The largest element of each column of each bag (zeros for empty bags): gathered, so "
-    "gradients find their rows."""
+    """The largest element of each column of each bag (zeros for empty bags): gathered, so
+    gradients find their rows."""
     values = rows.detach().array()
     width = rows.shape[-1]
     at = np.zeros((len(counts), width), np.int64)

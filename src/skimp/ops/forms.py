@@ -1,10 +1,11 @@
-"""An op is declared once; its function, method, `name_`, `out=` and NumPy-style keywords are derived here.
+"""An op is declared once; its function, method, `name_`, `out=` and NumPy-style keywords are
+derived here.
 
     @op(inplace=True, out=True, rule=Rule("CumsumBackward0", {"input": lambda g, dim: ...}))
     def cumsum(input, dim, *, dtype=None): ...
 
-`rule` makes an op primitive: its body runs unrecorded and the rule is its derivative. Without one the op is composite:
-its body is made of ops that record themselves.
+`rule` makes an op primitive: its body runs unrecorded and the rule is its derivative. Without one
+the op is composite: its body is made of ops that record themselves.
 """
 
 from __future__ import annotations
@@ -19,12 +20,22 @@ from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
+from skimp.memory import layout as layouts
+from skimp.memory import layout_overlap as overlap
 from skimp.memory.layout import Layout
 from skimp.ops import outs
 
 Function = Callable[..., Any]
 R = TypeVar("R")
-NUMPY_WORDS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+NUMPY_WORDS = {
+    "axis": "dim",
+    "axes": "dim",
+    "keepdims": "keepdim",
+    "x": "input",
+    "a": "input",
+    "x1": "input",
+    "x2": "other",
+}
 
 
 class _Required:
@@ -52,11 +63,14 @@ class Op:
 
 
 OPS: dict[str, Op] = {}
-NAMESPACES: dict[str, dict[str, Function]] = {"": {}}  # "" is the package itself; "nn.functional", "linalg", ...
+# "" is the package itself; "nn.functional", "linalg", ...
+NAMESPACES: dict[str, dict[str, Function]] = {"": {}}
 METHODS: dict[str, Function] = {}
 
 
-def export(name: str, f: Function, namespaces: tuple[str, ...] = ("",), method: bool = True) -> None:
+def export(
+    name: str, f: Function, namespaces: tuple[str, ...] = ("",), method: bool = True
+) -> None:
     """Make `f` reachable as a function of the namespaces and as a method."""
     for space in namespaces:
         NAMESPACES.setdefault(space, {})[name] = f
@@ -76,8 +90,10 @@ def op(
     namespaces: tuple[str, ...] = ("",),
     aliases: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Declare an op by its body. `out`: derive `out=` by copying the result (a body that takes `out` writes itself).
+    """Declare an op by its body. `out`: derive `out=` by copying the result (a body that takes
+    `out` writes itself).
 
+    `out="layout"`: an empty one takes the result's strides too.
     `out="same"`: into a tensor of the result's own type that shares no byte with an input.
     `nondiff`: indices of outputs that carry no gradient (indices, masks).
     """
@@ -89,7 +105,12 @@ def op(
         main = _wrapper(title, o, "_run", bool(out))
         _spread(o, title, main, aliases)
         if inplace:
-            _spread(o, f"{title}_", _wrapper(f"{title}_", o, "_run_inplace", False), tuple(f"{a}_" for a in aliases))
+            _spread(
+                o,
+                f"{title}_",
+                _wrapper(f"{title}_", o, "_run_inplace", False),
+                tuple(f"{a}_" for a in aliases),
+            )
         return main
 
     return declare
@@ -105,7 +126,8 @@ def view(
     method: bool = True,
     aliases: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
-    """Declare a view op by its arithmetic: `f(layout, ...)` gives the view's Layout (`multi`: a list of them).
+    """Declare a view op by its arithmetic: `f(layout, ...)` gives the view's Layout (`multi`: a
+    list of them).
 
     With `inplace` the tensor itself takes the new layout (`transpose_`).
     """
@@ -117,7 +139,12 @@ def view(
         main = _wrapper(title, o, "_run_view", False)
         _spread(o, title, main, aliases)
         if inplace:
-            _spread(o, f"{title}_", _wrapper(f"{title}_", o, "_run_view_inplace", False), tuple(f"{a}_" for a in aliases))
+            _spread(
+                o,
+                f"{title}_",
+                _wrapper(f"{title}_", o, "_run_view_inplace", False),
+                tuple(f"{a}_" for a in aliases),
+            )
         return main
 
     return declare
@@ -132,7 +159,13 @@ def _spread(o: Op, title: str, f: Function, aliases: tuple[str, ...]) -> None:
 def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Function:
     """A function with the body's signature that hands its arguments, by name, to the runner."""
     signature = inspect.signature(o.raw)
-    space: dict[str, Any] = {"_op": o, "_runner": globals()[runner] if isinstance(runner, str) else runner, "_words": _numpy_words, "_required": REQUIRED, "_any": any}
+    space: dict[str, Any] = {
+        "_op": o,
+        "_runner": globals()[runner] if isinstance(runner, str) else runner,
+        "_words": _numpy_words,
+        "_required": REQUIRED,
+        "_any": any,
+    }
     parts, call, starred, keyword_only = [], [], False, False
     has_dim = bool({"dim", "keepdim"} & set(signature.parameters))
     for i, p in enumerate(signature.parameters.values()):
@@ -162,11 +195,16 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
     lines = [f"def {title}({', '.join([*parts, *(['**numpy_words'] if has_dim else [])])}):"]
     if runner == "_run_view" and not o.multi and not has_dim:
         _short_view(lines, space, o, signature)
-    if runner == "_run" and (o.rule is None or (isinstance(o.rule, Rule) and set(o.rule.names) == {call[0]})):
+    if runner == "_run" and (
+        o.rule is None or (isinstance(o.rule, Rule) and set(o.rule.names) == {call[0]})
+    ):
         _short_run(lines, space, o, signature, takes_out, has_dim)
     lines.append(f"    given = {words}")
     if has_dim:
-        lines.append(f"    if numpy_words or _any([v is _required for v in given.values()]): _words({title!r}, given, numpy_words)")
+        lines.append(
+            "    if numpy_words or _any([v is _required for v in given.values()]): "
+            f"_words({title!r}, given, numpy_words)"
+        )
     lines.append(f"    return _runner(_op, given, {'out' if takes_out else 'None'})")
     exec(compile("\n".join(lines), f"<skimp op {title}>", "exec"), space)
     f: Function = space[title]
@@ -177,7 +215,9 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
 
 
 def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> inspect.Signature:
-    """The signature that callers see: a body knows neither `out=` nor that a view or a write answers a tensor."""
+    """The signature that callers see: a body knows neither `out=` nor that a view or a write
+    answers a tensor.
+    """
     parameters = list(signature.parameters.values())
     if parameters[0].name == "layout":
         parameters[0] = parameters[0].replace(name="input", annotation="Tensor")
@@ -188,11 +228,15 @@ def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> in
         result = "Tensor"
     if add_out:
         kind = "Tensor | None" if result == "Tensor" else "Any"
-        parameters.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind))
+        parameters.append(
+            inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        )
     return signature.replace(parameters=parameters, return_annotation=result)
 
 
-def _short_view(lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature) -> None:
+def _short_view(
+    lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature
+) -> None:
     """The short way of a view that nobody differentiates: no dict of arguments, no second frame."""
     rest = _passed(signature)[1:]
     space.update({"_raw": o.raw, "_alias": alias, "_view_of": history.view_of, "_Tensor": Tensor})
@@ -205,9 +249,16 @@ def _short_view(lines: list[str], space: dict[str, Any], o: Op, signature: inspe
 
 
 def _short_run(
-    lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature, takes_out: bool, has_dim: bool
+    lines: list[str],
+    space: dict[str, Any],
+    o: Op,
+    signature: inspect.Signature,
+    takes_out: bool,
+    has_dim: bool,
 ) -> None:
-    """The short way of an op that records itself, or whose one differentiable argument needs no gradient."""
+    """The short way of an op that records itself, or whose one differentiable argument needs no
+    gradient.
+    """
     first = next(iter(signature.parameters))
     unless = ["out is None"] if takes_out else []
     if has_dim:
@@ -227,10 +278,13 @@ def _short_run(
 
 def _passed(signature: inspect.Signature) -> list[str]:
     """How a wrapper hands the body's arguments on."""
-    found = []
-    for p in signature.parameters.values():
-        found.append({p.VAR_POSITIONAL: f"*{p.name}", p.KEYWORD_ONLY: f"{p.name}={p.name}"}.get(p.kind, p.name))
-    return found
+    return [_as_passed(p.name, p.kind) for p in signature.parameters.values()]
+
+
+def _as_passed(name: str, kind: Any) -> str:
+    if kind is inspect.Parameter.VAR_POSITIONAL:
+        return f"*{name}"
+    return f"{name}={name}" if kind is inspect.Parameter.KEYWORD_ONLY else name
 
 
 def _numpy_words(title: str, given: dict[str, Any], words: dict[str, Any]) -> None:
@@ -242,7 +296,7 @@ def _numpy_words(title: str, given: dict[str, Any], words: dict[str, Any]) -> No
         given[name] = value
     for name, value in given.items():
         if value is REQUIRED:
-            raise TypeError(f"{title}() missing 1 required positional arguments: \"{name}\"")
+            raise TypeError(f'{title}() missing 1 required positional arguments: "{name}"')
 
 
 def tensors_in(values: Any) -> list[Tensor]:
@@ -273,11 +327,11 @@ def _call(o: Op, given: dict[str, Any]) -> Any:
 
 
 def _parameters(o: Op) -> list[tuple[str, Any]]:
-    found = o.__dict__.get("_parameters")
+    found: list[tuple[str, Any]] | None = o.__dict__.get("_parameters")
     if found is None:
         found = [(p.name, p.kind) for p in inspect.signature(o.raw).parameters.values()]
         o.__dict__["_parameters"] = found
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _run(o: Op, given: dict[str, Any], out: Any) -> Any:
@@ -319,7 +373,9 @@ def _run_out(o: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     result = _call(o, given)
     results = result if isinstance(result, tuple) else (result,)
     if len(results) != len(targets):
-        raise TypeError(f"{o.name}(): expected tuple of {len(results)} elements but got {len(targets)}")
+        raise TypeError(
+            f"{o.name}(): expected tuple of {len(results)} elements but got {len(targets)}"
+        )
     for t, r in zip(targets, results, strict=True):
         if o.out == "same":
             outs.check_same(t, r._dtype)
@@ -327,6 +383,8 @@ def _run_out(o: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
         else:
             outs.check_cast(r._dtype, t._dtype)
     for t, r in zip(targets, results, strict=True):
+        if o.out == "layout" and t.shape.numel() == 0:
+            outs.resize(t, tuple(r.shape), r.layout_of().strides)
         outs.resize_out(o.name, t, tuple(r.shape))
         move(t, r)
     if isinstance(result, tuple):
@@ -338,8 +396,8 @@ def move(target: Tensor, source: Tensor) -> None:
     """Write all of `source` over `target`, unrecorded."""
     from skimp.ops.pointwise import convert
 
-    if not outs.layouts.is_contiguous(target.layout_of()):
-        outs.overlap.assert_no_internal_overlap(target.layout_of())
+    if not layouts.is_contiguous(target.layout_of()):
+        overlap.assert_no_internal_overlap(target.layout_of())
     array = source.array()
     written = target.writable()
     convert(written, array)
@@ -347,7 +405,7 @@ def move(target: Tensor, source: Tensor) -> None:
 
 
 def _run_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
-    """`name_` of an op that is not pointwise: computed beside, then moved over the first argument."""
+    """`name_` of an op that is not pointwise: computed beside, then moved over its argument."""
     target: Tensor = next(iter(given.values()))
     tracked = modes.state.grad and any([t._rg for t in tensors_in(given.values())])
     history.before_inplace(target)
@@ -360,7 +418,11 @@ def _run_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
         return target
     result = unrecorded(o, given) if tracked else _call(o, given)
     outs.check_inplace(o.name, target, result._dtype, tuple(result.shape))
-    kept = history.prepare(target, rule_for(o, given), given) if tracked and o.rule is not None else None
+    kept = (
+        history.prepare(target, rule_for(o, given), given)
+        if tracked and o.rule is not None
+        else None
+    )
     move(target, result)
     if kept is not None:
         history.rebase(target, kept)
@@ -370,15 +432,19 @@ def _run_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
 def _run_view(o: Op, given: dict[str, Any], out: None) -> Any:
     input = given["input"]
     if not isinstance(input, Tensor):
-        raise TypeError(f"{o.name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        raise TypeError(
+            f"{o.name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
     found = _view_layout(o, given, input)
+    rule = o.rule
     if not o.multi:
+        assert rule is None or isinstance(rule, Rule)
         new = alias(input, found)
-        history.view_of(input, new, o.rule, given)
+        history.view_of(input, new, rule, given)
         return new
     views = tuple([alias(input, layout) for layout in found])
-    assert isinstance(o.rule, Rule)
-    history.views_of(input, views, o.rule, given)
+    assert isinstance(rule, Rule)
+    history.views_of(input, views, rule, given)
     return views
 
 

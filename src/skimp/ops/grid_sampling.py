@@ -1,5 +1,5 @@
-"""affine_grid, and grid_sample: an image read at given points, in ops, so every derivative "
-"follows."""
+"""affine_grid, and grid_sample: an image read at given points, in ops, so every derivative
+follows."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class _Image:
         self.table = input.reshape((*input.shape[:2], math.prod(input.shape[2:])))
 
     def at(self, coordinates: list[Any]) -> Any:
-        """(n, channels, points): pixels, and zeros outside. Coordinates (n, points) hold whole "
-        "numbers."""
+        """(n, channels, points): pixels, and zeros outside. Coordinates (n, points) hold whole
+        numbers."""
         place, seen, pitch = None, None, 1
         for x, n in zip(coordinates, self.sizes, strict=True):
             x = x.detach()

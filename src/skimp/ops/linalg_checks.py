@@ -20,8 +20,11 @@ class LinAlgError(RuntimeError):
 
 
 def linear(name: str, **forms: Any) -> Callable[[Any], Any]:
-    """Declare a function of torch.linalg, which is no method."""
-    return op(name, method=False, namespaces=("linalg",), out=True, **forms)
+    """Declare a function of torch.linalg, which is no method; an empty `out=` becomes column-major
+    where the result is.
+    """
+    forms = {"out": "layout", **forms}
+    return op(name, method=False, namespaces=("linalg",), **forms)
 
 
 def hidden(name: str, **forms: Any) -> Callable[[Any], Any]:

@@ -43,7 +43,9 @@ def _qr_square_back(gq: Tensor, gr: Tensor, q: Tensor, r: Tensor) -> Tensor:
     return solve_triangular(r.mH, gq + q @ half, upper=False, left=False)
 
 
-def _qr_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor, mode: str) -> Tensor:
+def _qr_back(
+    g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor, mode: str
+) -> Tensor:
     m, n = input.shape[-2:]
     if mode == "complete" and m > n:
         raise RuntimeError(
@@ -82,7 +84,9 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
             "Please use linalg.qr(A, mode='reduced')"
         )
-    return return_types.linalg_qr(A.new_empty((0,)), columns(np.linalg.qr(A.array(), "r"), A._dtype))
+    return return_types.linalg_qr(
+        A.new_empty((0,)), columns(np.linalg.qr(A.array(), "r"), A._dtype)
+    )
 
 
 @op("qr", out=True)
@@ -192,9 +196,13 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
     if A.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
     if A.shape[-2] < A.shape[-1]:
-        raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
+        raise RuntimeError(
+            f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]"
+        )
     if A.shape[-1] < tau.shape[-1]:
-        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+        raise RuntimeError(
+            f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
     if A.ndim - tau.ndim != 1:
         raise RuntimeError(
             f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal "
@@ -210,8 +218,10 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
             f"{name}: tau dtype {tau._dtype.name} does not match input dtype {A._dtype.name}"
         )
     check_number(name, A, "orgqr_cpu")
+    if not A.numel():
+        return A.clone()
     made = _reflections(A, tau)
-    return made.clone() if made._storage is A._storage or not tau.shape[-1] else made
+    return made.mT.contiguous().mT  # column-major, as LAPACK's
 
 
 @op(out=True)
@@ -231,7 +241,7 @@ def matrix_power_of(A: Tensor, n: int) -> Tensor:  # noqa: N803
         return matrix_power_of(inv(A), -n)
     if n == 0:
         eye = rows(np.eye(A.shape[-1], dtype=A._dtype.np), A._dtype)
-        return eye.expand(A.shape).clone()
+        return A.clone().copy_(eye.expand(A.shape))
     found = None
     square = A
     while n:

@@ -111,7 +111,9 @@ def _check_svd(name: str, A: Tensor, driver: Any) -> None:  # noqa: N803
     check_matrices(name, A)
     check_number(name, A, "linalg_svd_cpu")
     if driver is not None:
-        raise RuntimeError(f"{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend.")
+        raise RuntimeError(
+            f"{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
 
 
 @linear("svd")
@@ -300,8 +302,8 @@ def matrix_rank(
 
 def _pinv_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     """Golub and Pereyra, The differentiation of pseudo-inverses (1973)."""
-    p, k = result, g.mH @ result
-    first = (k @ p).mH
+    p = result
+    first = p.mH @ g @ p.mH
     right = g.mH @ p @ p.mH
     left = p.mH @ (p @ g.mH)
     return right - input @ (p @ right) + left - (left @ p) @ input - first  # type: ignore[no-any-return]
@@ -342,7 +344,7 @@ def pinv(
     if rcond is not None:
         atol, rtol = 0.0, rcond
     if not A.numel():
-        return A.mT * 0
+        return A.mT.square()  # empty, with a history
     return _pinv(A, atol, rtol, hermitian)  # type: ignore[no-any-return]
 
 
@@ -357,7 +359,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@op("lstsq", method=False, namespaces=("linalg",), out=True)
+@linear("lstsq")
 def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:  # noqa: N803
     """The X for which A X is closest to B, the squared distances where A is tall and of full rank,
     A's rank and singular values (where the driver finds them).
@@ -379,14 +381,15 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
     count = (s > limit * s.max(-1, initial=0)[..., None]).sum(-1)
     rank = fresh(np.asarray(count, np.int64), dtypes.int64)
     residuals = none
-    if m > n and how != "gelsy" and bool((count == n).all()):
-        residuals = (A @ found - b).abs().square().sum(-2)
-    elif m > n and how == "gelsy" and bool((count == n).all()):
+    if m > n and bool((count == n).all()):
         residuals = (A @ found - b).abs().square().sum(-2)
     values = rows(s, A._dtype.to_real()) if how in ("gelsd", "gelss") else none
     no_rank = fresh(np.empty((0,), np.int64), dtypes.int64)
     return return_types.linalg_lstsq(
-        found.squeeze(-1) if vector else found, residuals, no_rank if how == "gels" else rank, values
+        found.squeeze(-1) if vector else found,
+        residuals,
+        no_rank if how == "gels" else rank,
+        values,
     )
 
 

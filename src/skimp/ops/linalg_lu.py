@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def eliminate(a: Array, pivot: bool = True) -> tuple[Array, Array]:
     """L below and U on the diagonal of one array, and each step's pivot row, from 1 (getrf)."""
     m, n = a.shape[-2:]
     k = min(m, n)
-    flat = np.array(a, order="C").reshape(-1, m, n)
+    flat = np.array(a, order="C").reshape(math.prod(a.shape[:-2]), m, n)
     pivots = np.tile(np.arange(1, k + 1, dtype=np.int32), (len(flat), 1))
     which = np.arange(len(flat))
     for start in range(0, k, _PANEL):
@@ -68,7 +69,7 @@ def _step(flat: Array, j: int, end: int) -> None:
 
 def order_of(pivots: Array, m: int) -> Array:
     """The order of rows that successive exchanges make."""
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order = np.tile(np.arange(m), (len(flat), 1))
     which = np.arange(len(flat))
     for j in range(flat.shape[-1]):
@@ -151,13 +152,17 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
 
 @linear("lu_factor_ex")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
-    """L and U in one matrix, the exchanges of rows, and the first zero on U's diagonal (0: none)."""
+    """L and U in one matrix, the exchanges of rows, and where U has its first zero (0: none)."""
     _check("torch.lu_factor", A)
     m, n = A.shape[-2:]
     _, lower, upper, pivots = _lu(A, pivot)
-    both = _both(lower.tril(-1), upper, m, n)
+    both = _both(lower.tril(-1), upper, m, n).mT.contiguous().mT  # column-major, as LAPACK's
     diagonal = np.diagonal(both.detach().array(), axis1=-2, axis2=-1) == 0
-    info = np.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0) if min(m, n) else np.zeros(A.shape[:-2])
+    info = (
+        np.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
+        if min(m, n)
+        else np.zeros(A.shape[:-2])
+    )
     found = integers(info)
     at, where = first_bad(found)
     if check_errors and at >= 0:
@@ -237,5 +242,3 @@ def lu_solve(
 def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
     """The X of A X = input, with A's LU factors."""
     return lu_solve(LU_data, LU_pivots, input)
-
-

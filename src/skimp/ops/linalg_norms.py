@@ -52,10 +52,12 @@ def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> 
     _check_order(ord)
     dims = _two_dims(name, dim, A.ndim)
     if dtype is not None:
-        A = A.to(dtype)  # noqa: N806
+        A = A.to(dtype)
     if A._dtype.category < dtypes.FLOAT:
         title = promotion.scalar_type_name(A._dtype)
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {title}")
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {title}"
+        )
     if ord == "fro":
         return vector_norm(A, 2.0, dims, keepdim)
     if ord == "nuc" or abs(ord) == 2:
@@ -84,7 +86,7 @@ def matrix_norm(
     *,
     dtype: Any = None,
 ) -> Tensor:
-    """A norm of matrices: "fro", "nuc", 1 and inf (sums), 2 (singular values) and their negatives."""
+    """A matrix norm: "fro", "nuc", 1 and inf (sums), 2 (singular values) or their negatives."""
     return matrix_norm_of(A, ord, dim, keepdim, dtype)
 
 
@@ -106,8 +108,7 @@ def norm(
         dim = tuple(range(input.ndim))
     elif len(dim) not in (1, 2):
         raise RuntimeError(
-            "linalg.norm: If dim is specified, it must be of length 1 or 2. Got "
-            f"{list(dim)}"
+            f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}"
         )
     if len(dim) == 2:
         return matrix_norm_of(input, ord, dim, keepdim, dtype)

@@ -211,7 +211,7 @@ def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) ->
     return columns(substitute(A.array(), B.array(), upper, unitriangular), A._dtype)
 
 
-@linear("solve_triangular")
+@linear("solve_triangular", out=True)
 def solve_triangular(
     A: Tensor,  # noqa: N803
     B: Tensor,  # noqa: N803
@@ -383,7 +383,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:  # noqa: N803
     """The X of tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
     if dims is not None:
-        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))  # noqa: N806
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     shape = tuple(A.shape[B.ndim :])
     n, m = math.prod(shape), math.prod(A.shape[: B.ndim])
     if n != m:
@@ -392,5 +392,3 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:  # noqa: N803
             f"prod(self.shape[:other.ndim]), but got {n} != {m}"
         )
     return solve(A.reshape(n, n), B.reshape(-1)).reshape(shape)
-
-

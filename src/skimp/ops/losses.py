@@ -177,8 +177,8 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Any:
-    """Half the squared difference over beta where it is below beta, else the absolute one less "
-    "half of beta."""
+    """Half the squared difference over beta where it is below beta, else the absolute one less
+    half of beta."""
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     if beta < 0:
@@ -255,8 +255,8 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least "
-    "-100."""
+    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least
+    -100."""
     reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
@@ -314,8 +314,8 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Any = None,
 ) -> Any:
-    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies "
-    "positive targets."""
+    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies
+    positive targets."""
     reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
@@ -381,8 +381,8 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The negative log-likelihood of counts; `full` adds Stirling's approximation of "
-    "log(target!)."""
+    """The negative log-likelihood of counts; `full` adds Stirling's approximation of
+    log(target!)."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()

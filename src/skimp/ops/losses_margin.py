@@ -45,8 +45,8 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The mean over the other classes of max(0, margin - score of the target + score) to the "
-    "power of p."""
+    """The mean over the other classes of max(0, margin - score of the target + score) to the
+    power of p."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     n, classes = _shape("multi_margin_loss", input)

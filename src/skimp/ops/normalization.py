@@ -99,8 +99,8 @@ def _over(input: Any, row_ndim: int, block: Any, *parts: Array) -> None:
 
 
 def _back_block(w: Array | None, sums: Any, centre: bool) -> Any:
-    """dx of a block of rows; what the block adds to dw and db goes to `sums`, by the number of "
-    "its first row."""
+    """dx of a block of rows; what the block adds to dw and db goes to `sums`, by the number of
+    its first row."""
 
     def block(x: Array, g: Array, mean: Array, rstd: Array, number: Array, out: Array) -> None:
         n = x.shape[1]
@@ -209,8 +209,8 @@ def _affine_grads(g: Any, xhat: Any, dims: list[int]) -> tuple[Any, Any]:
 def _native_layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
 ) -> Any:
-    """(normalised rows, each row's mean, one over its deviation); the statistics of half "
-    "precision are float32."""
+    """(normalised rows, each row's mean, one over its deviation); the statistics of half
+    precision are float32."""
     shape = tuple([int(n) for n in normalized_shape])
     _check_normalized("LayerNormKernelImpl", input, shape, weight, bias)
     for t in (weight, bias):
@@ -229,8 +229,8 @@ def _native_layer_norm(
 def layer_norm(
     input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
-    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and "
-    "two numbers per row."""
+    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and
+    two numbers per row."""
     return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
 
 

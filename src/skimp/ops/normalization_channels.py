@@ -22,8 +22,8 @@ Ints = tuple[int, ...]
 
 
 def _affine(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> Any:
-    """x * a + b with a = rstd * weight, b = bias - mean * a: two small tensors, one pass, "
-    "deferred where x is large."""
+    """x * a + b with a = rstd * weight, b = bias - mean * a: two small tensors, one pass,
+    deferred where x is large."""
     a = rstd if weight is None else rstd * weight
     b = -mean * a if bias is None else bias - mean * a
     return x * a + b
@@ -39,8 +39,8 @@ def _as_wide(t: Any) -> Any:
 
 
 def _standard_back(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, dims: list[int]) -> Any:
-    """(dx, g * xhat): the gradient through statistics over `dims`, as one deferred expression of "
-    "g and x."""
+    """(dx, g * xhat): the gradient through statistics over `dims`, as one deferred expression of
+    g and x."""
     n = math.prod([x.shape[d] for d in dims])
     xhat = (x - mean) * rstd
     gw = g if weight is None else g * weight
@@ -114,8 +114,8 @@ def _batch_norm(
     momentum: float,
     eps: float,
 ) -> Any:
-    """(normalised, the batch's mean, one over its deviation); updates the running statistics in "
-    "place."""
+    """(normalised, the batch's mean, one over its deviation); updates the running statistics in
+    place."""
     dims = [d for d in range(input.ndim) if d != 1]
     x = _as_wide(input)
     if training:
@@ -165,8 +165,8 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """Each channel with the batch's mean and variance (`training`), or the running ones, taken "
-    "out."""
+    """Each channel with the batch's mean and variance (`training`), or the running ones, taken
+    out."""
     if training:
         _more_than_one(input)
     if input.numel() == 0:

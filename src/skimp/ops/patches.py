@@ -51,8 +51,8 @@ class Window:
         return math.prod(self.kernel)
 
     def rows(self, start: int, stop: int) -> tuple[int, int]:
-        """The rows (of the first spatial dim, padding included) that output rows start..stop "
-        "read."""
+        """The rows (of the first spatial dim, padding included) that output rows start..stop
+        read."""
         return start * self.stride[0], (stop - 1) * self.stride[0] + self.reach[0]
 
 
@@ -85,8 +85,8 @@ class Block:
 
 
 def blocks(w: Window, n: int, depth: int) -> Iterator[Block]:
-    """Cut n images so that the patches of a block, `depth` elements for each output, are at most "
-    "SCRATCH or one row's."""
+    """Cut n images so that the patches of a block, `depth` elements for each output, are at most
+    SCRATCH or one row's."""
     each = depth * math.prod(w.out)
     if each <= SCRATCH:
         step = max(1, SCRATCH // max(each, 1))
@@ -125,8 +125,8 @@ class Patches:
         self._taken: list[Array] = []
 
     def weight(self, weight: Array) -> Array:
-        """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the "
-        "patches' rows."""
+        """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the
+        patches' rows."""
         if self.channels_last:
             weight = np.moveaxis(weight, 1, -1)
         return np.ascontiguousarray(weight, dtype=self.dtype).reshape(len(weight), -1)
@@ -334,8 +334,8 @@ def _gathered(g: Array, block: Block, dtype: np.dtype[Any]) -> Array:
 
 
 def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
-    """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel "
-    "covers it."""
+    """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel
+    covers it."""
     if all(s == 1 for s in w.stride) and all(
         p <= r - 1 for p, r in zip(w.padding, w.reach, strict=True)
     ):
@@ -349,8 +349,8 @@ def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
 
 
 def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
-    """The same for any steps: products of blocks of g, added tap by tap to the (padded) input "
-    "that they came from."""
+    """The same for any steps: products of blocks of g, added tap by tap to the (padded) input
+    that they came from."""
     dtype = working(out.dtype)
     n, channels = out.shape[:2]
     # (taps, ci) x co, so that each tap's part is one run

@@ -1,4 +1,6 @@
-"""How a pointwise op runs: types and shapes are settled at the call, the work is done now, deferred, or in place."""
+"""How a pointwise op runs: types and shapes are settled at the call, the work is done now,
+deferred, or in place.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from skimp.memory.layout import Layout
 from skimp.ops import outs
 
 Number = (numbers.Number, np.generic)
-Types = Callable[[Sequence[Any]], tuple[dtypes.dtype, dtypes.dtype]]  # operands -> (computed in, result)
+# operands -> (computed in, result)
+Types = Callable[[Sequence[Any]], tuple[dtypes.dtype, dtypes.dtype]]
 
 # float16 and bfloat16 are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
 OPMATH = {dtypes.float16: dtypes.float32, dtypes.bfloat16: dtypes.float32}
@@ -39,9 +42,25 @@ class Refused(NamedTuple):
 
 
 class Pointwise:
-    """A row: a kernel for each category of dtype (or for one dtype), how types go through, and the derivative."""
+    """A row: a kernel for each category of dtype (or for one dtype), how types go through, and the
+    derivative.
+    """
 
-    __slots__ = ("args", "bare", "check", "kernels", "masks", "name", "numbers", "opmath", "params", "plain", "rule", "title", "types")
+    __slots__ = (
+        "args",
+        "bare",
+        "check",
+        "kernels",
+        "masks",
+        "name",
+        "numbers",
+        "opmath",
+        "params",
+        "plain",
+        "rule",
+        "title",
+        "types",
+    )
 
     def __init__(
         self,
@@ -66,12 +85,14 @@ class Pointwise:
         self.args = args
         self.params = params  # plain values that the kernel takes after its arrays
         self.opmath = opmath  # False: kernels that only move or compare bits
-        self.masks = masks  # the first arguments, if they come in their own type, whatever the op computes in
+        # the first arguments, if they come in their own type, whatever the op computes in
+        self.masks = masks
         if numbers is None:
             numbers = tuple(range(len(args))) if len(args) > 1 else ()
         self.numbers = numbers  # the arguments that may be Python numbers
         self.bare = bare  # takes numbers without any tensor: torch.add(1, 2)
-        self.check = check  # refuses values that the kernel would refuse, at the call: the kernel may run later
+        # refuses values that the kernel would refuse, at the call: the kernel may run later
+        self.check = check
         self.plain = plain_dtypes(self)
         if rule is not None and not params and len(args) <= 2:
             rule.args = args if len(args) == 2 else (args[0], "other")
@@ -81,15 +102,23 @@ class Pointwise:
         if type(found) is Kernel:
             return found
         if not isinstance(found, Refused):
-            raise NotImplementedError(f'"{self.title}" not implemented for \'{promotion.scalar_type_name(dtype)}\'')
+            raise NotImplementedError(
+                f"\"{self.title}\" not implemented for '{promotion.scalar_type_name(dtype)}'"
+            )
         raise found.error(found.text)
 
 
 def kernels_by_dtype(kernels: Any, name: str) -> dict[dtypes.dtype, Kernel | Refused]:
-    """A row's kernels (one for all, or by category, or by dtype where one differs) for each dtype that has one."""
+    """A row's kernels (one for all, or by category, or by dtype where one differs) for each dtype
+    that has one.
+    """
     if not isinstance(kernels, dict):
         kernels = dict.fromkeys(range(4), kernels)
-    made = {id(k): k if isinstance(k, (Kernel, Refused)) else Kernel(name, k) for k in kernels.values() if k}
+    made = {
+        id(k): k if isinstance(k, (Kernel, Refused)) else Kernel(name, k)
+        for k in kernels.values()
+        if k
+    }
     found = {d: kernels.get(d, kernels.get(d.category)) for d in dtypes.ALL}
     return {d: made[id(k)] for d, k in found.items() if k is not None}
 
@@ -101,14 +130,20 @@ WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes
 def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
     """The dtypes for which the kernel on the bare arrays is the whole op."""
     real = frozenset({dtypes.float32, dtypes.float64})
-    known: dict[Types, frozenset[dtypes.dtype]] = {same: PLAIN | WHOLE, floating: PLAIN, real_valued: real | WHOLE}
+    known: dict[Types, frozenset[dtypes.dtype]] = {
+        same: PLAIN | WHOLE,
+        floating: PLAIN,
+        real_valued: real | WHOLE,
+    }
     ok = known.get(row.types, frozenset()) if not row.masks else frozenset()
     return frozenset(d for d in ok if type(row.kernels.get(d)) is Kernel)
 
 
 @lru_cache(maxsize=1024, typed=True)
 def bound(kernel: Kernel, *params: Any) -> Kernel:
-    """The kernel with its plain values; the same one for the same values, because plans are cached by kernels."""
+    """The kernel with its plain values; the same one for the same values, because plans are cached
+    by kernels.
+    """
     fn = kernel.fn
 
     def run(*arrays: Any, out: Array) -> None:
@@ -170,7 +205,9 @@ def call(
     out: Tensor | None = None,
     inplace: bool = False,
 ) -> Tensor:
-    """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]` (`inplace`)."""
+    """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]`
+    (`inplace`).
+    """
     made = None if out is not None else at_hand(row, args, params)
     if made is not None:
         if row.rule is not None and modes.state.grad and any([t._rg for t in args]):
@@ -186,7 +223,9 @@ def call(
         tensors = [args[0]]
     if not tensors:
         what = type(args[0]).__name__
-        raise TypeError(f"{row.name}(): argument '{row.args[0]}' (position 1) must be Tensor, not {what}")
+        raise TypeError(
+            f"{row.name}(): argument '{row.args[0]}' (position 1) must be Tensor, not {what}"
+        )
     compute, result = row.types(args)
     if inplace and out is not None:
         outs.check_cast(result, out._dtype)
@@ -207,7 +246,9 @@ def call(
 
 
 def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
-    """The result for small row-major tensors of one dtype and shape, computed by the kernel and nothing else."""
+    """The result for small row-major tensors of one dtype and shape, computed by the kernel and
+    nothing else.
+    """
     first = args[0]
     if type(first) is not Tensor:
         return None
@@ -247,7 +288,9 @@ def as_operand(row: Pointwise, i: int, a: Any) -> Any:
     if isinstance(a, numbers.Number) and i in row.numbers:
         return float(a)  # type: ignore[arg-type]
     what = type(a).__name__
-    raise TypeError(f"{row.name}(): argument '{row.args[i]}' (position {i + 1}) must be Tensor, not {what}")
+    raise TypeError(
+        f"{row.name}(): argument '{row.args[i]}' (position {i + 1}) must be Tensor, not {what}"
+    )
 
 
 def scalar_tensor(value: Any) -> Tensor:
@@ -268,7 +311,9 @@ def _compute(
     tensors = [a for a in args if isinstance(a, Tensor)]
     strides = layouts.dense_strides_like([t.layout_of() for t in tensors], shape)
     root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))
-    if layouts.numel(shape) >= config.defer_from and not any([t._storage.exported for t in tensors]):
+    if layouts.numel(shape) >= config.defer_from and not any(
+        [t._storage.exported for t in tensors]
+    ):
         return wrap(storages.promised(root), Layout(shape, strides, 0), result)
     made = empty(shape, result, strides)
     run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))
@@ -314,7 +359,9 @@ def _direct(
 
 
 def _spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
-    """Operands in the result's shape; in its memory order as well where a kernel's bits depend on that."""
+    """Operands in the result's shape; in its memory order as well where a kernel's bits depend on
+    that.
+    """
     if kernel.strided and isinstance(kernel.fn, np.ufunc):
         return arrays
     shape, strides = like.shape, like.strides
@@ -323,7 +370,9 @@ def _spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
         if a.ndim and (a.shape != shape or (a.strides != strides and not kernel.strided)):
             a = np.broadcast_to(a, shape)
             if not kernel.strided:
-                same_order = empty_dense(shape, tuple([s // like.itemsize for s in strides]), a.dtype)
+                same_order = empty_dense(
+                    shape, tuple([s // like.itemsize for s in strides]), a.dtype
+                )
                 np.copyto(same_order, a)
                 a = same_order
         found.append(a)
@@ -336,7 +385,9 @@ def _strides_like(arrays: list[Array], shape: tuple[int, ...]) -> tuple[int, ...
 
 
 def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialised array with these strides (in elements), which fill their memory without gaps."""
+    """An uninitialised array with these strides (in elements), which fill their memory without
+    gaps.
+    """
     made = np.empty(layouts.numel(shape), dtype)
     if 0 in shape:
         return made.reshape(shape)
@@ -344,7 +395,9 @@ def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtyp
 
 
 def convert(target: Array, source: Array) -> None:
-    """Assign with PyTorch's casts (complex to real drops the imaginary part, float to int truncates)."""
+    """Assign with PyTorch's casts (complex to real drops the imaginary part, float to int
+    truncates).
+    """
     from skimp.eval.copy import copy
 
     copy(target, source)
@@ -366,7 +419,9 @@ def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
 def constant(value: Any, dtype: dtypes.dtype) -> Array:
     """A Python number as a 0-d array; integers wrap as PyTorch's do."""
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
-        raise OverflowError("int too big to convert" if value > 0 else "can't convert negative int to unsigned")
+        raise OverflowError(
+            "int too big to convert" if value > 0 else "can't convert negative int to unsigned"
+        )
     if dtype.category == dtypes.INT and isinstance(value, int) and not isinstance(value, bool):
         bits = 8 * dtype.itemsize
         value &= (1 << bits) - 1
@@ -421,7 +476,8 @@ def expression(
             nodes[i] = converted(converted(n, a._dtype, compute, inner), compute, math, inner)
     wide = OPMATH.get(result, result) if row.opmath else result
     root = Expr(kernel, tuple(nodes), inner, wide.np)
-    return converted(root, wide, result, inner)
+    whole: Expr = converted(root, wide, result, inner)
+    return whole
 
 
 def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
@@ -439,11 +495,18 @@ def _too_many(nodes: list[Any]) -> bool:
 
 
 def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ...]) -> Any:
-    """An argument as a node of an expression; None for a number or a 0-d tensor, whose value is taken now."""
+    """An argument as a node of an expression; None for a number or a 0-d tensor, whose value is
+    taken now.
+    """
     if not isinstance(a, Tensor) or a.ndim == 0:
         return None
     expr = a._storage.promise
-    if expr is not None and not (a._conj or a._neg) and a.layout_of() == layout and expr.shape == inner:
+    if (
+        expr is not None
+        and not (a._conj or a._neg)
+        and a.layout_of() == layout
+        and expr.shape == inner
+    ):
         return expr
     array = a.array()
     if array.shape != layout.shape:
@@ -497,7 +560,12 @@ def _write(
 
 
 def assign(
-    row: Pointwise, kernel: Kernel, args: tuple[Any, ...], compute: dtypes.dtype, result: dtypes.dtype, out: Tensor
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    out: Tensor,
 ) -> None:
     """Write the row's result into all of `out`, of any dtype and layout."""
     shape = tuple(out.shape)
@@ -505,8 +573,11 @@ def assign(
     layout = out.layout_of()
     if s.promise is not None and _is_whole(out, layout):
         inner = s.promise.shape
-        root = converted(expression(row, kernel, args, compute, result, layout), result, out._dtype, inner)
-        if s.promise is not None and not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
+        root = converted(
+            expression(row, kernel, args, compute, result, layout), result, out._dtype, inner
+        )
+        kept = out._storage.promise is not None  # making the expression may have delivered it
+        if kept and not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
             s.replace(root)
             out.bump()
             return

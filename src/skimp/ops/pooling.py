@@ -1,5 +1,5 @@
-"""Pooling: max_pool keeps the number of the winning tap (a byte for each output), averages keep "
-"nothing."""
+"""Pooling: max_pool keeps the number of the winning tap (a byte for each output), averages keep
+nothing."""
 
 from __future__ import annotations
 

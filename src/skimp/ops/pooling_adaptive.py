@@ -1,5 +1,5 @@
-"""Pooling whose windows are told by the result's size (adaptive), by chance (fractional), or "
-"undone (max_unpool)."""
+"""Pooling whose windows are told by the result's size (adaptive), by chance (fractional), or
+undone (max_unpool)."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
 
 
 def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
-    """For planes (p, *size), the flat position of the first maximum (the last nan) of each window "
-    "(p, *out)."""
+    """For planes (p, *size), the flat position of the first maximum (the last nan) of each window
+    (p, *out)."""
     size = x.shape[1:]
     pitches = [math.prod(size[d + 1 :]) for d in range(len(size))]
     reach = [int((b - a).max(initial=1)) for a, b in zip(starts, stops, strict=True)]
@@ -204,8 +204,8 @@ def _fractional(
 
 
 def _intervals(chance: Array, n: int, out: int, kernel: int, dtype: Any) -> Array:
-    """(planes, out): where windows begin, pseudo-randomly (Graham, arXiv:1412.6071), the last at "
-    "the end."""
+    """(planes, out): where windows begin, pseudo-randomly (Graham, arXiv:1412.6071), the last at
+    the end."""
     if out == 1:
         return np.full((len(chance), 1), n - kernel)
     alpha = dtype.type(n - kernel) / dtype.type(out - 1)

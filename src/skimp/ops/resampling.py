@@ -1,5 +1,5 @@
-"""interpolate and upsample: one dimension after the other, each output the weighted sum of a few "
-"inputs."""
+"""interpolate and upsample: one dimension after the other, each output the weighted sum of a few
+inputs."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def _linear(n: int, out: int, factor: float | None, align: bool, real: Any) -> t
 
 
 def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
-    """Keys' cubic convolution: the weights of the four neighbours of a point at `t` between the "
-    "middle two."""
+    """Keys' cubic convolution: the weights of the four neighbours of a point at `t` between the
+    middle two."""
 
     def near(x: Any) -> Any:
         return ((a + 2) * x - (a + 3)) * x * x + 1

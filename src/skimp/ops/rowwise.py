@@ -127,8 +127,8 @@ def same_as(part: Array) -> Any:
 
 
 def in_wide(fn: Block) -> Block:
-    """A block function of arrays of one type, where half precision is converted first and rounded "
-    "once."""
+    """A block function of arrays of one type, where half precision is converted first and rounded
+    once."""
 
     def run(*arrays: Array) -> None:
         last = arrays[-1]
@@ -336,8 +336,8 @@ def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
 def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
-    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's "
-    "gradient."""
+    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's
+    gradient."""
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     with modes.no_grad():

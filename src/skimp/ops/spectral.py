@@ -94,7 +94,7 @@ def _c2r(input: Tensor, dim: Dims, norm: str, size: int) -> Tensor:
 
 def _factor(norm: Any, forward: bool) -> str:
     if norm not in (None, *NORMS):
-        raise RuntimeError(f"Invalid normalization mode: \"{norm}\"")
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
     if norm == "ortho":
         return "ortho"
     return "none" if ((norm or "backward") == "backward") == forward else "all"
@@ -131,9 +131,7 @@ def _shape_and_dims(t: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], Dims]
         if len(set(dims)) != len(dims):
             raise RuntimeError("FFT dims must be unique")
         if s is not None and len(s) != len(dims):
-            raise RuntimeError(
-                "When given, dim and shape arguments must have the same length"
-            )
+            raise RuntimeError("When given, dim and shape arguments must have the same length")
     elif s is not None:
         if len(s) > t.ndim:
             raise RuntimeError(
@@ -223,16 +221,16 @@ def _named(kernel: Any, name: str) -> Kernel:
 
 def _family(stem: str, kernel: Any, forward: bool, doc: str) -> None:
     """`fft`, `fft2` and `fftn` of one kind of transform."""
-    run = _named(kernel, stem)
+    run, runs = _named(kernel, stem), _named(kernel, f"{stem}n")
 
     def one(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
         return run(input, None if n is None else (n,), (dim,), norm, forward)
 
     def two(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
-        return run(input, s, dim, norm, forward)
+        return runs(input, s, dim, norm, forward)
 
     def many(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-        return run(input, s, dim, norm, forward)
+        return runs(input, s, dim, norm, forward)
 
     for f, end, what in ((one, "", "one dimension"), (two, "2", "two"), (many, "n", "several")):
         f.__doc__ = f"{doc} (along {what})."
@@ -285,7 +283,9 @@ def _frequency(name: str, whole: bool, doc: str) -> None:
     export(name, f, ("fft",), method=False)
 
 
-_frequency("fftfreq", True, "The frequencies of the elements of a transform of n points at distance d.")
+_frequency(
+    "fftfreq", True, "The frequencies of the elements of a transform of n points at distance d."
+)
 _frequency("rfftfreq", False, "The frequencies of half a transform, of a real tensor.")
 
 

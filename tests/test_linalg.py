@@ -1,0 +1,262 @@
+"""Linear algebra against torch's: values or the equations they solve, gradients, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+LIBS = (skimp, torch)
+
+
+def numbers(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> Any:
+    draw = np.random.default_rng(seed)
+    a = draw.normal(size=shape)
+    if dtype.startswith("complex"):
+        a = a + 1j * draw.normal(size=shape)
+    return a.astype(dtype)
+
+
+def square(dtype: str = "float64", n: int = 4, batch: tuple[int, ...] = (2,)) -> Any:
+    return numbers((*batch, n, n), dtype) + (2 * np.eye(n)).astype(dtype)
+
+
+def hermitian(dtype: str = "float64", n: int = 4, batch: tuple[int, ...] = (2,)) -> Any:
+    a = numbers((*batch, n, n), dtype)
+    return a @ np.conj(np.swapaxes(a, -1, -2)) + np.eye(n).astype(dtype)
+
+
+def same(ours: Any, theirs: Any, tolerance: float | None = None) -> None:
+    assert str(ours.dtype).split(".")[-1] == str(theirs.dtype).split(".")[-1]
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    single = theirs.dtype in (torch.float32, torch.complex64)
+    eps = tolerance or (2e-3 if single else 1e-9)
+    a, b = ours.detach().resolve_conj().numpy(), theirs.detach().resolve_conj().numpy()
+    np.testing.assert_allclose(a, b, eps, eps)
+
+
+def refusal(call: Any, lib: Any) -> tuple[Any, str]:
+    """What is raised, without the frames that would keep tensors alive."""
+    try:
+        call(lib)
+    except (RuntimeError, TypeError, IndexError, NotImplementedError) as e:
+        return type(e), str(e)[:40]
+    return None, ""
+
+
+def H(t: Any) -> Any:
+    return t.mH
+
+
+# Each gives tensors in which the freedom of a factorization (signs, phases, order) is gone.
+CALLS: dict[str, tuple[Any, Any]] = {
+    "inv": (square, lambda lib, a: lib.linalg.inv(a)),
+    "inverse": (square, lambda lib, a: a.inverse()),
+    "inv_ex": (square, lambda lib, a: lib.linalg.inv_ex(a).inverse),
+    "solve": (square, lambda lib, a: lib.linalg.solve(a, a[..., :2])),
+    "solve right": (square, lambda lib, a: lib.linalg.solve(a, a[..., :2, :], left=False)),
+    "solve vector": (square, lambda lib, a: lib.linalg.solve(a, a[..., 0])),
+    "triangular": (
+        square,
+        lambda lib, a: lib.linalg.solve_triangular(a, a[..., :2], upper=True),
+    ),
+    "triangular right unit": (
+        square,
+        lambda lib, a: lib.linalg.solve_triangular(
+            a, a[..., :2, :], upper=False, left=False, unitriangular=True
+        ),
+    ),
+    "triangular_solve": (
+        square,
+        lambda lib, a: lib.triangular_solve(a[..., :2], a, transpose=True).solution,
+    ),
+    "det": (square, lambda lib, a: lib.linalg.det(a)),
+    "slogdet": (square, lambda lib, a: lib.linalg.slogdet(a).logabsdet),
+    "slogdet sign": (square, lambda lib, a: lib.linalg.slogdet(a).sign),
+    "qr": (square, lambda lib, a: H(lib.linalg.qr(a).R) @ lib.linalg.qr(a).R),
+    "qr tall": (square, lambda lib, a: lib.linalg.qr(a[..., :2]).R.abs()),
+    "qr wide": (square, lambda lib, a: lib.linalg.qr(a[..., :2, :]).R.abs()),
+    "cholesky": (hermitian, lambda lib, a: lib.linalg.cholesky(a)),
+    "cholesky upper": (hermitian, lambda lib, a: lib.cholesky(a, upper=True)),
+    "cholesky_inverse": (hermitian, lambda lib, a: lib.cholesky_inverse(a)),
+    "cholesky_solve": (hermitian, lambda lib, a: lib.cholesky_solve(a[..., :2], a, upper=True)),
+    "svdvals": (square, lambda lib, a: lib.linalg.svdvals(a[..., :3])),
+    "svd u": (square, lambda lib, a: lib.linalg.svd(a[..., :3], False).U.abs()),
+    "svd v": (square, lambda lib, a: lib.linalg.svd(a[..., :3, :], False).Vh.abs()),
+    "svd whole": (
+        square,
+        lambda lib, a: (lambda u, s, v: (u[..., :3] * s.sin().unsqueeze(-2)) @ v)(
+            *lib.linalg.svd(a[..., :3])
+        ),
+    ),
+    "torch.svd": (
+        square,
+        lambda lib, a: (lambda u, s, v: (u * s.cos().unsqueeze(-2)) @ H(v))(
+            *lib.svd(a[..., :3, :])
+        ),
+    ),
+    "eigvalsh": (hermitian, lambda lib, a: lib.linalg.eigvalsh(a)),
+    "eigh": (
+        hermitian,
+        lambda lib, a: (lambda s, v: (v * s.sin().unsqueeze(-2)) @ H(v))(*lib.linalg.eigh(a, "U")),
+    ),
+    "eigvals": (square, lambda lib, a: lib.linalg.eigvals(a).pow(3).sum(-1)),
+    "eig": (square, lambda lib, a: lib.linalg.eig(a).eigenvectors.abs().sum()),
+    "pinv": (square, lambda lib, a: lib.linalg.pinv(a[..., :3])),
+    "pinv wide": (square, lambda lib, a: lib.pinverse(a[..., :2, :])),
+    "pinv hermitian": (hermitian, lambda lib, a: lib.linalg.pinv(a, hermitian=True)),
+    "matrix_power": (square, lambda lib, a: lib.linalg.matrix_power(a, 5)),
+    "matrix_power negative": (square, lambda lib, a: a.matrix_power(-2)),
+    "matrix_exp": (square, lambda lib, a: lib.matrix_exp(a)),
+    "lu": (square, lambda lib, a: lib.linalg.lu(a).L),
+    "lu tall": (square, lambda lib, a: lib.linalg.lu(a[..., :2]).L),
+    "lu wide": (square, lambda lib, a: lib.linalg.lu(a[..., :3, :]).U),
+    "lu_factor": (square, lambda lib, a: lib.linalg.lu_factor(a).LU),
+    "lu_solve": (
+        square,
+        lambda lib, a: lib.linalg.lu_solve(*lib.linalg.lu_factor(a), a[..., :2], adjoint=True),
+    ),
+    "lu_unpack": (square, lambda lib, a: lib.lu_unpack(*lib.linalg.lu_factor(a)).U),
+    "lstsq": (square, lambda lib, a: lib.linalg.lstsq(a[..., :2], a).solution),
+    "tensorinv": (square, lambda lib, a: lib.linalg.tensorinv(a[0].reshape(2, 2, 4), ind=2)),
+    "tensorsolve": (
+        square,
+        lambda lib, a: lib.linalg.tensorsolve(a[0].reshape(2, 2, 2, 2), a[0, :2, :2]),
+    ),
+    "householder_product": (
+        square,
+        lambda lib, a: lib.linalg.householder_product(a[..., :3] / 2, a[..., :2, 0] / 3),
+    ),
+    "vecdot": (square, lambda lib, a: lib.linalg.vecdot(a, a.mT.sin(), dim=0)),
+    "diagonal": (square, lambda lib, a: lib.linalg.diagonal(a, offset=1)),
+    "cond": (square, lambda lib, a: lib.linalg.cond(a)),
+    "cond fro": (square, lambda lib, a: lib.linalg.cond(a, "fro")),
+    "norm nuc": (square, lambda lib, a: lib.norm(a[0], p="nuc")),
+    "norm": (square, lambda lib, a: lib.linalg.norm(a)),
+    "norm 2": (square, lambda lib, a: lib.linalg.norm(a, 2, dim=(0, 2), keepdim=True)),
+    "norm vector": (square, lambda lib, a: lib.linalg.norm(a, 3, dim=-1)),
+    **{
+        f"matrix_norm {ord}": (square, lambda lib, a, ord=ord: lib.linalg.matrix_norm(a, ord))
+        for ord in ("fro", "nuc", 1, -1, 2, -2, float("inf"), -float("inf"))
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch: deprecated names
+@pytest.mark.parametrize("name", CALLS)
+def test_values(name: str) -> None:
+    make, call = CALLS[name]
+    for dtype in DTYPES:
+        a = make(dtype)
+        same(call(skimp, skimp.tensor(a)), call(torch, torch.tensor(a)))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch: deprecated names
+@pytest.mark.parametrize("name", CALLS)
+def test_first_and_second_derivatives(name: str) -> None:
+    make, call = CALLS[name]
+    for dtype in ("float64", "complex128"):
+        found = []
+        for lib in LIBS:
+            x = lib.tensor(make(dtype)).requires_grad_()
+            made = call(lib, x)
+            weights = lib.arange(1, made.numel() + 1, dtype=lib.float64).reshape(made.shape)
+            loss = (made.abs() * weights).sin().sum()
+            (g,) = lib.autograd.grad(loss, x, create_graph=True)
+            second = ()
+            if g.requires_grad:
+                second = lib.autograd.grad((g.abs() ** 2).sum(), x, allow_unused=True)
+            found.append((g, *second))
+        for ours, theirs in zip(*found, strict=True):
+            if theirs is None or ours is None:
+                assert theirs is None or not theirs.abs().sum()
+                continue
+            size = max(1.0, float(theirs.detach().abs().max()))
+            same(ours / size, theirs / size, 1e-6)
+
+
+def test_layouts_of_results() -> None:
+    a = square("float32", 4)
+    for call in (
+        lambda lib, a: lib.linalg.inv(a),
+        lambda lib, a: lib.linalg.qr(a[..., :3]).Q,
+        lambda lib, a: lib.linalg.svd(a[..., :3]).Vh,
+        lambda lib, a: lib.linalg.eig(a).eigenvectors,
+        lambda lib, a: lib.linalg.solve(a, a[..., :2]),
+        lambda lib, a: lib.linalg.pinv(a),
+    ):
+        assert call(skimp, skimp.tensor(a)).stride() == call(torch, torch.tensor(a)).stride()
+
+
+def test_singular_determinants_have_gradients() -> None:
+    a = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [5.0, 7.0, 9.0]])
+    zero = np.zeros((3, 3))
+    for matrix in (a, np.diag([1.0, 2.0, 0.0]), zero):
+        found = []
+        for lib in LIBS:
+            x = lib.tensor(matrix).requires_grad_()
+            lib.linalg.det(x).backward()
+            found.append(x.grad)
+        same(found[0], found[1], 1e-6)
+
+
+def test_ranks() -> None:
+    a = np.stack([np.diag([1.0, 1e-3, 0.0]), np.diag([2.0, 1.0, 0.0])])
+    for keywords in ({}, {"atol": 0.01}, {"rtol": 0.6}, {"hermitian": True}):
+        x, y = (lib.linalg.matrix_rank(lib.tensor(a), **keywords) for lib in LIBS)
+        same(x, y)
+
+
+def test_large_elimination_crosses_panels() -> None:
+    a = numbers((70, 75))
+    for x, y in zip(
+        skimp.linalg.lu(skimp.tensor(a)), torch.linalg.lu(torch.tensor(a)), strict=True
+    ):
+        same(x, y)
+
+
+def test_out() -> None:
+    a = square("float32")
+    for lib in LIBS:
+        q, r = lib.empty(0), lib.empty(0)
+        made = lib.linalg.qr(lib.tensor(a), out=(q, r))
+        assert made.Q is q and made.R is r
+        assert q.shape == (2, 4, 4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lib: lib.linalg.inv(lib.ones(3)),
+        lambda lib: lib.linalg.inv(lib.ones(3, 2)),
+        lambda lib: lib.linalg.inv(lib.zeros(2, 2)),
+        lambda lib: lib.linalg.inv(lib.ones(2, 2, 2)),
+        lambda lib: lib.linalg.inv(lib.ones(2, 2, dtype=lib.int64)),
+        lambda lib: lib.linalg.inv(lib.ones(2, 2, dtype=lib.float16)),
+        lambda lib: lib.linalg.det(lib.ones(2, 2, dtype=lib.float16)),
+        lambda lib: lib.linalg.solve(lib.zeros(2, 2), lib.ones(2)),
+        lambda lib: lib.linalg.solve(lib.eye(2), lib.ones(3, 2)),
+        lambda lib: lib.linalg.solve(lib.eye(2), lib.ones(2, 2, dtype=lib.float64)),
+        lambda lib: lib.linalg.cholesky(-lib.eye(3)),
+        lambda lib: lib.linalg.cholesky(lib.stack([lib.eye(2), -lib.eye(2)])),
+        lambda lib: lib.linalg.qr(lib.eye(2), mode="all"),
+        lambda lib: lib.linalg.svd(lib.full((2, 2), float("nan"))),
+        lambda lib: lib.linalg.eig(lib.full((2, 2), float("inf"))),
+        lambda lib: lib.linalg.eigh(lib.eye(2), "X"),
+        lambda lib: lib.linalg.matrix_norm(lib.eye(2), 3),
+        lambda lib: lib.linalg.matrix_norm(lib.eye(2), "inf"),
+        lambda lib: lib.linalg.norm(lib.ones(2, 2, 2), 2),
+        lambda lib: lib.linalg.lu_factor(lib.zeros(2, 2)),
+        lambda lib: lib.linalg.householder_product(lib.ones(2, 3), lib.ones(2)),
+        lambda lib: lib.linalg.tensorinv(lib.ones(2, 3), ind=1),
+    ],
+)
+def test_refusals(call: Any) -> None:
+    kind, message = refusal(call, torch)
+    kinds = {torch.linalg.LinAlgError: skimp.linalg.LinAlgError}
+    assert refusal(call, skimp) == (kinds.get(kind, kind), message)
