@@ -84,7 +84,10 @@ CALLS: dict[str, tuple[Any, Any]] = {
     "cholesky": (hermitian, lambda lib, a: lib.linalg.cholesky(a)),
     "cholesky upper": (hermitian, lambda lib, a: lib.cholesky(a, upper=True)),
     "cholesky_inverse": (hermitian, lambda lib, a: lib.cholesky_inverse(a)),
-    "cholesky_solve": (hermitian, lambda lib, a: lib.cholesky_solve(a[..., :2], a, upper=True)),
+    "cholesky_solve": (
+        hermitian,
+        lambda lib, a: lib.cholesky_solve(a[..., :2], a.triu(), upper=True),
+    ),
     "svdvals": (square, lambda lib, a: lib.linalg.svdvals(a[..., :3])),
     "svd u": (square, lambda lib, a: lib.linalg.svd(a[..., :3], False).U.abs()),
     "svd v": (square, lambda lib, a: lib.linalg.svd(a[..., :3, :], False).Vh.abs()),
@@ -157,7 +160,7 @@ def test_values(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # torch: deprecated names
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", sorted(set(CALLS) - {"slogdet sign", "cond fro"}))
 def test_first_and_second_derivatives(name: str) -> None:
     make, call = CALLS[name]
     for dtype in ("float64", "complex128"):
@@ -225,7 +228,8 @@ def test_out() -> None:
     for lib in LIBS:
         q, r = lib.empty(0), lib.empty(0)
         made = lib.linalg.qr(lib.tensor(a), out=(q, r))
-        assert made.Q is q and made.R is r
+        assert made.Q is q
+        assert made.R is r
         assert q.shape == (2, 4, 4)
 
 

@@ -17,6 +17,7 @@ from skimp.backend import kernels_activation as A
 from skimp.limits import finfo
 from skimp.ops.forms import export
 from skimp.ops.masks import where
+from skimp.ops.pointwise_forms import named
 from skimp.ops.pointwise import Pointwise, Refused, call, same
 from skimp.ops.rows import B, C, F, I, zeros
 
@@ -125,7 +126,7 @@ def _functional_relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 export("relu", relu)
-export("relu", _functional_relu, FUNCTIONAL, False)
+export("relu", named(_functional_relu, "relu", _functional_relu.__doc__), FUNCTIONAL, False)
 everywhere(relu_, True)
 
 

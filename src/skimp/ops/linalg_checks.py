@@ -110,10 +110,14 @@ def failed_inverse(name: str, info: Tensor) -> None:
     at, where = first_bad(info)
     if at < 0:
         return
-    what = "inversion" if name == "linalg.inv" else "solve"
+    batch = at_batch(at, info.ndim > 0)
+    if name == "linalg.solve":
+        raise LinAlgError(
+            f"torch.linalg.solve: {batch}The solver failed because the input matrix is singular."
+        )
     raise LinAlgError(
-        f"{name}: {at_batch(at, info.ndim > 0)}The diagonal element {where} is zero, the {what} "
-        "could not be completed because the input matrix is singular."
+        f"{name}: {batch}The diagonal element {where} is zero, the inversion could not be "
+        "completed because the input matrix is singular."
     )
 
 

@@ -1,4 +1,4 @@
-"""Singular values and eigenvalues, and what is made of them: pseudo-inverses, ranks, least squares."""
+"""Singular values, eigenvalues, and what is made of them: pseudo-inverses, least squares."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def _check_svd(name: str, A: Tensor, driver: Any) -> None:  # noqa: N803
     check_number(name, A, "linalg_svd_cpu")
     if driver is not None:
         raise RuntimeError(
-            f"{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+            f"{name}: keyword argument `driver=` is only supported on CUDA inputs "
+            "with cuSOLVER backend."
         )
 
 
@@ -157,7 +158,8 @@ def _eigh_back(g0: Any, g1: Any, result0: Tensor, result1: Tensor) -> Tensor:
     inner = g0.to(v._dtype).diag_embed()
     if g1 is not None:
         turned = (v.mH @ g1) / _gaps(values)
-        inner = inner + turned - inner_diagonal(turned)
+        turned = turned - inner_diagonal(turned)
+        inner = inner + (turned + turned.mH) / 2
     return v @ inner @ v.mH  # type: ignore[no-any-return]
 
 

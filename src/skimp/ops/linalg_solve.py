@@ -242,28 +242,63 @@ def triangular_solve(
     unitriangular: bool = False,
 ) -> Any:
     """The X of A X = input with a triangle of A, and A (deprecated by `solve_triangular`)."""
-    a, side = (A.mH, not upper) if transpose else (A, upper)
+    a, side = (A.mT, not upper) if transpose else (A, upper)
     found = solve_triangular(a, input, upper=side, unitriangular=unitriangular)
     return return_types.triangular_solve(found, _batched(A, input)[0].clone())
+
+
+def _factor_back(common: Tensor, factor: Tensor, upper: bool) -> Tensor:
+    """From the gradient of A = L L^H to L's; PyTorch leaves what lies beyond the triangle."""
+    both = common + common.mH
+    return -(factor @ both) if upper else -(both @ factor)
+
+
+def _cholesky_solve_back(
+    g: Tensor,
+    input: Tensor,
+    L: Tensor,  # noqa: N803
+    result: Tensor,
+    upper: bool,
+) -> tuple[Tensor, Tensor]:
+    back = _cholesky_solve(g, L, upper)
+    return back, _factor_back(back @ result.mH, L, upper)
+
+
+@hidden(
+    "_cholesky_solve",
+    rule=Rule("CholeskySolveBackward0", {("input", "L"): _cholesky_solve_back}),
+)
+def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:  # noqa: N803
+    first, second = (L.mH, L) if upper else (L, L.mH)
+    half = solve_triangular(first, input, upper=False)
+    return solve_triangular(second, half, upper=True)  # type: ignore[no-any-return]
 
 
 @op(out=True)
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
     """The X of A X = input, where L is a Cholesky factor of A."""
     check_square("cholesky_solve", L)
-    first, second = (L.mH, L) if upper else (L, L.mH)
-    half = solve_triangular(first, input, upper=False)
-    return solve_triangular(second, half, upper=True)
+    a, b = _batched(L, input)
+    return _cholesky_solve(b, a, upper)  # type: ignore[no-any-return]
+
+
+@hidden(
+    "_cholesky_inverse",
+    rule=Rule(
+        "CholeskyInverseBackward0",
+        {"input": lambda g, input, result, upper: _factor_back(result @ g @ result, input, upper)},
+    ),
+)
+def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
+    half = solve_triangular(input.mH if upper else input, _eye(input), upper=False)
+    return half.mH @ half
 
 
 @op(out=True)
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the matrix whose Cholesky factor this is."""
     check_square("cholesky_inverse", input, "A")
-    eye = _eye(input)
-    factor = input.mH if upper else input
-    half = solve_triangular(factor, eye, upper=False)
-    return half.mH @ half
+    return _cholesky_inverse(input, upper)  # type: ignore[no-any-return]
 
 
 def _eye(t: Tensor) -> Tensor:
@@ -281,9 +316,10 @@ def _det_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     if input.shape[-1] == 0:
         return input * 0
     g = g.unsqueeze(-1).unsqueeze(-1)
-    if bool((result != 0).all().item()):
-        found = conj(result).unsqueeze(-1).unsqueeze(-1) * _eye(input)
-        return g * solve(input.mH, found)  # type: ignore[no-any-return]
+    found = conj(result).unsqueeze(-1).unsqueeze(-1) * _eye(input)
+    solution, info = solve_ex(input.mH, found)
+    if bool((result != 0).all().item()) and not info.array().any():
+        return g * solution  # type: ignore[no-any-return]
     return g * _cofactors(input)  # type: ignore[no-any-return]
 
 
