@@ -494,13 +494,13 @@ def test_no_orphans(how: int, tmp_path: Path) -> None:
     else:
         process.kill()
     process.wait(20)
-    if how == signal.SIGINT:
-        assert process.returncode == 3
+    if how == signal.SIGINT:  # 1 where a worker's end was seen before the interrupt
+        assert process.returncode in (1, 3)
     end = time.monotonic() + 20
     while any(alive(pid) for pid in pids) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(alive(pid) for pid in pids)
-    if how == signal.SIGINT:
+    if process.returncode == 3:
         assert process.stderr.read() == ""
     process.stdout.close()
     process.stderr.close()

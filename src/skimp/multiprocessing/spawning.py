@@ -71,11 +71,12 @@ class ProcessContext:
         alive = [p for p in self.processes if p.is_alive()]
         if alive:
             multiprocessing.connection.wait([p.sentinel for p in alive], timeout)
-        for i, p in enumerate(self.processes):
-            if p.exitcode not in (0, None):
+        codes = [p.exitcode for p in self.processes]  # asked once: a process may end meanwhile
+        for i, (p, code) in enumerate(zip(self.processes, codes, strict=True)):
+            if code not in (0, None):
                 self._end(grace_period)
                 raise self._error(i, p)
-        if any(p.is_alive() for p in self.processes):
+        if None in codes:
             return False
         self._reports.cleanup()
         return True

@@ -17,8 +17,8 @@ from skimp.backend import kernels_activation as A
 from skimp.limits import finfo
 from skimp.ops.forms import export
 from skimp.ops.masks import where
-from skimp.ops.pointwise_forms import named
 from skimp.ops.pointwise import Pointwise, Refused, call, same
+from skimp.ops.pointwise_forms import named
 from skimp.ops.rows import B, C, F, I, zeros
 
 FUNCTIONAL = ("nn.functional",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,10 @@ class LinAlgError(RuntimeError):
     """A matrix has no such inverse, factors or values (PyTorch: torch.linalg.LinAlgError)."""
 
 
-def linear(name: str, **forms: Any) -> Callable[[Any], Any]:
+R = TypeVar("R")
+
+
+def linear(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Declare a function of torch.linalg, which is no method; an empty `out=` becomes column-major
     where the result is.
     """
@@ -27,7 +30,7 @@ def linear(name: str, **forms: Any) -> Callable[[Any], Any]:
     return op(name, method=False, namespaces=("linalg",), **forms)
 
 
-def hidden(name: str, **forms: Any) -> Callable[[Any], Any]:
+def hidden(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Declare an op that others are made of."""
     return op(name, method=False, namespaces=(), **forms)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def _qr_back(
 
 
 @hidden("_linalg_qr", rule=Rule("LinalgQrBackward0", {"input": _qr_back}))
-def _qr(input: Tensor, mode: str) -> Any:
+def _qr(input: Tensor, mode: Literal["reduced", "complete"]) -> Any:
     q, r = np.linalg.qr(input.array(), mode)
     return columns(q, input._dtype), columns(r, input._dtype)
 
@@ -299,7 +299,7 @@ def _exp_back(g: Tensor, input: Tensor) -> Tensor:
     cat, n = OPS["cat"].forms["cat"], input.shape[-1]
     a = input.mH
     whole = cat([cat([a, g], -1), cat([a * 0, a], -1)], -2)
-    return _matrix_exp(whole).narrow(-2, 0, n).narrow(-1, n, n)  # type: ignore[no-any-return]
+    return _matrix_exp(whole).narrow(-2, 0, n).narrow(-1, n, n)
 
 
 @hidden("_matrix_exp", rule=Rule("LinalgMatrixExpBackward0", {"input": _exp_back}))
@@ -317,7 +317,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     check_square("linalg.matrix_exp", input)
     if input._dtype.category < 2:
         check_number("linalg.matrix_exp", input)
-    return _matrix_exp(input)  # type: ignore[no-any-return]
+    return _matrix_exp(input)
 
 
 # -- vectors and diagonals ------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -56,25 +56,25 @@ def _svd_back(
     gaps = _gaps(s) * (line + size)
     gaps = gaps - gaps.diagonal(0, -2, -1).diag_embed() + _identity(s)
     inner = (result1 * 0 if g1 is None else g1).to(u._dtype).diag_embed()
-    if g0 is not None:
-        gu = g0.narrow(-1, 0, k)
+    gu = None if g0 is None else g0.narrow(-1, 0, k)
+    if gu is not None:
         inside = u.mH @ gu
         inner = inner + _skew(inside) / gaps * line
         if u._dtype.is_complex:
             phase = _skew(inside).diagonal(0, -2, -1) / (s * 2)
             inner = inner - inner_diagonal(_skew(inside) / gaps * line) + phase.diag_embed()
-    if g2 is not None:
-        gv = g2.narrow(-2, 0, k).mH
+    gv = None if g2 is None else g2.narrow(-2, 0, k).mH
+    if gv is not None:
         turned = size * (_skew(vh @ gv) / gaps)
         inner = inner + (turned - inner_diagonal(turned))
     made = u @ inner @ vh
-    if g0 is not None and m > k:
+    if gu is not None and m > k:
         part = gu / line
         made = made + (part - u @ (u.mH @ part)) @ vh
-    if g2 is not None and n > k:
+    if gv is not None and n > k:
         part = gv.mH / size
         made = made + u @ (part - (part @ vh.mH) @ vh)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def inner_diagonal(x: Tensor) -> Tensor:
@@ -163,8 +163,11 @@ def _eigh_back(g0: Any, g1: Any, result0: Tensor, result1: Tensor) -> Tensor:
     return v @ inner @ v.mH  # type: ignore[no-any-return]
 
 
+Half = Literal["L", "U"]  # of a Hermitian matrix
+
+
 @hidden("_linalg_eigh", rule=Rule("LinalgEighBackward0", {"input": _eigh_back}))
-def _eigh(input: Tensor, UPLO: str) -> Any:  # noqa: N803
+def _eigh(input: Tensor, UPLO: Half) -> Any:  # noqa: N803
     try:
         values, v = np.linalg.eigh(input.array(), UPLO)
     except np.linalg.LinAlgError as e:
@@ -175,13 +178,14 @@ def _eigh(input: Tensor, UPLO: str) -> Any:  # noqa: N803
     return rows(values, input._dtype.to_real()), columns(v, input._dtype)
 
 
-def _check_eigh(name: str, A: Tensor, UPLO: str) -> None:  # noqa: N803
+def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:  # noqa: N803
     check_square(name, A)
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     if A._dtype not in LAPACK:
         title = promotion.scalar_type_name(A._dtype)
         raise NotImplementedError(f"\"linalg_eigh_cpu\" not implemented for '{title}'")
+    return "U" if str(UPLO).upper() == "U" else "L"
 
 
 @linear("eigh")
@@ -189,17 +193,17 @@ def eigh(A: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices, of which one
     triangle is read.
     """
-    _check_eigh("linalg.eigh", A, UPLO)
-    return return_types.linalg_eigh(_eigh(A, UPLO.upper()))
+    half = _checked_half("linalg.eigh", A, UPLO)
+    return return_types.linalg_eigh(_eigh(A, half))
 
 
 @linear("eigvalsh")
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
     """The eigenvalues of Hermitian matrices, ascending."""
-    _check_eigh("linalg.eigvalsh", A, UPLO)
+    half = _checked_half("linalg.eigvalsh", A, UPLO)
     if recorded(A):
-        return _eigh(A, UPLO.upper())[0]  # type: ignore[no-any-return]
-    return rows(np.linalg.eigvalsh(A.array(), UPLO.upper()), A._dtype.to_real())
+        return _eigh(A, half)[0]  # type: ignore[no-any-return]
+    return rows(np.linalg.eigvalsh(A.array(), half), A._dtype.to_real())
 
 
 def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor) -> Tensor:
@@ -308,7 +312,7 @@ def _pinv_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     first = p.mH @ g @ p.mH
     right = g.mH @ p @ p.mH
     left = p.mH @ (p @ g.mH)
-    return right - input @ (p @ right) + left - (left @ p) @ input - first  # type: ignore[no-any-return]
+    return right - input @ (p @ right) + left - (left @ p) @ input - first
 
 
 @hidden("_linalg_pinv", rule=Rule("LinalgPinvBackward0", {"input": _pinv_back}))
@@ -347,7 +351,7 @@ def pinv(
         atol, rtol = 0.0, rcond
     if not A.numel():
         return A.mT.square()  # empty, with a history
-    return _pinv(A, atol, rtol, hermitian)  # type: ignore[no-any-return]
+    return _pinv(A, atol, rtol, hermitian)
 
 
 @op()

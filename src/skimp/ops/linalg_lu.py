@@ -55,7 +55,8 @@ def eliminate(a: Array, pivot: bool = True) -> tuple[Array, Array]:
 def _size(column: Array) -> Array:
     """What LAPACK compares to choose a pivot: |re| + |im|."""
     if column.dtype.kind == "c":
-        return np.abs(column.real) + np.abs(column.imag)
+        found: Array = np.abs(column.real) + np.abs(column.imag)
+        return found
     return np.abs(column)
 
 
@@ -96,6 +97,7 @@ def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor
     l1, u1 = lower.narrow(-2, 0, k), upper.narrow(-1, 0, k)
     gl, gu = g1.narrow(-2, 0, k), g2.narrow(-1, 0, k)
     extra_l, extra_u = lower.shape[-2] - k, upper.shape[-1] - k
+    ga2 = gb2 = None
     if extra_l:  # A2 = L2 U1, so L2 = A2 U1^-1
         l2 = lower.narrow(-2, k, extra_l)
         ga2 = tri(u1.mH, g1.narrow(-2, k, extra_l), upper=False, left=False)
@@ -107,9 +109,9 @@ def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor
     inner = (l1.mH @ gl).tril(-1) + (gu @ u1.mH).triu()
     ga = tri(u1.mH, inner, upper=False, left=False)
     ga = tri(l1.mH, ga, upper=True, unitriangular=True)
-    if extra_l:
+    if ga2 is not None:
         ga = cat([ga, ga2], -2)
-    if extra_u:
+    if gb2 is not None:
         ga = cat([ga, gb2], -1)
     return p @ ga  # type: ignore[no-any-return]
 

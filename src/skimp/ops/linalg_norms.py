@@ -43,7 +43,7 @@ def _by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Ten
     sums = vector_norm(A, 1.0, summed, keepdim)
     if not keepdim and summed < left:
         left -= 1
-    return sums.amax(left, keepdim) if ord > 0 else sums.amin(left, keepdim)  # type: ignore[no-any-return]
+    return sums.amax(left, keepdim) if ord > 0 else sums.amin(left, keepdim)
 
 
 def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:  # noqa: N803

@@ -229,8 +229,8 @@ def solve_triangular(
     check_number(name, A, "triangular_solve_cpu")
     a, b = _batched(A, B)
     if left:
-        return _solve_triangular(a, b, upper, unitriangular)  # type: ignore[no-any-return]
-    return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT  # type: ignore[no-any-return]
+        return _solve_triangular(a, b, upper, unitriangular)
+    return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
 
 
 @op(out=True)
@@ -271,7 +271,7 @@ def _cholesky_solve_back(
 def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:  # noqa: N803
     first, second = (L.mH, L) if upper else (L, L.mH)
     half = solve_triangular(first, input, upper=False)
-    return solve_triangular(second, half, upper=True)  # type: ignore[no-any-return]
+    return solve_triangular(second, half, upper=True)
 
 
 @op(out=True)
@@ -279,7 +279,7 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # 
     """The X of A X = input, where L is a Cholesky factor of A."""
     check_square("cholesky_solve", L)
     a, b = _batched(L, input)
-    return _cholesky_solve(b, a, upper)  # type: ignore[no-any-return]
+    return _cholesky_solve(b, a, upper)
 
 
 @hidden(
@@ -298,7 +298,7 @@ def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the matrix whose Cholesky factor this is."""
     check_square("cholesky_inverse", input, "A")
-    return _cholesky_inverse(input, upper)  # type: ignore[no-any-return]
+    return _cholesky_inverse(input, upper)
 
 
 def _eye(t: Tensor) -> Tensor:
@@ -320,7 +320,7 @@ def _det_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     solution, info = solve_ex(input.mH, found)
     if bool((result != 0).all().item()) and not info.array().any():
         return g * solution  # type: ignore[no-any-return]
-    return g * _cofactors(input)  # type: ignore[no-any-return]
+    return g * _cofactors(input)
 
 
 def _cofactors(a: Tensor) -> Tensor:
@@ -344,7 +344,7 @@ def det(A: Tensor) -> Tensor:  # noqa: N803
     """The determinants of square matrices."""
     check_square("linalg.det", A)
     check_number("linalg.det", A, "lu_cpu")
-    return _det(A)  # type: ignore[no-any-return]
+    return _det(A)
 
 
 @op("det")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,13 +23,13 @@ NORMS = ("backward", "ortho", "forward")
 # -- kernels --------------------------------------------------------------------------------------
 
 
-def _numpy_norm(norm: str, forward: bool) -> str:
+def _numpy_norm(norm: str, forward: bool) -> Literal["backward", "ortho", "forward"]:
     """NumPy names a norm by the direction in which it divides; here it is the caller's function's.
 
     `norm` is the factor: "none", "ortho" or "all" (1 / n).
     """
     if norm == "ortho":
-        return norm
+        return "ortho"
     return "backward" if (norm == "none") == forward else "forward"
 
 
@@ -40,13 +40,11 @@ def _along(a: Array, dims: Dims, norm: str, forward: bool) -> Array:
     return a
 
 
-@hidden(
-    "_fft_c2c",
-    rule=Rule(
-        "FftC2CBackward0",
-        {"input": lambda g, dim, norm, forward: _c2c(g, dim, norm, not forward)},
-    ),
-)
+def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
+    return _c2c(g, dim, norm, not forward)
+
+
+@hidden("_fft_c2c", rule=Rule("FftC2CBackward0", {"input": _c2c_back}))
 def _c2c(input: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     if not dim:
         return input.clone()
@@ -57,7 +55,7 @@ def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool)
     if onesided:
         last = dim[-1]
         g = _resized(g, last, input_shape[last])
-    return _c2c(g, dim, norm, False).real  # type: ignore[no-any-return]
+    return _c2c(g, dim, norm, False).real
 
 
 @hidden("_fft_r2c", rule=Rule("FftR2CBackward0", {"input": _r2c_back}))
@@ -162,7 +160,7 @@ def _complex(t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:
     t = _promoted(t, True)
     for d, n in zip(dims, sizes, strict=True):
         t = _resized(t, d, n)
-    return _c2c(t, dims, _factor(norm, forward), forward)  # type: ignore[no-any-return]
+    return _c2c(t, dims, _factor(norm, forward), forward)
 
 
 def _from_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:
@@ -176,7 +174,7 @@ def _from_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool)
         t = _resized(t, d, n)
     factor = _factor(norm, forward)
     if forward:
-        return _r2c(t, dims, factor, True)  # type: ignore[no-any-return]
+        return _r2c(t, dims, factor, True)
     half = _r2c(t, dims[-1:], factor, True).conj_physical()
     return _c2c(half, dims[:-1], factor, False) if len(dims) > 1 else half
 
@@ -199,8 +197,8 @@ def _to_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -
     factor = _factor(norm, forward)
     if forward:
         t = _c2c(t, dims[:-1], factor, True) if len(dims) > 1 else t
-        return _c2r(t.conj(), dims[-1:], factor, last)  # type: ignore[no-any-return]
-    return _c2r(t, dims, factor, last)  # type: ignore[no-any-return]
+        return _c2r(t.conj(), dims[-1:], factor, last)
+    return _c2r(t, dims, factor, last)
 
 
 def _list(s: Any) -> list[int]:
@@ -212,7 +210,7 @@ def _list(s: Any) -> list[int]:
 Kernel = Callable[..., Tensor]
 
 
-def _named(kernel: Any, name: str) -> Kernel:
+def _named(kernel: Kernel, name: str) -> Kernel:
     """The kernels that refuse some tensors say which function was called."""
     if kernel is _complex:
         return _complex
@@ -275,7 +273,7 @@ def _frequency(name: str, whole: bool, doc: str) -> None:
         made = _frequencies(n, d, whole, {"dtype": dtype, "device": device})
         if out is not None:
             outs.resize_out(name, out, tuple(made.shape))
-            return out.copy_(made)  # type: ignore[no-any-return]
+            return out.copy_(made)
         return made.requires_grad_() if requires_grad else made
 
     f.__name__ = f.__qualname__ = name

@@ -193,7 +193,7 @@ class _Orthogonal(Module):
         else:
             one = whole.eye(n, dtype=a.dtype)
             q = linalg.solve(one - 0.5 * a, one + 0.5 * a)
-        return q[..., :k] if n != k else q  # type: ignore[no-any-return]
+        return q[..., :k] if n != k else q
 
     def _reflected(self, x: Tensor) -> Tensor:
         a = x.tril(diagonal=-1)
