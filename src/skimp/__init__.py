@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings as _warnings
 from typing import Any
 
 import numpy as _np
 
 # PyTorch is silent about 0/0 and overflow, and errstate per op would cost more than the op.
 _np.seterr(all="ignore")
+# seterr holds for this thread; in others NumPy would warn, in the name of our modules.
+_warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"skimp\.")
 
 from skimp import (
     accelerator,
