@@ -193,7 +193,7 @@ def test_layouts_of_results() -> None:
 
 
 def test_singular_determinants_have_the_gradients_of_cofactors() -> None:
-    """PyTorch answers zeros for the first of these; the derivative of a determinant is its cofactors."""
+    """PyTorch answers zeros for the first of these."""
     a = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [5.0, 7.0, 9.0]])
     for matrix in (a, np.diag([1.0, 2.0, 0.0]), np.zeros((3, 3))):
         x = skimp.tensor(matrix).requires_grad_()

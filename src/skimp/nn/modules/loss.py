@@ -421,12 +421,6 @@ class CTCLoss(_Loss):
     def forward(
         self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
     ) -> Tensor:
-        return F.ctc_loss(  # type: ignore[no-any-return]
-            log_probs,
-            targets,
-            input_lengths,
-            target_lengths,
-            self.blank,
-            self.reduction,
-            self.zero_infinity,
+        raise NotImplementedError(
+            "nn.CTCLoss: skimp has no ctc_loss yet; its parameters load and save, its forward does not run"
         )
