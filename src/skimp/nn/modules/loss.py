@@ -422,5 +422,5 @@ class CTCLoss(_Loss):
         self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
     ) -> Tensor:
         raise NotImplementedError(
-            "nn.CTCLoss: skimp has no ctc_loss yet; its parameters load and save, its forward does not run"
+            "nn.CTCLoss: skimp has no ctc_loss yet; only its construction works"
         )
