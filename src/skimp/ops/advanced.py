@@ -247,10 +247,6 @@ def _joint(array: Array, where: Where) -> Joint:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def _put_back(g: Tensor, indices: Any, values_shape: Any) -> Tensor:
-    return gather_at(g, indices)
-
-
 @writer(
     "index_put",
     out=False,

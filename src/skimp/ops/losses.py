@@ -49,11 +49,6 @@ def _square(x: Array, y: Array, *, out: Array) -> None:
     np.multiply(out, out, out=out)
 
 
-def _distance(x: Array, y: Array, *, out: Array) -> None:
-    np.subtract(x, y, out=out)
-    np.absolute(out, out=out)
-
-
 def _smooth(x: Array, y: Array, beta: Any, *, out: Array) -> None:
     """Quadratic below beta, linear above."""
     np.subtract(x, y, out=out)

@@ -121,11 +121,6 @@ class Scratch:
         give(self._flat)
 
 
-def same_as(part: Array) -> Any:
-    """The type that a block with this result is computed in."""
-    return np.float32 if part.dtype.itemsize == 2 else part.dtype
-
-
 def in_wide(fn: Block) -> Block:
     """A block function of arrays of one type, where half precision is converted first and rounded
     once."""

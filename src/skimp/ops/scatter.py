@@ -155,10 +155,6 @@ def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any =
             ufunc.at(memory, at, values.reshape(-1))
 
 
-def _scatter_src_rule(name: str, input: Any) -> Rule:
-    return Rule(name, {"input": input, "src": lambda g, dim, index: g.gather(dim, index)})
-
-
 def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.scatter(dim, index, 0)
 
