@@ -22,6 +22,7 @@ from skimp import (
     cuda,
     distributed,
     fft,
+    func,
     hub,
     jit,
     linalg,
@@ -88,6 +89,7 @@ from skimp.dtypes import (
     uint8,
 )
 from skimp.errors import OutOfMemoryError
+from skimp.func import vmap
 from skimp.limits import finfo, iinfo
 from skimp.ops.formats import (
     channels_last,

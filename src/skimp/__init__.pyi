@@ -13,6 +13,7 @@ from skimp import cpu as cpu
 from skimp import cuda as cuda
 from skimp import distributed as distributed
 from skimp import fft as fft
+from skimp import func as func
 from skimp import hub as hub
 from skimp import jit as jit
 from skimp import linalg as linalg
@@ -76,6 +77,7 @@ from skimp.dtypes import int32 as int32
 from skimp.dtypes import int64 as int64
 from skimp.dtypes import uint8 as uint8
 from skimp.errors import OutOfMemoryError as OutOfMemoryError
+from skimp.func import vmap as vmap
 from skimp.limits import finfo as finfo
 from skimp.limits import iinfo as iinfo
 from skimp.ops.formats import channels_last as channels_last

@@ -102,7 +102,7 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
     for i, view in enumerate(views):
         view_of(input, view, None, None, True)
         view._output = i
-    if _state.grad and input._rg:
+    if views and _state.grad and input._rg:
         node = begin(rule, bindings)
         if node is not None:
             finish(node, tuple(views))

@@ -1,5 +1,5 @@
 """torch.utils."""
 
-from skimp.utils import checkpoint, data, dlpack
+from skimp.utils import _pytree, checkpoint, data, dlpack
 
-__all__ = ["checkpoint", "data", "dlpack"]
+__all__ = ["_pytree", "checkpoint", "data", "dlpack"]

@@ -82,7 +82,7 @@ def _replaced(
         for n, _ in walk(remove_duplicate=False)
     }
     if strict:
-        _check_strict(own, set(tensors))
+        _check_strict(module._get_name(), own, set(tensors))
     before: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for name, tensor in tensors.items():
@@ -106,11 +106,11 @@ def _replaced(
                 )
 
 
-def _check_strict(own: set[str], given: set[str]) -> None:
+def _check_strict(title: str, own: set[str], given: set[str]) -> None:
     parts = []
-    if given - own:
-        parts.append("Unexpected key(s): " + ", ".join(sorted(given - own)) + ".")
-    if own - given:
-        parts.append("Missing key(s): " + ", ".join(sorted(own - given)) + ".")
+    for what, names in (("Unexpected", given - own), ("Missing", own - given)):
+        if names:
+            listed = ", ".join([repr(n) for n in sorted(names)])
+            parts.append(f"{what} key(s): {listed}.")
     if parts:
-        raise RuntimeError("Error(s) in reparametrizing:\n\t" + "\n\t".join(parts))
+        raise RuntimeError(f"Error(s) in reparametrizing for {title}:\n\t" + "\n\t".join(parts))

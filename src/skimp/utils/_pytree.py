@@ -1,0 +1,260 @@
+"""torch.utils._pytree: nested containers as a list of leaves and the structure around them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = [
+    "LeafSpec",
+    "PyTree",
+    "TreeSpec",
+    "register_pytree_node",
+    "tree_all",
+    "tree_any",
+    "tree_flatten",
+    "tree_is_leaf",
+    "tree_iter",
+    "tree_leaves",
+    "tree_map",
+    "tree_map_",
+    "tree_map_only",
+    "tree_structure",
+    "tree_unflatten",
+]
+
+PyTree = Any
+IsLeaf = Callable[[Any], bool] | None
+
+
+class _Node(NamedTuple):
+    """How a container is taken apart, into children and a context, and put together again."""
+
+    flatten: Callable[[Any], tuple[list[Any], Any]]
+    unflatten: Callable[[Iterable[Any], Any], Any]
+
+
+_NODES: dict[type, _Node] = {}
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]],
+    unflatten_fn: Callable[[Iterable[Any], Any], Any],
+    **_: Any,
+) -> None:
+    """Let instances of a class be containers."""
+    if cls in _NODES:
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    _NODES[cls] = _Node(flatten_fn, unflatten_fn)
+
+
+def _dict(keys: Any, values: Iterable[Any]) -> Any:
+    return zip(keys, values, strict=True)
+
+
+register_pytree_node(list, lambda x: (x, None), lambda c, _: list(c))
+register_pytree_node(tuple, lambda x: (list(x), None), lambda c, _: tuple(c))
+register_pytree_node(dict, lambda x: (list(x.values()), list(x)), lambda c, k: dict(_dict(k, c)))
+register_pytree_node(
+    OrderedDict, lambda x: (list(x.values()), list(x)), lambda c, k: OrderedDict(_dict(k, c))
+)
+register_pytree_node(
+    defaultdict,
+    lambda x: (list(x.values()), [x.default_factory, list(x)]),
+    lambda c, k: defaultdict(k[0], _dict(k[1], c)),
+)
+register_pytree_node(deque, lambda x: (list(x), x.maxlen), lambda c, n: deque(c, maxlen=n))
+_NAMED = _Node(lambda x: (list(x), type(x)), lambda c, kind: kind(*c))
+
+
+def _kind(tree: Any) -> type:
+    """The type under which a container is registered: all named tuples are of one kind."""
+    found = type(tree)
+    if isinstance(tree, tuple) and found is not tuple and hasattr(found, "_fields"):
+        return NamedTuple
+    return found
+
+
+def _node(kind: Any) -> _Node | None:
+    return _NAMED if kind is NamedTuple else _NODES.get(kind)
+
+
+@dataclass(init=True, eq=True, repr=False)
+class TreeSpec:
+    """A structure: the container's type, its context (keys, for instance) and its children."""
+
+    type: Any
+    context: Any
+    children_specs: list[TreeSpec]
+
+    @property
+    def num_leaves(self) -> int:
+        return 1 if self.type is None else sum(c.num_leaves for c in self.children_specs)
+
+    @property
+    def num_children(self) -> int:
+        return len(self.children_specs)
+
+    def is_leaf(self) -> bool:
+        """Whether it stands for one leaf."""
+        return self.type is None
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        """The containers around these leaves."""
+        return _build(self, iter(leaves))
+
+    def __repr__(self, indent: int = 0) -> str:
+        if self.type is None:
+            return "*"
+        prefix = f"TreeSpec({self.type.__name__}, {self.context}, ["
+        indent += 2
+        inner = [c.__repr__(indent) for c in self.children_specs]
+        return prefix + f",\n{' ' * indent}".join(inner) + "])"
+
+
+def LeafSpec() -> TreeSpec:
+    """The structure of what is no container."""
+    return TreeSpec(None, None, [])
+
+
+def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether it is no container, or `is_leaf` says that it counts as none."""
+    return (is_leaf is not None and is_leaf(tree)) or _node(_kind(tree)) is None
+
+
+def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
+    """(its leaves from left to right, its structure)."""
+    leaves: list[Any] = []
+    return leaves, _take_apart(tree, leaves, is_leaf)
+
+
+def _take_apart(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
+    kind = _kind(tree)
+    node = _node(kind)
+    if node is None or (is_leaf is not None and is_leaf(tree)):
+        leaves.append(tree)
+        return LeafSpec()
+    children, context = node.flatten(tree)
+    return TreeSpec(kind, context, [_take_apart(c, leaves, is_leaf) for c in children])
+
+
+def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
+    """The containers of a structure around these leaves."""
+    leaves = list(leaves)
+    if len(leaves) != treespec.num_leaves:
+        raise ValueError(
+            f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers "
+            f"to a pytree that holds {treespec.num_leaves} items ({treespec})."
+        )
+    return _build(treespec, iter(leaves))
+
+
+def _build(spec: TreeSpec, leaves: Iterator[Any]) -> Any:
+    if spec.type is None:
+        return next(leaves)
+    node = _node(spec.type)
+    assert node is not None
+    return node.unflatten([_build(c, leaves) for c in spec.children_specs], spec.context)
+
+
+def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    """Its leaves from left to right."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_iter(tree: Any, is_leaf: IsLeaf = None) -> Iterator[Any]:
+    """Its leaves from left to right."""
+    return iter(tree_leaves(tree, is_leaf))
+
+
+def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
+    """Its structure."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
+    """The same containers around `func(leaf, ...)`, of leaves at one place in all the trees."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    columns = [leaves, *[prefix_leaves(rest, spec) for rest in rests]]
+    return _build(spec, iter([func(*row) for row in zip(*columns, strict=True)]))
+
+
+def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
+    """Call `func` on the leaves, for what it does to them; the tree itself."""
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
+    return tree
+
+
+def tree_map_only(types: Any, func: Any = None, tree: Any = None, is_leaf: IsLeaf = None) -> Any:
+    """`tree_map` on leaves of some types (or for which a predicate holds), the others as they
+    are.
+    """
+    wanted = types if callable(types) and not isinstance(types, type) else None
+
+    def one(leaf: Any) -> Any:
+        yes = wanted(leaf) if wanted is not None else isinstance(leaf, types)
+        return func(leaf) if yes else leaf
+
+    return tree_map(one, tree, is_leaf=is_leaf)
+
+
+def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether the predicate holds for every leaf."""
+    return all(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: IsLeaf = None) -> bool:
+    """Whether the predicate holds for a leaf."""
+    return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def prefix_leaves(tree: Any, spec: TreeSpec) -> list[Any]:
+    """The subtrees of `tree` at the leaves of a structure; ValueError where it is no such tree."""
+    if spec.type is None:
+        return [tree]
+    kind = _kind(tree)
+    node = _node(kind)
+    if node is None or kind is not spec.type:
+        raise ValueError(f"Node type mismatch; expected {spec.type!r}, but got {type(tree)!r}.")
+    children, context = node.flatten(tree)
+    if len(children) != len(spec.children_specs):
+        raise ValueError(
+            f"Node arity mismatch; expected {len(spec.children_specs)}, but got {len(children)}."
+        )
+    if isinstance(context, list) and context != spec.context:
+        if set(map(repr, context)) != set(map(repr, spec.context)):
+            raise ValueError(f"Node keys mismatch; expected {spec.context!r}, but got {context!r}.")
+        children = [tree[key] for key in spec.context]
+    return [
+        leaf
+        for child, inner in zip(children, spec.children_specs, strict=True)
+        for leaf in prefix_leaves(child, inner)
+    ]
+
+
+def broadcast_to_and_flatten(tree: Any, spec: TreeSpec) -> list[Any] | None:
+    """A leaf of `tree` for each leaf of the structure, where one stands for a whole container;
+    None where `tree` is no prefix of it.
+    """
+    kind = _kind(tree)
+    node = _node(kind)
+    if node is None:
+        return [tree] * spec.num_leaves
+    if spec.type is None or kind is not spec.type:
+        return None
+    children, context = node.flatten(tree)
+    if len(children) != len(spec.children_specs) or context != spec.context:
+        return None
+    found: list[Any] = []
+    for child, inner in zip(children, spec.children_specs, strict=True):
+        part = broadcast_to_and_flatten(child, inner)
+        if part is None:
+            return None
+        found += part
+    return found
+
+
+_broadcast_to_and_flatten = broadcast_to_and_flatten

@@ -1,0 +1,414 @@
+"""torch.func beside PyTorch's: values, structures, errors, and what stays in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils import _pytree as theirs
+
+import skimp
+from skimp.utils import _pytree as ours
+
+# PyTorch's own forward mode warns about what it is made of
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+Case = Callable[..., Any]
+
+
+def data(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed + sum(shape)).standard_normal(shape)
+
+
+X, Y, M = data(3), data(3, seed=1), data(4, 3)
+
+
+def both(case: Case, *arrays: Any) -> tuple[Any, Any]:
+    """What the case gives on each library; an exception stands for itself."""
+    found = []
+    for lib in (torch, skimp):
+        tensors = [lib.from_numpy(np.array(a)) for a in arrays]
+        try:
+            found.append(case(lib, *tensors))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            found.append(error)
+    return found[0], found[1]
+
+
+def compare(case: Case, *arrays: Any) -> None:
+    want, got = both(case, *arrays)
+    if isinstance(want, Exception) or isinstance(got, Exception):
+        assert type(got) is type(want), (want, got)
+        assert str(got) == str(want)
+        return
+    want_leaves, want_spec = theirs.tree_flatten(want)
+    got_leaves, got_spec = ours.tree_flatten(got)
+    assert repr(got_spec) == repr(want_spec)
+    for a, b in zip(want_leaves, got_leaves, strict=True):
+        if isinstance(a, torch.Tensor):
+            assert str(b.dtype) == str(a.dtype)
+            assert b.requires_grad == a.requires_grad
+            assert tuple(b.shape) == tuple(a.shape)
+            np.testing.assert_allclose(
+                b.detach().numpy(), a.detach().numpy(), rtol=1e-12, atol=1e-12
+            )
+        else:
+            assert a == b
+
+
+def cube(x: Any) -> Any:
+    return (x**3).sum()
+
+
+DERIVATIVES: dict[str, Case] = {
+    "grad": lambda t, x: t.func.grad(cube)(x),
+    "value": lambda t, x: t.func.grad_and_value(cube)(x),
+    "aux": lambda t, x: t.func.grad(lambda x: (cube(x), {"twice": x * 2}), has_aux=True)(x),
+    "value and aux": lambda t, x: t.func.grad_and_value(
+        lambda x: (cube(x), [x.sin()]), has_aux=True
+    )(x),
+    "tree": lambda t, x: t.func.grad(lambda d: (d["a"] * 2).sum() + d["b"][0].exp().sum())(
+        {"a": x, "b": [x]}
+    ),
+    "argnums": lambda t, x: t.func.grad(lambda a, b: (a * b * b).sum(), argnums=(1, 0))(x, x + 1),
+    "argnum from the end": lambda t, x: t.func.grad(lambda a, b: (a * b * b).sum(), -1)(x, x + 1),
+    "keywords": lambda t, x: t.func.grad(lambda a, k: (a * k).sum())(x, k=2),
+    "no part": lambda t, x: t.func.grad(lambda x: t.ones((), dtype=t.float64))(x),
+    "second": lambda t, x: t.func.grad(lambda x: t.func.grad(cube)(x).sin().sum())(x),
+    "third": lambda t, x: t.func.grad(t.func.grad(t.func.grad(lambda x: x**4)))(x[0]),
+    "vjp": lambda t, x: t.func.vjp(t.sin, x)[1](x),
+    "vjp output": lambda t, x: t.func.vjp(lambda x: (x * 2, {"s": x.sum()}), x)[0],
+    "vjp of two": lambda t, x: t.func.vjp(lambda a, b: a * b, x, x + 1)[1](x),
+    "vjp twice": lambda t, x: [f(x) for f in [t.func.vjp(t.exp, x)[1]] for _ in range(2)],
+    "vjp aux": lambda t, x: t.func.vjp(lambda x: (x * 2, x + 1), x, has_aux=True)[2],
+    "vjp of tree": lambda t, x: t.func.vjp(lambda x: {"a": x * 2}, x)[1]({"a": x}),
+    "vjp of vjp": lambda t, x: t.func.vjp(lambda x: t.func.vjp(t.sin, x)[1](x)[0], x)[1](x),
+    "jvp": lambda t, x: t.func.jvp(lambda x: (x.sin(), x.sum()), (x,), (x + 1,)),
+    "jvp of two": lambda t, x: t.func.jvp(lambda a, b: a * b, (x, x + 1), (x, x)),
+    "jvp aux": lambda t, x: t.func.jvp(lambda x: (x * 2, x + 1), (x,), (x,), has_aux=True),
+    "jvp constant": lambda t, x: t.func.jvp(lambda x: t.ones(2), (x,), (x,))[1],
+    "jvp of grad": lambda t, x: t.func.jvp(t.func.grad(cube), (x,), (x,)),
+    "grad of jvp": lambda t, x: t.func.grad(
+        lambda x: t.func.jvp(t.sin, (x,), (t.ones_like(x),))[1].sum()
+    )(x),
+    "jacrev": lambda t, x: t.func.jacrev(t.sin)(x),
+    "jacrev of trees": lambda t, x: t.func.jacrev(lambda d: (d["a"] * 2, {"s": d["a"].sum()}))(
+        {"a": x}
+    ),
+    "jacrev argnums": lambda t, x: t.func.jacrev(lambda a, b: a * b, (0, 1))(x, x + 1),
+    "jacrev one in a tuple": lambda t, x: t.func.jacrev(lambda a, b: a * b, (0,))(x, x + 1),
+    "jacrev aux": lambda t, x: t.func.jacrev(lambda x: (x.exp(), x), has_aux=True)(x),
+    "jacrev matrix": lambda t, x: t.func.jacrev(lambda x: t.outer(x, x))(x),
+    "jacrev chunks": lambda t, x: t.func.jacrev(t.sin, chunk_size=2)(x),
+    "jacfwd": lambda t, x: t.func.jacfwd(t.sin)(x),
+    "jacfwd argnums": lambda t, x: t.func.jacfwd(lambda a, b: t.outer(a, b), (0, 1))(x, x + 1),
+    "jacfwd trees": lambda t, x: t.func.jacfwd(lambda x: (x, {"s": x.sum()}))(x),
+    "jacfwd aux": lambda t, x: t.func.jacfwd(lambda x: (x.exp(), x), has_aux=True)(x),
+    "jacfwd of jacrev": lambda t, x: t.func.jacfwd(t.func.jacrev(cube))(x),
+    "hessian": lambda t, x: t.func.hessian(lambda x: (x[:1] * x * x.sin()).sum())(x),
+    "hessian argnums": lambda t, x: t.func.hessian(lambda a, b: (a * b * b).sum(), (0, 1))(x, x),
+    "within no_grad": lambda t, x: _without(t, lambda: t.func.grad(cube)(x)),
+}
+
+
+def _without(t: Any, f: Case) -> Any:
+    with t.no_grad():
+        return f()
+
+
+@pytest.mark.parametrize("case", DERIVATIVES.values(), ids=DERIVATIVES)
+@pytest.mark.parametrize("requires", [False, True], ids=["plain", "requires grad"])
+def test_derivatives(case: Case, requires: bool) -> None:
+    compare(lambda t, x: case(t, x.requires_grad_(requires)), X)
+
+
+def test_what_a_function_closes_over_stays_connected() -> None:
+    def case(t: Any, x: Any, w: Any) -> Any:
+        w.requires_grad_()
+        found = t.func.grad(lambda x: (w * x**2).sum())(x)
+        free = t.func.grad(lambda x: (w.detach() * x**2).sum())(x)
+        (g,) = t.autograd.grad(found.sum(), w)
+        return found, free, g, t.func.vjp(lambda x: x * w, x)
+
+    def without_function(t: Any, x: Any, w: Any) -> Any:
+        found, free, g, (out, back) = case(t, x, w)
+        return found, free, g, out, back(x)
+
+    compare(without_function, X, Y)
+
+
+def test_gradients_of_parameters_are_those_of_backward() -> None:
+    def case(t: Any, x: Any) -> Any:
+        t.manual_seed(0)
+        net = t.nn.Sequential(t.nn.Linear(3, 5), t.nn.Tanh(), t.nn.Linear(5, 1)).double()
+        params = {k: v.detach() for k, v in net.named_parameters()}
+        return t.func.grad(lambda p: t.func.functional_call(net, p, (x,)).pow(2).mean())(params)
+
+    compare(case, M)
+
+
+REFUSED: dict[str, Case] = {
+    "not a scalar": lambda t, x: t.func.grad(lambda x: x)(x),
+    "no tensor": lambda t, x: t.func.grad(lambda x: 3)(x),
+    "no pair": lambda t, x: t.func.grad(lambda x: x.sum(), has_aux=True)(x),
+    "argnum": lambda t, x: t.func.grad(cube, argnums=1)(x),
+    "argnums twice": lambda t, x: t.func.grad(cube, argnums=(0, 0))(x),
+    "argnums empty": lambda t, x: t.func.grad(cube, argnums=())(x),
+    "argnums string": lambda t, x: t.func.grad(cube, argnums="a")(x),
+    "argnums of strings": lambda t, x: t.func.grad(cube, argnums=(0, "a"))(x),
+    "float": lambda t, x: t.func.grad(cube)(3.0),
+    "vjp of ints": lambda t, x: t.func.vjp(lambda x: (x * 2, 3), x),
+    "vjp cotangents": lambda t, x: t.func.vjp(t.sin, x)[1]((x, x)),
+    "vjp shape": lambda t, x: t.func.vjp(t.sin, x)[1](t.ones(2)),
+    "jvp primals": lambda t, x: t.func.jvp(t.sin, x, x),
+    "jvp nothing": lambda t, x: t.func.jvp(t.sin, (), ()),
+    "jvp structure": lambda t, x: t.func.jvp(t.sin, (x,), (x, x)),
+    "jvp shape": lambda t, x: t.func.jvp(t.sin, (x,), (t.ones(2),)),
+    "jvp floats": lambda t, x: t.func.jvp(t.sin, (3.0,), (1.0,)),
+    "jvp strict": lambda t, x: t.func.jvp(lambda x: t.ones(2), (x,), (x,), strict=True),
+    "jacrev chunks": lambda t, x: t.func.jacrev(t.sin, chunk_size=0)(x),
+    "jacrev aux": lambda t, x: t.func.jacrev(t.sin, has_aux=True)(x),
+    "vmap nothing": lambda t, x: t.vmap(cube)(),
+    "vmap in_dims": lambda t, x: t.vmap(cube, in_dims="a")(x),
+    "vmap in_dims None": lambda t, x: t.vmap(cube, in_dims=None)(x),
+    "vmap in_dims of two": lambda t, x: t.vmap(cube, in_dims=(0, 0))(x),
+    "vmap in_dims keys": lambda t, x: t.vmap(cube, in_dims=({"a": 0},))({"b": x}),
+    "vmap in_dim": lambda t, x: t.vmap(cube, in_dims=("a",))(x),
+    "vmap of int": lambda t, x: t.vmap(cube)(3),
+    "vmap dim": lambda t, x: t.vmap(cube, in_dims=2)(x),
+    "vmap sizes": lambda t, x: t.vmap(t.add)(x, t.ones(4)),
+    "vmap returns int": lambda t, x: t.vmap(lambda x: 3)(x),
+    "vmap returns None": lambda t, x: t.vmap(lambda x: (x, None))(x),
+    "vmap out_dims": lambda t, x: t.vmap(lambda x: x, out_dims="a")(x),
+    "vmap out_dims of two": lambda t, x: t.vmap(lambda x: x, out_dims=(0, 1))(x),
+    "vmap out_dims of one": lambda t, x: t.vmap(lambda x: (x, x), out_dims=(0,))(x),
+    "vmap out_dim": lambda t, x: t.vmap(lambda x: x, out_dims=1)(x),
+    "vmap out_dim None": lambda t, x: t.vmap(lambda x: x, out_dims=None)(x),
+    "vmap randomness": lambda t, x: t.vmap(cube, randomness="a")(x),
+    "vmap chunks": lambda t, x: t.vmap(cube, chunk_size=0)(x),
+    "vmap draws": lambda t, x: t.vmap(lambda x: x + t.rand(()))(x),
+    "no models": lambda t, x: t.func.stack_module_state([]),
+    "two classes": lambda t, x: t.func.stack_module_state([t.nn.ReLU(), t.nn.Tanh()]),
+    "two modes": lambda t, x: t.func.stack_module_state([t.nn.ReLU(), t.nn.ReLU().eval()]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_errors(case: Case) -> None:
+    want, got = both(case, X)
+    assert isinstance(want, Exception)
+    assert isinstance(got, Exception)
+    assert (type(got), str(got)) == (type(want), str(want))
+
+
+MAPPED: dict[str, Case] = {
+    "sum": lambda t, m: t.vmap(t.sum)(m),
+    "dot": lambda t, m: t.vmap(t.dot)(m, m + 1),
+    "shared": lambda t, m: t.vmap(t.dot, in_dims=(0, None))(m, m[0]),
+    "no samples to unbind": lambda t, m: m[:0].unbind(),
+    "columns": lambda t, m: t.vmap(lambda a, b: a + b, in_dims=(-1, None))(m, 3.0),
+    "out_dims": lambda t, m: t.vmap(lambda a: t.outer(a, a), out_dims=1)(m),
+    "out_dims from the end": lambda t, m: t.vmap(lambda a: t.outer(a, a), out_dims=-1)(m),
+    "tree": lambda t, m: t.vmap(
+        lambda d, k: {"a": d["a"].sum() * k, "b": (d["a"], k)}, in_dims=({"a": 1}, None)
+    )({"a": m}, t.ones(2)),
+    "out_dims tree": lambda t, m: t.vmap(lambda a: (a, {"b": a * 2}), out_dims=(1, {"b": 0}))(m),
+    "constant": lambda t, m: t.vmap(lambda a: t.ones(2))(m),
+    "constant None": lambda t, m: t.vmap(lambda a: (a, t.ones(2)), out_dims=(0, None))(m),
+    "empty": lambda t, m: t.vmap(lambda a: (a * 2, a.sum()))(m[:0]),
+    "nested": lambda t, m: t.vmap(t.vmap(lambda a, b: a * b.sum(), (0, None)), (0, 1))(m, m),
+    "nested other dims": lambda t, m: t.vmap(t.vmap(t.mul), in_dims=(1, 1))(m, m),
+    "chunks": lambda t, m: t.vmap(t.sum, chunk_size=3)(m),
+    "per-sample gradients": lambda t, m: t.vmap(t.func.grad(cube))(m),
+    "gradients of shared": lambda t, m: t.vmap(
+        t.func.grad(lambda w, a: (w * a).sin().sum()), in_dims=(None, 0)
+    )(m[0], m),
+    "grad of vmap": lambda t, m: t.func.grad(lambda m: t.vmap(t.prod)(m).sum())(m),
+    "jacrev": lambda t, m: t.vmap(t.func.jacrev(t.sin))(m),
+    "hessian": lambda t, m: t.vmap(t.func.hessian(cube))(m),
+    "vjp": lambda t, m: t.vmap(t.func.vjp(lambda a: (a * a).cumsum(0), m[0])[1])(m),
+    "indexing": lambda t, m: t.vmap(lambda a: a[[0, 2]] + a[-1])(m),
+    "matmul": lambda t, m: t.vmap(t.matmul, (0, None))(m, m.t()),
+    "softmax": lambda t, m: t.vmap(lambda a: a.softmax(0).log())(m),
+    "sort": lambda t, m: t.vmap(lambda a: tuple(a.sort()))(m),
+    "where": lambda t, m: t.vmap(lambda a: t.where(a > 0, a, a.exp()))(m),
+    "cat": lambda t, m: t.vmap(lambda a: t.cat([a, t.zeros(1, dtype=t.float64)]))(m),
+    "in place": lambda t, m: t.vmap(lambda a: a.clone().mul_(2).add_(a))(m),
+    "dtype": lambda t, m: t.vmap(lambda a: a.argmax())(m),
+}
+
+
+@pytest.mark.parametrize("case", MAPPED.values(), ids=MAPPED)
+@pytest.mark.parametrize("requires", [False, True], ids=["plain", "requires grad"])
+def test_vmap(case: Case, requires: bool) -> None:
+    compare(lambda t, m: case(t, m.requires_grad_(requires)), M)
+
+
+def test_gradients_flow_through_vmap() -> None:
+    def case(t: Any, m: Any, w: Any) -> Any:
+        m.requires_grad_()
+        w.requires_grad_()
+        out = t.vmap(lambda a, w: (a * w).tanh(), in_dims=(0, None), out_dims=1)(m, w)
+        out.pow(2).sum().backward()
+        return out, m.grad, w.grad
+
+    compare(case, M, X)
+
+
+def test_an_ensemble_of_modules() -> None:
+    def case(t: Any, m: Any) -> Any:
+        t.manual_seed(3)
+        nets = [t.nn.Sequential(t.nn.Linear(3, 2), t.nn.ReLU()).double() for _ in range(3)]
+        params, buffers = t.func.stack_module_state(nets)
+
+        def call(p: Any, b: Any, x: Any) -> Any:
+            return t.func.functional_call(nets[0], (p, b), (x,))
+
+        together = t.vmap(call, in_dims=(0, 0, None))(params, buffers, m)
+        apart = t.stack([net(m) for net in nets])
+        assert t.allclose(together, apart)
+        together.sum().backward()
+        return together, params, {k: p.grad for k, p in params.items()}, buffers
+
+    compare(case, M)
+
+
+def test_per_sample_gradients_of_a_model() -> None:
+    def case(t: Any, m: Any, y: Any) -> Any:
+        t.manual_seed(0)
+        net = t.nn.Sequential(t.nn.Linear(3, 4), t.nn.ReLU(), t.nn.Linear(4, 2)).double()
+        params = {k: v.detach() for k, v in net.named_parameters()}
+
+        def loss(p: Any, x: Any, y: Any) -> Any:
+            out = t.func.functional_call(net, p, (x.unsqueeze(0),))
+            return t.nn.functional.cross_entropy(out, y.unsqueeze(0))
+
+        return t.vmap(t.func.grad(loss), in_dims=(None, 0, 0))(params, m, y)
+
+    compare(case, M, np.array([0, 1, 1, 0]))
+
+
+def test_randomness_same_is_pytorchs_stream() -> None:
+    def case(t: Any, m: Any) -> Any:
+        t.manual_seed(5)
+        found = t.vmap(lambda a: a + t.rand(3, dtype=t.float64), randomness="same")(m)
+        return found, t.rand(2)
+
+    compare(case, M)
+
+
+def test_randomness_different_draws_for_each_sample() -> None:
+    skimp.manual_seed(5)
+    rows = skimp.vmap(lambda a: skimp.rand(3), randomness="different")(skimp.ones(4))
+    assert len({tuple(row.tolist()) for row in rows}) == 4
+
+
+def test_randomness_error_leaves_the_stream_where_it_was() -> None:
+    skimp.manual_seed(5)
+    want = skimp.rand(1).item()
+    skimp.manual_seed(5)
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        skimp.vmap(lambda a: a + skimp.rand(()))(skimp.ones(2))
+    assert skimp.rand(1).item() == want
+
+
+def test_functional_call() -> None:
+    def case(t: Any, m: Any) -> Any:
+        t.manual_seed(0)
+        net = t.nn.Sequential(t.nn.Linear(3, 3), t.nn.BatchNorm1d(3)).double()
+        before = {k: v.clone() for k, v in net.state_dict().items()}
+        new = {"0.weight": m[:3], "1.running_mean": t.zeros(3, dtype=t.float64)}
+        out = t.func.functional_call(net, new, (m,))
+        same = all(t.equal(v, before[k]) for k, v in net.state_dict().items() if "num" not in k)
+        mixed = t.func.functional_call(net, ({"0.bias": m[0]}, {"1.bias": m[1]}), m)
+        return out, new, same, mixed
+
+    compare(case, M)
+
+
+class Tied:
+    """A class of modules whose two layers share a weight."""
+
+    def __new__(cls, t: Any) -> Any:
+        net = t.nn.Module()
+        net.first, net.second = t.nn.Linear(3, 3, bias=False), t.nn.Linear(3, 3, bias=False)
+        net.second.weight = net.first.weight
+        net.forward = lambda x: net.second(net.first(x))
+        return net.double()
+
+
+TIED: dict[str, Case] = {
+    "tied": lambda t, m: t.func.functional_call(Tied(t), {"first.weight": m[:3]}, m),
+    "two values": lambda t, m: t.func.functional_call(
+        Tied(t), {"first.weight": m[:3], "second.weight": m[1:]}, m
+    ),
+    "untied": lambda t, m: t.func.functional_call(
+        Tied(t), {"first.weight": m[:3], "second.weight": m[1:]}, m, tie_weights=False
+    ),
+    "strict": lambda t, m: t.func.functional_call(
+        t.nn.Linear(3, 3), {"weight": m[:3]}, m, strict=True
+    ),
+    "strict, unknown": lambda t, m: t.func.functional_call(
+        t.nn.Linear(3, 3), {"weight": m[:3], "bias": m[0], "other": m}, m, strict=True
+    ),
+    "twice": lambda t, m: t.func.functional_call(
+        t.nn.Linear(3, 3), ({"weight": m[:3]}, {"weight": m[:3]}), m
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TIED.values(), ids=TIED)
+def test_functional_call_of_tied_weights_and_names(case: Case) -> None:
+    compare(case, M)
+
+
+def test_batch_norm_without_running_statistics() -> None:
+    def case(t: Any, m: Any) -> Any:
+        net = t.nn.Sequential(t.nn.BatchNorm1d(3, affine=False).double())
+        t.func.replace_all_batch_norm_modules_(net)
+        return repr(net), net[0].running_mean, net.eval()(m), t.vmap(net, 1, 1)(t.stack([m, m], 1))
+
+    compare(case, M)
+
+
+def test_what_traces_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="functionalize: skimp compiles nothing"):
+        skimp.func.functionalize(cube)
+    with pytest.raises(RuntimeError, match=r"linearize.*torch\.func\.jvp"):
+        skimp.func.linearize(cube, skimp.ones(2))
+
+
+# -- pytrees --------------------------------------------------------------------------------------
+
+LEAVES = st.integers() | st.text(max_size=2) | st.none()
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.sampled_from("abc"), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(TREES)
+def test_trees_come_apart_and_together(tree: Any) -> None:
+    want, want_spec = theirs.tree_flatten(tree)
+    got, spec = ours.tree_flatten(tree)
+    assert got == want
+    assert repr(spec) == repr(want_spec)
+    assert spec.num_leaves == want_spec.num_leaves
+    assert ours.tree_unflatten(got, spec) == tree
+    assert ours.tree_map(repr, tree) == theirs.tree_map(repr, tree)
+    assert ours.tree_map_only(int, lambda n: n + 1, tree) == theirs.tree_map_only(
+        int, lambda n: n + 1, tree
+    )
+    assert ours.tree_map(lambda a, b: (a, b), tree, tree) == theirs.tree_map(
+        lambda a, b: (a, b), tree, tree
+    )
+    assert ours.tree_any(lambda x: x is None, tree) == theirs.tree_any(lambda x: x is None, tree)
