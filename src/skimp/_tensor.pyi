@@ -1762,7 +1762,7 @@ class Tensor:
         """`dot` with the conjugate of the first vector."""
     @property
     def _version(self) -> builtins.int: ...
-    def view(self, *size: Any, dtype: dtypes.dtype | None = None) -> Tensor:
+    def view(self, *sizes: Any, size: Any = None, dtype: dtypes.dtype | None = None) -> Tensor:
         """The same elements in another shape, or, given a dtype, the same bytes as another type."""
     def view_as(self, other: Tensor) -> Tensor:
         """`view` in the shape of `other`."""

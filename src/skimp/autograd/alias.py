@@ -14,7 +14,7 @@ from typing import Any
 from skimp._tensor import Tensor, empty
 from skimp.autograd import errors, lines, modes
 from skimp.autograd.nodes import Extra, Grads, Node, init, shape_of
-from skimp.autograd.record import OpNode, begin, edge, finish, save_results
+from skimp.autograd.record import OpNode, begin, edge, finish, record, save_results
 from skimp.autograd.refresh import Window, move_retain, node_of_view, window_of
 from skimp.autograd.rules import Rule
 
@@ -85,9 +85,7 @@ def _view_of_recorded(
             creation = "multi"
             view._output = bindings.get("output", 0) if bindings else 0
         if rule is not None and differentiable:
-            node = begin(rule, bindings or {"input": input})
-            if node is not None:
-                finish(node, view)
+            record(rule, bindings or {"input": input}, view)
     if creation is not None:
         view._creation = creation
     if view._node is None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from skimp._tensor import Tensor
+import numpy as np
+
+from skimp._tensor import Tensor, fresh
 from skimp.autograd import engine, errors
 from skimp.autograd.nodes import Node, accumulate_of, shape_of
 from skimp.autograd.record import edge
@@ -192,7 +194,7 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {t._dtype}"
             )
-        return t.new_ones(shape_of(t))
+        return fresh(np.ones(shape_of(t), t._dtype.np), t._dtype)
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if shape_of(g) != shape_of(t):

@@ -145,18 +145,28 @@ def _run(
         if not keep:
             node.release()
             if node._saved is None:
-                node.more().first = caller
+                node._first = caller
         del grads
         edges = node._edges
         i = 0
         for r in results:
             to = edges[i]
             if to is not None and (wanted is None or to in wanted):
-                if r is not None:
+                if r is not None and not (
+                    type(r) is Tensor
+                    and (a := r._np) is not None
+                    and to._extra is None
+                    and a.shape == to._shape
+                    and r._dtype is to._dtype
+                ):
                     r = _validated(node, i >> 1, r, to, edges[i + 1])
-                _deliver(to, edges[i + 1], r, waiting, buffers, create)
+                if to in buffers or to._extra is not None:
+                    _deliver(to, edges[i + 1], r, waiting, buffers, create)
+                else:
+                    buffers[to] = [r]
+                    heappush(waiting, (-to._number, to))
             i += 2
-        r = to = None  # type: ignore[assignment]
+        r = a = to = None  # type: ignore[assignment]
         del results, edges, node, extra
 
 
@@ -208,13 +218,17 @@ def _same_kind(a: Tensor, b: Tensor) -> bool:
 def _is_own(t: Tensor) -> bool:
     """Whether `t`, which nobody else holds, is all of a storage that nobody else reads."""
     s = t._storage
-    layout = t.layout_of()
-    return (
+    if not (
         sys.getrefcount(s) == 3  # the tensor, `s`, the call's argument
         and not (s.exported or t._rg or t._conj or t._neg or t._inference)
         and t._base is None
-        and is_non_overlapping_and_dense(layout)
-        and numel(layout.shape) * t._dtype.itemsize == len(s)
+    ):
+        return False
+    if t._np is not None and t._np is s.block:
+        return True
+    layout = t.layout_of()
+    return is_non_overlapping_and_dense(layout) and numel(layout.shape) * t._dtype.itemsize == len(
+        s
     )
 
 
@@ -272,9 +286,10 @@ def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) -> tuple[()]:
     """Add the gradient to the leaf's `.grad`, in place where there is one."""
-    grads = hooks.of_leaf(self, grads)
-    g = grads.pop()
     t = self.variable
+    if t._hooks:
+        grads = hooks.of_leaf(self, grads)
+    g = grads.pop()
     if g is None or not t._rg:
         return ()
     if t._node is not None:
@@ -284,7 +299,7 @@ def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) ->
         if have is None:
             stolen = None
             if not modes.state.grad and sys.getrefcount(g) == 2 and _obeys(g, t):
-                stolen = ghost(g)
+                stolen = g if _is_plain(g) else ghost(g)
                 g = None  # and with it, what it was a view of
                 if not _is_own(stolen):
                     g, stolen = stolen, None
@@ -310,10 +325,18 @@ def _strides_for(t: Tensor) -> tuple[int, ...]:
     )
 
 
+def _is_plain(t: Tensor) -> bool:
+    """Whether the tensor has nothing that a leaf's gradient should not have."""
+    return type(t) is Tensor and t._base is None and t._node is None and t._views is None
+
+
 def _obeys(g: Tensor, leaf: Tensor) -> bool:
     """Whether the strides are what the leaf's gradient should have (PyTorch: the gradient layout
     contract).
     """
+    x, y = g._np, leaf._np
+    if x is not None and y is not None and x.flags.c_contiguous and y.flags.c_contiguous:
+        return True
     have, want = g.layout_of(), _strides_for(leaf)
     return all([a == b or n == 1 for a, b, n in zip(have.strides, want, have.shape, strict=True)])
 

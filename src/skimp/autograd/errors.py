@@ -51,7 +51,7 @@ def short(node: Any) -> str:
 def freed(node: Any) -> RuntimeError:
     """What the node saved is gone."""
     text = FREED
-    first = node._extra.first if node._extra is not None else None
+    first = getattr(node, "_first", None)
     if node._code is not None:
         text += (
             f"\nThe graph has a {node.name()} in common with an earlier backward: "

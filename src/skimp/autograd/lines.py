@@ -28,10 +28,11 @@ def here(depth: int) -> tuple[CodeType | None, int]:
 
 def outside(f: FrameType | None) -> tuple[CodeType | None, int]:
     """The nearest frame, from `f` on, that is not this package's."""
+    inside = INSIDE
     while f is not None:
         code = f.f_code
         name = code.co_filename
-        if name in OUTSIDE or not _is_inside(name):
+        if name not in inside and (name in OUTSIDE or not _is_inside(name)):
             return code, f.f_lasti
         f = f.f_back
     return None, 0

@@ -36,7 +36,6 @@ class Extra:
     __slots__ = (
         "after",
         "before",
-        "first",
         "metadata",
         "metas",
         "on",
@@ -58,9 +57,6 @@ class Extra:
         self.after: OrderedDict[int, Hook] = OrderedDict()
         self.metadata: dict[Any, Any] = {}
         self.trace: str | None = None  # where the op was called, if anomaly mode recorded it
-        self.first: tuple[Any, int] | None = (
-            None  # where the backward that freed the node was called
-        )
         self.spans: dict[str, int] | None = None  # edges by argument, where some argument is a list
         self.own = 0  # in-place: which edge is that of the tensor written to
         self.zeroed = (
@@ -80,6 +76,7 @@ class Node:
         "_dtype",
         "_edges",
         "_extra",
+        "_first",
         "_lasti",
         "_number",
         "_plan",
@@ -97,6 +94,7 @@ class Node:
     _code: CodeType | None  # the user's code and the place in it: a line, when somebody asks
     _lasti: int
     _extra: Extra | None
+    _first: tuple[CodeType | None, int]  # where the backward that freed the node was called
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
         """Gradients for `edges`, in order, from the gradients of the outputs; `wanted`: the nodes
@@ -217,6 +215,11 @@ class AccumulateGrad(Node):
     __slots__ = ("variable",)
     label = "torch::autograd::AccumulateGrad"
     variable: Tensor
+    # the same for all of them, so that making one is cheap
+    _edges = ()
+    _saved = ()
+    _code = None
+    _lasti = 0
 
     def _sequence_nr(self) -> int:
         return 2**64 - 1
@@ -232,16 +235,12 @@ def accumulate_of(t: Tensor) -> Node:
         node: Node | None = ref()
         if node is not None:
             return node
-    made = _new(AccumulateGrad)
+    made = AccumulateGrad()
     made.variable = t
     made._number = next(sequence)
-    made._edges = ()
-    made._saved = ()
     a = t._np
     made._shape = a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
     made._dtype = t._dtype
-    made._code = None
-    made._lasti = 0
     made._extra = None
     t._accumulate = weakref.ref(made)
     return made

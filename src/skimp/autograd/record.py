@@ -116,9 +116,51 @@ def record(
     """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by
     `rule`.
     """
+    if len(rule.names) == 1 and type(outputs) is Tensor:
+        t = bindings.get(rule.names[0])
+        if isinstance(t, Tensor) and not (nondiff or _guarded or lines.TRACE or t._inherits):
+            if t._rg and outputs._dtype.category in _DIFFERENTIABLE:
+                _record_alone(rule, bindings, t, outputs)
+            return
     node = begin(rule, bindings)
     if node is not None:
         finish(node, outputs, nondiff)
+
+
+_ALONE = (True,)
+
+
+def _record_alone(rule: Rule, bindings: dict[str, Any], t: Tensor, out: Tensor) -> None:
+    """`record` of an op with one differentiable argument and one result, no hooks about."""
+    plan = rule.masks.get(_ALONE)
+    if plan is None:
+        plan = rule.plan(_ALONE, bindings)
+    node: Any = plan.cls()
+    to = t._node if t._base is None else node_of_view(t)
+    node._edges = (to, t._index) if to is not None else (accumulate_of(t), 0)
+    node._plan = plan
+    node._extra = None
+    node._number = _next()
+    x = out._np
+    node._shape = x.shape if x is not None else out._layout.shape  # type: ignore[union-attr]
+    node._dtype = out._dtype
+    node._code, node._lasti = lines.outside(_frame(2))
+    kept: Any = ()
+    if plan.slots:
+        kept = []
+        for kind, _, of, meta in plan.slots:
+            if kind == ARG:
+                kept += saving.keep(node, bindings[of])
+            elif kind == RESULT:
+                kept += saving.keep(node, out, of)
+            elif kind == CONSTANT:
+                kept += (of, None)
+            else:
+                kept += (_meta(bindings[of] if kind == ARG_META else out, meta), None)
+    node._saved = kept
+    out._rg = True
+    out._node = node
+    out._index = 0
 
 
 def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) -> OpNode | None:
@@ -251,36 +293,45 @@ def record1(rule: Rule, a: Tensor, out: Tensor) -> None:
     if codes is None or _guarded or a._base is not None:
         record(rule, {rule.args[0]: a}, out)
         return
-    node = _new(plan.cls)
-    edge_ = a._node
-    node._edges = (edge_, a._index) if edge_ is not None else (accumulate_of(a), 0)
+    node: Any = plan.cls()
+    to = a._node
+    node._edges = (to, a._index) if to is not None else (accumulate_of(a), 0)
     node._plan = plan
     node._extra = None
     node._saved = saving.keep_fast(codes, a, a, out) if codes else ()
-    _made(node, out)
+    node._number = _next()
+    x = out._np
+    node._shape = x.shape if x is not None else out._layout.shape  # type: ignore[union-attr]
+    node._dtype = out._dtype
+    f = _frame(2)
+    code = f.f_code
+    if code.co_filename in _outside:
+        node._code = code
+        node._lasti = f.f_lasti
+    else:
+        node._code, node._lasti = lines.outside(f)
+    out._rg = True
+    out._node = node
 
 
 def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
     """`record` for two operands, one of which may be a number; at least one requires grad."""
-    ra = a._rg if isinstance(a, Tensor) else False
-    rb = b._rg if isinstance(b, Tensor) else False
+    ra = getattr(a, "_rg", False)
+    rb = getattr(b, "_rg", False)
     which = ra + 2 * rb
     plan = rule.two[which]
     if plan is None:
         mask = tuple([(ra, rb)[rule.args.index(n)] for n in rule.names])
         plan = rule.two[which] = rule.plan(mask, rule.args)
     codes = plan.codes
-    if (
-        codes is None
-        or _guarded
-        or (ra and a._base is not None)
-        or (rb and b._base is not None)
-        or len(rule.names) != 2
-    ):
+    if codes is None or _guarded or len(rule.names) != 2:
         record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
         return
-    node = _new(plan.cls)
+    node: Any = plan.cls()
     if ra:
+        if a._base is not None:
+            record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
+            return
         na = a._node
         ia = a._index
         if na is None:
@@ -289,6 +340,9 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
         na = None
         ia = 0
     if rb:
+        if b._base is not None:
+            record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
+            return
         nb = b._node
         if nb is None:
             nb = accumulate_of(b)
@@ -298,15 +352,11 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
     node._plan = plan
     node._extra = None
     node._saved = saving.keep_fast(codes, a, b, out) if codes else ()
-    _made(node, out)
-
-
-def _made(node: Any, out: Tensor) -> None:
     node._number = _next()
     x = out._np
     node._shape = x.shape if x is not None else out._layout.shape  # type: ignore[union-attr]
     node._dtype = out._dtype
-    f = _frame(3)
+    f = _frame(2)
     code = f.f_code
     if code.co_filename in _outside:
         node._code = code

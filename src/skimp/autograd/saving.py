@@ -168,7 +168,13 @@ def keep(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | 
     it is.
     """
     if isinstance(value, Tensor):
-        return _keep_tensor(node, value, result)
+        if GUARDED or value._inference:
+            return _keep_tensor(node, value, result)
+        s = value._storage
+        s.kept = True
+        counter = value._counter
+        version = s.version if counter is None else counter.version
+        return (value if result is None else ghost(value)), version
     if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):
         pairs: list[Any] = []
         for v in value:

@@ -11,15 +11,19 @@ the op is composite: its body is made of ops that record themselves.
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import numpy as np
 
 from skimp._tensor import Tensor, alias
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
+from skimp.config import config
 from skimp.memory import layout as layouts
 from skimp.memory import layout_overlap as overlap
 from skimp.memory.layout import Layout
@@ -59,6 +63,8 @@ class Op:
     views: bool = False
     multi: bool = False
     out: bool | str = False
+    hand: str | None = None
+    otherwise: Function | None = None
     forms: dict[str, Function] = field(default_factory=dict)
 
 
@@ -122,6 +128,8 @@ def view(
     rule: Rule | None = None,
     multi: bool = False,
     inplace: bool = False,
+    hand: str | None = None,
+    otherwise: Function | None = None,
     function: bool = True,
     method: bool = True,
     aliases: tuple[str, ...] = (),
@@ -129,12 +137,15 @@ def view(
     """Declare a view op by its arithmetic: `f(layout, ...)` gives the view's Layout (`multi`: a
     list of them).
 
-    With `inplace` the tensor itself takes the new layout (`transpose_`).
+    With `inplace` the tensor itself takes the new layout (`transpose_`). `hand` is an expression
+    of the same view of `a`, a small tensor's ndarray; None, or an error, sends it the general way.
+    `otherwise` is asked there first, and may answer a call of another kind (`x.view(dtype)`).
     """
 
     def declare(raw: Function) -> Function:
         title = name or raw.__name__
         o = Op(title, raw, rule, (), ("",) if function else (), method, True, multi)
+        o.hand, o.otherwise = hand, otherwise
         OPS[title] = o
         main = _wrapper(title, o, "_run_view", False)
         _spread(o, title, main, aliases)
@@ -193,11 +204,9 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
         parts.append("out=None")
     words = f"{{{', '.join(f'{c!r}: {c}' for c in call if c != 'out')}}}"
     lines = [f"def {title}({', '.join([*parts, *(['**numpy_words'] if has_dim else [])])}):"]
-    if runner == "_run_view" and not o.multi and not has_dim:
-        _short_view(lines, space, o, signature)
-    if runner == "_run" and (
-        o.rule is None or (isinstance(o.rule, Rule) and set(o.rule.names) == {call[0]})
-    ):
+    if runner == "_run_view" and not o.multi:
+        _short_view(lines, space, o, signature, has_dim)
+    if runner == "_run":
         _short_run(lines, space, o, signature, takes_out, has_dim)
     lines.append(f"    given = {words}")
     if has_dim:
@@ -234,17 +243,85 @@ def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> in
     return signature.replace(parameters=parameters, return_annotation=result)
 
 
+# `seen` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
+_HAND_VIEW = """\
+        a = input._np
+        if a is None:
+            a = _at_hand(input)
+        if a is not None:
+            try:
+                a = {hand}
+            except (TypeError, ValueError, IndexError):
+                a = None
+            if a is not None:
+                _new = _make(_Tensor)
+                _new._np = a
+                _new._storage = _storage = input._storage
+                _new._dtype = input._dtype
+                if 1 in a.shape:
+                    _new._layout = {layout}
+                _counter = input._counter
+                if input._rg or input._inference or not (input._creation is _counter is None):
+                    _new._counter = _counter
+                    _view_of(input, _new, _rule, {{{words}}})
+                    return _new
+                _base = input._base
+                if _base is None:
+                    _base = input
+                _views = _base._views
+                if _views is None or len(_views) > 32 or not _state.grad:
+                    _plain(_base, _new)
+                else:
+                    _new._base = _base
+                    _new._stale = _storage.version
+                    _views.append(_ref(_new))
+                return _new"""
+
+
+def _at_hand(t: Tensor) -> Any:
+    """The ndarray of a small tensor whose bytes are there; None for any other."""
+    layout = t._layout
+    if layout is None or t._storage.promise is not None or t._conj or t._neg:
+        return None
+    return t.array() if layouts.numel(layout.shape) < config.small_below else None
+
+
 def _short_view(
-    lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature
+    lines: list[str], space: dict[str, Any], o: Op, signature: inspect.Signature, has_dim: bool
 ) -> None:
-    """The short way of a view that nobody differentiates: no dict of arguments, no second frame."""
+    """The short ways of a view: by its ndarray where that is at hand, and without a dict of
+    arguments and a second frame where nobody differentiates it.
+    """
     rest = _passed(signature)[1:]
-    space.update({"_raw": o.raw, "_alias": alias, "_view_of": history.view_of, "_Tensor": Tensor})
+    names = list(signature.parameters)[1:]
+    words = ", ".join(["'input': input", *[f"{n!r}: {n}" for n in names]])
+    space.update({
+        "_raw": o.raw, "_alias": alias, "_view_of": history.view_of, "_Tensor": Tensor,
+        "_rule": o.rule, "_plain": history.plain_view, "_make": object.__new__, "np": np,
+        "_state": modes.state, "_ref": weakref.ref, "_at_hand": _at_hand,
+    })  # fmt: skip
+    unless = "not numpy_words and " if has_dim else ""
+    required = [
+        f" and {p.name} is not _required"
+        for p in list(signature.parameters.values())[1:]
+        if has_dim and p.default is p.empty and p.kind is not p.VAR_POSITIONAL
+    ]
+    layout = f"_raw({', '.join(['input.layout_of()', *rest])})"
+    lines.append(f"    if {unless}isinstance(input, _Tensor){''.join(required)}:")
+    if o.hand is not None:
+        lines += _HAND_VIEW.format(hand=o.hand, layout=layout, words=words).splitlines()
+    if o.otherwise is not None:
+        space["_otherwise"] = o.otherwise
+        lines += [
+            f"        _new = _otherwise({', '.join(['input', *rest])})",
+            "        if _new is not None:",
+            "            return _new",
+        ]
     lines += [
-        "    if type(input) is _Tensor and not input._rg:",
-        f"        _new = _alias(input, _raw({', '.join(['input.layout_of()', *rest])}))",
-        "        _view_of(input, _new)",
-        "        return _new",
+        "        if not input._rg:",
+        f"            _new = _alias(input, {layout})",
+        "            _view_of(input, _new)",
+        "            return _new",
     ]
 
 
@@ -256,24 +333,54 @@ def _short_run(
     takes_out: bool,
     has_dim: bool,
 ) -> None:
-    """The short way of an op that records itself, or whose one differentiable argument needs no
-    gradient.
+    """The short way of a call without `out=` and NumPy's words: the body, unrecorded where a rule
+    differentiates it, then the record of it.
     """
-    first = next(iter(signature.parameters))
+    space.update({"_raw": o.raw, "_needed": _needed, "_state": modes.state, "_rule": o.rule})
     unless = ["out is None"] if takes_out else []
     if has_dim:
         unless.append("not numpy_words")
         unless += [f"{p.name} is not _required" for p in list(signature.parameters.values())[1:]
                    if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]  # fmt: skip
-    if o.rule is not None:
-        unless.append(f"type({first}) is _Tensor and not {first}._rg")
-    space.update({"_raw": o.raw, "_Tensor": Tensor})
-    passed = [p for p in _passed(signature) if p != "out" and p != "out=out"]
+    names = [p.name for p in signature.parameters.values() if p.name != "out"]
+    passed = ", ".join([p for p in _passed(signature) if p != "out=out" and p != "out"])
     indent = ""
     if unless:
         lines.append(f"    if {' and '.join(unless)}:")
         indent = "    "
-    lines.append(f"    {indent}return _raw({', '.join(passed)})")
+    if o.rule is None:
+        lines.append(f"    {indent}return _raw({passed})")
+        return
+    watched = o.rule.names if isinstance(o.rule, Rule) else names
+    watched = [n for n in watched if n in names]
+    rule = "_rule" if isinstance(o.rule, Rule) else "_rule(_given)"
+    words = ", ".join([f"{n!r}: {n}" for n in names])
+    space.update({"_record": record, "_nondiff": o.nondiff})
+    lines += [
+        f"    {indent}if not (_state.grad and _needed({', '.join(watched)})):",
+        f"    {indent}    return _raw({passed})",
+        f"    {indent}_state.grad = False",
+        f"    {indent}try:",
+        f"    {indent}    _result = _raw({passed})",
+        f"    {indent}finally:",
+        f"    {indent}    _state.grad = True",
+        f"    {indent}_given = {{{words}}}",
+        f"    {indent}_record({rule}, _given, _result, _nondiff)",
+        f"    {indent}return _result",
+    ]
+
+
+def _needed(*values: Any) -> bool:
+    """Whether a tensor among these arguments, or in a list among them, requires grad."""
+    for v in values:
+        if isinstance(v, Tensor):
+            if v._rg:
+                return True
+        elif isinstance(v, (list, tuple)):
+            for t in v:
+                if isinstance(t, Tensor) and t._rg:
+                    return True
+    return False
 
 
 def _passed(signature: inspect.Signature) -> list[str]:

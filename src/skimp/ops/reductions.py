@@ -27,8 +27,8 @@ def spread(g: Tensor, shape: Any, dim: Any, keepdim: bool) -> Tensor:
 
 
 def opened(g: Tensor, shape: Any, dim: Any, keepdim: bool) -> Tensor:
-    """A reduced tensor with size 1 in place of each reduced dim."""
-    if not keepdim:
+    """A reduced tensor with size 1 in place of each reduced dim; of all dims as it is."""
+    if not keepdim and g.ndim:
         for d in dims_of(dim, len(shape)):
             g = g.unsqueeze(d)
     return g

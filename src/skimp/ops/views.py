@@ -54,6 +54,7 @@ BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
 @view(
     rule=Rule("TransposeBackward0", {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}),
     inplace=True,
+    hand="a.swapaxes(dim0, dim1)",
     aliases=("swapaxes", "swapdims"),
 )
 def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
@@ -61,7 +62,11 @@ def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     return V.transpose(layout, dim0, dim1)
 
 
-@view(rule=Rule("TBackward0", {"input": lambda g: g.t()}), inplace=True)
+@view(
+    rule=Rule("TBackward0", {"input": lambda g: g.t()}),
+    inplace=True,
+    hand="a.T if a.ndim == 2 else None",
+)
 def t(layout: Layout) -> Layout:
     """The transpose of a matrix; a vector or scalar as it is."""
     return V.t(layout)
@@ -77,7 +82,8 @@ def _unpermuted(g: Tensor, dims: Any) -> Tensor:
     rule=Rule(
         "PermuteBackward0",
         {"input": lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,)))},
-    )
+    ),
+    hand="a.transpose(*order) if order and dims is None else None",
 )
 def permute(layout: Layout, *order: Any, dims: Any = None) -> Layout:
     """The dimensions in the order given."""
@@ -99,21 +105,6 @@ def movedim(layout: Layout, source: Any, destination: Any) -> Layout:
     return V.movedim(layout, _dims(source), _dims(destination))
 
 
-@view("view", function=False, rule=Rule("ViewBackward0", BACK))
-def _view_sizes(layout: Layout, *sizes: Any, size: Any = None) -> Layout:
-    return V.view_or_raise(layout, ints(sizes if size is None else (size,)))
-
-
-def view_(input: Tensor, *size: Any, dtype: dtypes.dtype | None = None) -> Tensor:
-    """The same elements in another shape, or, given a dtype, the same bytes as another type.
-
-    RuntimeError where the strides don't allow it; `reshape` copies then.
-    """
-    if dtype is None and len(size) == 1 and isinstance(size[0], dtypes.dtype):
-        dtype = size[0]
-    return _VIEW(input, *size) if dtype is None else view_dtype(input, dtype)
-
-
 def view_dtype(input: Tensor, dtype: dtypes.dtype) -> Tensor:
     """The same bytes as elements of another type; the last dimension shrinks or grows."""
     have = input._dtype
@@ -124,9 +115,28 @@ def view_dtype(input: Tensor, dtype: dtypes.dtype) -> Tensor:
     return new
 
 
+def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
+    if dtype is None and len(sizes) == 1 and isinstance(sizes[0], dtypes.dtype):
+        dtype = sizes[0]
+    return None if dtype is None else view_dtype(input, dtype)
+
+
+@view(
+    "view",
+    function=False,
+    rule=Rule("ViewBackward0", BACK),
+    hand="a.reshape(*sizes) if sizes and a.flags.c_contiguous else None",
+    otherwise=_typed,
+)
+def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None) -> Layout:
+    """The same elements in another shape, or, given a dtype, the same bytes as another type.
+
+    RuntimeError where the strides don't allow it; `reshape` copies then.
+    """
+    return V.view_or_raise(layout, ints(sizes if size is None else (size,)))
+
+
 _VIEW: Callable[..., Tensor] = Tensor.view
-view_.__name__ = view_.__qualname__ = "view"
-export("view", view_, namespaces=())
 
 
 @op()
@@ -193,7 +203,13 @@ def unsqueeze(layout: Layout, dim: int) -> Layout:
     return V.unsqueeze(layout, dim)
 
 
-@view(function=False, rule=Rule("ExpandBackward0", {"input": lambda g: g}))
+@view(
+    function=False,
+    rule=Rule("ExpandBackward0", {"input": lambda g: g}),
+    # of one element without dimensions to a plain tuple of sizes: the backward of a sum
+    hand="np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
+    "if not a.ndim and len(sizes) == 1 and type(sizes[0]) is tuple and 0 not in sizes[0] else None",
+)
 def expand(layout: Layout, *sizes: Any, size: Any = None, implicit: bool = False) -> Layout:
     """Broadcast to a shape: the new and the size-1 dimensions get stride 0 (-1 keeps a size)."""
     return V.expand(layout, ints(sizes if size is None else (size,)))
