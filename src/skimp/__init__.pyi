@@ -809,6 +809,17 @@ def cov(
 def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
     """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
 
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: builtins.int = 0,
+    reduction: builtins.int = 1,
+    zero_infinity: builtins.bool = False,
+) -> Any:
+    """nn.functional.ctc_loss, with the reduction as a number: 0 none, 1 mean, 2 sum."""
+
 def cummax(input: Tensor, dim: builtins.int, *, out: Any = None) -> tuple[Tensor, Tensor]:
     """The largest element so far along a dim and where it is (the last of several)."""
 

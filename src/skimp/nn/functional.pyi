@@ -213,6 +213,18 @@ def cross_entropy(
     """Minus the log-probability of each row's target: a class index, or a probability for every
     class."""
 
+def ctc_loss(
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """Minus the log-probability that (steps, batch, classes) `log_probs` emit the targets, blanks
+    and repetitions left out."""
+
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """Each element is zero with chance p, else over 1 - p."""
 
