@@ -4,6 +4,8 @@ undone (max_unpool)."""
 from __future__ import annotations
 
 import itertools
+import functools
+import inspect
 import math
 from typing import Any
 
@@ -294,9 +296,24 @@ def _declare(nd: int) -> None:
         maximum,
         "Maxima over windows that share the input among a given result.",
     )
+    export_with_indices(f"adaptive_max_pool{nd}d", maximum)
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{nd}d"
     unpool.__doc__ = "Each element at its index in a plane of zeros."
     export(f"max_unpool{nd}d", unpool, ("nn.functional",), method=False)
+
+
+def export_with_indices(name: str, pool: Any) -> None:
+    """The function that always returns the indices too."""
+
+    @functools.wraps(pool)
+    def both(*args: Any, **words: Any) -> Any:
+        given = inspect.signature(pool).bind(*args, **words)
+        given.arguments["return_indices"] = True
+        return pool(*given.args, **given.kwargs)
+
+    both.__name__ = both.__qualname__ = f"{name}_with_indices"
+    both.__doc__ = f"`{name}` and where in its plane each maximum is."
+    export(both.__name__, both, ("nn.functional",), method=False)
 
 
 def _declare_fractional(nd: int) -> None:
@@ -315,6 +332,7 @@ def _declare_fractional(nd: int) -> None:
     fractional.__name__ = fractional.__qualname__ = f"fractional_max_pool{nd}d"
     fractional.__doc__ = "Maxima over windows at random distances."
     export(f"fractional_max_pool{nd}d", fractional, ("nn.functional",), method=False)
+    export_with_indices(f"fractional_max_pool{nd}d", fractional)
 
 
 for _nd in (1, 2, 3):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from skimp.optim import lr_scheduler, optimizer, swa_utils
+from skimp.optim.adafactor import Adafactor
 from skimp.optim.adam import Adam, AdamW
 from skimp.optim.lbfgs import LBFGS
+from skimp.optim.muon import Muon
 from skimp.optim.optimizer import Optimizer
 from skimp.optim.rprop import ASGD, Rprop
 from skimp.optim.sgd import SGD
@@ -18,10 +20,12 @@ __all__ = [
     "LBFGS",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Muon",
     "NAdam",
     "Optimizer",
     "RAdam",

@@ -7,7 +7,7 @@ from typing import Any
 from skimp._tensor import Tensor
 from skimp.optim.fused import lerp, maximum, sqrt
 from skimp.optim.optimizer import (
-    Elementwise,
+    PerParameter,
     advance,
     check,
     check_betas,
@@ -78,7 +78,7 @@ def _moved(p: Any, m: Any, v: Any, k: float, lr: float, betas: Any, eps: float) 
     return p - size * m / (sqrt(v) / root + eps)
 
 
-class Adam(Elementwise):
+class Adam(PerParameter):
     """Steps scaled by running moments of the gradient."""
 
     def __init__(

@@ -10,7 +10,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, Final
 
-from skimp import dtypes
+from skimp import dtypes, promotion
 from skimp._tensor import Tensor
 from skimp.autograd import modes
 from skimp.autograd.modes import enable_grad, set_grad_enabled
@@ -328,13 +328,11 @@ def _taken(param: Tensor, value: Any, group: dict[str, Any], key: Hashable) -> A
 # -- optimizers whose step is a formula -----------------------------------------------------------
 
 
-class Elementwise(Optimizer):
-    """An optimizer that changes each element of a parameter by a formula of its gradient and
-    state.
-    """
+class PerParameter(Optimizer):
+    """An optimizer that changes one parameter after another, from its gradient and its state."""
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change every parameter that has a gradient, in one pass over its memory."""
+        """Change every parameter that has a gradient."""
         before = modes.state.grad
         with set_grad_enabled(bool(self.defaults.get("differentiable"))):
             loss = None
@@ -359,7 +357,8 @@ def number(value: Any) -> Any:
 
 def counter(value: float = 0.0) -> Tensor:
     """A number of an optimizer's state, as PyTorch keeps it: a tensor of its own."""
-    return whole.tensor(value, dtype=dtypes.float32)
+    kept = promotion.get_default_dtype()
+    return whole.tensor(value, dtype=kept if kept is dtypes.float64 else dtypes.float32)
 
 
 def advance(state: dict[str, Any]) -> float:

@@ -8,7 +8,7 @@ from skimp._tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.adam import decayed
 from skimp.optim.fused import above, below, clamp, sign, update, where
-from skimp.optim.optimizer import Elementwise, advance, check, counter, number, zeros
+from skimp.optim.optimizer import PerParameter, advance, check, counter, number, zeros
 
 
 def rprop(
@@ -33,7 +33,7 @@ def rprop(
     return p - sign(g) * size, g, size
 
 
-class Rprop(Elementwise):
+class Rprop(PerParameter):
     """Steps from the sign of the gradient only."""
 
     def __init__(
@@ -84,7 +84,7 @@ def asgd(
     return p, p * 1.0 if mu == 1 else mean + (p - mean) * mu
 
 
-class ASGD(Elementwise):
+class ASGD(PerParameter):
     """SGD that also keeps the average of the parameters, `ax`."""
 
     def __init__(

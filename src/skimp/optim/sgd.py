@@ -6,7 +6,7 @@ from typing import Any
 
 from skimp._tensor import Tensor
 from skimp.nn import whole
-from skimp.optim.optimizer import Elementwise, check_flags, number, update
+from skimp.optim.optimizer import PerParameter, check_flags, number, update
 
 
 def _gradient(p: Any, g: Any, decay: float, maximize: bool) -> Any:
@@ -53,7 +53,7 @@ def later(
     return p - lr * (g + momentum * buf if nesterov else buf), buf
 
 
-class SGD(Elementwise):
+class SGD(PerParameter):
     """p -= lr * (momentum * buffer + gradient)."""
 
     def __init__(

@@ -11,7 +11,7 @@ from skimp.nn import whole
 from skimp.optim.adam import decayed
 from skimp.optim.fused import lerp, sqrt
 from skimp.optim.optimizer import (
-    Elementwise,
+    PerParameter,
     advance,
     check,
     check_flags,
@@ -30,7 +30,7 @@ def adagrad(
     return p - size * g / (sqrt(total) + eps), total
 
 
-class Adagrad(Elementwise):
+class Adagrad(PerParameter):
     """Divides by the root of the sum of squared gradients."""
 
     def __init__(
@@ -109,7 +109,7 @@ def adadelta(
     return p - lr * delta, squares, steps * rho + (1 - rho) * delta * delta
 
 
-class Adadelta(Elementwise):
+class Adadelta(PerParameter):
     """Steps in units of the parameter."""
 
     def __init__(
@@ -178,7 +178,7 @@ def rmsprop(p: Any, squares: Any, *rest: Any) -> tuple[Any, ...]:
     return (p - lr * g / root, *out)
 
 
-class RMSprop(Elementwise):
+class RMSprop(PerParameter):
     """Divides by the root of the running mean of squared gradients."""
 
     def __init__(

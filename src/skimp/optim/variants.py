@@ -8,7 +8,7 @@ from skimp._tensor import Tensor
 from skimp.optim.adam import decayed, moments
 from skimp.optim.fused import absolute, lerp, maximum, sqrt
 from skimp.optim.optimizer import (
-    Elementwise,
+    PerParameter,
     advance,
     check,
     check_betas,
@@ -40,7 +40,7 @@ def nadam(
     return p + of_g * g / denom + of_m * m / denom, m, v
 
 
-class NAdam(Elementwise):
+class NAdam(PerParameter):
     """Adam with Nesterov's momentum."""
 
     def __init__(
@@ -135,7 +135,7 @@ def radam(
     return p - step, m, v
 
 
-class RAdam(Elementwise):
+class RAdam(PerParameter):
     """Adam that waits until the variance of its steps is known."""
 
     def __init__(
@@ -206,7 +206,7 @@ def adamax(
     return p - size * m / top, m, top
 
 
-class Adamax(Elementwise):
+class Adamax(PerParameter):
     """Adam with the infinity norm."""
 
     def __init__(

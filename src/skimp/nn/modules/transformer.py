@@ -12,12 +12,13 @@ from skimp.autograd import modes
 from skimp.nn import functional as F
 from skimp.nn import init, whole
 from skimp.nn.modules.activation import GELU, ReLU
-from skimp.nn.modules.attention import MultiheadAttention, canonical_mask
+from skimp.nn.modules.attention import MultiheadAttention
 from skimp.nn.modules.container import ModuleList
 from skimp.nn.modules.dropout import Dropout
 from skimp.nn.modules.linear import Linear
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.normalization import LayerNorm
+from skimp.ops.multihead import canonical_mask
 
 Activation = str | Callable[[Tensor], Tensor]
 

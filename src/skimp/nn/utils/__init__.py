@@ -1,6 +1,6 @@
 """torch.nn.utils: gradients, parametrizations, sequences, and other helpers of training."""
 
-from skimp.nn.utils import parametrizations, parametrize, rnn, stateless
+from skimp.nn.utils import parametrizations, parametrize, prune, rnn, stateless
 from skimp.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -16,6 +16,10 @@ from skimp.nn.utils.fusion import (
     fuse_linear_bn_weights,
 )
 from skimp.nn.utils.init import skip_init
+from skimp.nn.utils.memory_format import (
+    convert_conv2d_weight_memory_format,
+    convert_conv3d_weight_memory_format,
+)
 from skimp.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from skimp.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
@@ -24,6 +28,8 @@ __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "convert_conv2d_weight_memory_format",
+    "convert_conv3d_weight_memory_format",
     "fuse_conv_bn_eval",
     "fuse_conv_bn_weights",
     "fuse_linear_bn_eval",
@@ -32,6 +38,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",

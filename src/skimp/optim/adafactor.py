@@ -1,0 +1,107 @@
+"""Adafactor: a second moment kept as a row and a column (Shazeer and Stern 2018)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp import limits
+from skimp._tensor import Tensor
+from skimp.optim.fused import lerp
+from skimp.optim.optimizer import PerParameter, advance, counter, number, update, zeros
+
+
+def _means(variance: Any, mean: Any, weight: float) -> tuple[Any, ...]:
+    return (lerp(variance, mean, weight),)
+
+
+def _squares(variance: Any, g: Any, weight: float) -> tuple[Any, ...]:
+    return (lerp(variance, g * g, weight),)
+
+
+def _moved(p: Any, u: Any, rate: float, keep: float) -> tuple[Any, ...]:
+    return (p * keep - rate * u if keep != 1 else p - rate * u,)
+
+
+def _rms(t: Tensor) -> float:
+    return float(t.norm(2)) / math.sqrt(t.numel())
+
+
+class Adafactor(PerParameter):
+    """For a parameter of more than one dim, memory for one row and one column of each matrix."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if not lr >= 0.0:
+            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
+        if not beta2_decay <= 0.0:
+            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
+        if eps[0] is not None and not eps[0] >= 0.0:
+            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
+        if not eps[1] >= 0.0:
+            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
+        if not d >= 1.0:
+            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
+        if not weight_decay >= 0.0:
+            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "beta2_decay": beta2_decay,
+            "eps": eps,
+            "d": d,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+        if p.is_complex():
+            raise RuntimeError("Adafactor does not support complex parameters")
+        state = self.state[p]
+        if not state:
+            _begin(state, grad)
+        step = advance(state)
+        lr, (floor, least) = number(group["lr"]), group["eps"]
+        floor = limits.finfo(p.dtype).eps if floor is None else floor
+        weight = step ** group["beta2_decay"]
+        rate = max(least, _rms(p)) * min(lr, 1 / math.sqrt(step))
+        change = _variance(state, grad, weight, floor)  # from here on written in place
+        change.clamp_(min=floor * floor).rsqrt_().mul_(grad)
+        rate /= max(1.0, _rms(change) / group["d"])
+        sign = -1 if group["maximize"] else 1
+        update(_moved, (p,), (change,), sign * rate, 1 - lr * group["weight_decay"])
+
+
+def _begin(state: dict[str, Any], grad: Tensor) -> None:
+    state["step"] = counter()
+    if grad.ndim > 1:
+        *batch, rows, columns = grad.shape
+        state["row_var"] = grad.new_zeros((*batch, rows, 1))
+        state["col_var"] = grad.new_zeros((*batch, 1, columns))
+    else:
+        state["variance"] = zeros(grad)
+
+
+def _variance(state: dict[str, Any], grad: Tensor, weight: float, floor: float) -> Tensor:
+    """The estimate of the second moment, in a tensor of its own."""
+    if grad.ndim <= 1:
+        update(_squares, (state["variance"],), (grad,), weight)
+        return state["variance"].clone()  # type: ignore[no-any-return]
+    for name, dim in (("row_var", -1), ("col_var", -2)):
+        mean = grad.norm(dim=dim, keepdim=True).square_().div_(grad.shape[dim])
+        update(_means, (state[name],), (mean,), weight)
+    rows: Tensor = state["row_var"]
+    return (rows @ state["col_var"]).div_(rows.mean(dim=-2, keepdim=True).clamp_(min=floor))
