@@ -69,7 +69,10 @@ def both(name: str, *args: Any, tolerance: float | None = None, **words: Any) ->
     gots = got if isinstance(got, tuple) else (got,)
     assert len(wants) == len(gots)
     for one, other in zip(gots, wants, strict=True):
-        close(one, other, tolerance)
+        if other is None:
+            assert one is None
+        else:
+            close(one, other, tolerance)
     leaves = [
         t for t in (*args, *words.values()) if isinstance(t, torch.Tensor) and t.requires_grad
     ]

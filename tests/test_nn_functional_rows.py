@@ -301,3 +301,23 @@ def test_rows_do_not_depend_on_deferral() -> None:
             )
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_attention_in_several_heads_as_a_function() -> None:
+    q, k, v = randn(3, 2, 8, grad=True), randn(5, 2, 8, grad=True), randn(5, 2, 8, grad=True)
+    w, b, o, ob = randn(24, 8, grad=True), randn(24), randn(8, 8, grad=True), randn(8)
+    for words in (
+        {},
+        {"need_weights": False},
+        {"average_attn_weights": False, "key_padding_mask": torch.arange(5).expand(2, 5) > 3},
+    ):
+        both("multi_head_attention_forward", q, k, v, 8, 2, w, b, None, None, False, 0.0, o, ob,
+             tolerance=1e-4, **words)  # fmt: skip
+
+
+def test_pools_that_always_give_indices() -> None:
+    both("adaptive_max_pool1d_with_indices", randn(2, 3, 10), 4)
+    both("adaptive_max_pool2d_with_indices", randn(2, 3, 10, 8), (4, 3), return_indices=False)
+    both("adaptive_max_pool3d_with_indices", randn(1, 2, 6, 6, 6), output_size=2)
+    samples = torch.rand(2, 3, 2)
+    both("fractional_max_pool2d_with_indices", randn(2, 3, 10, 8), 2, 4, _random_samples=samples)

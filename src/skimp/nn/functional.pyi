@@ -17,11 +17,26 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
 def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over windows that share the input among a given result."""
 
+def adaptive_max_pool1d_with_indices(
+    input: Any, output_size: Any, return_indices: bool = False
+) -> Any:
+    """`adaptive_max_pool1d` and where in its plane each maximum is."""
+
 def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over windows that share the input among a given result."""
 
+def adaptive_max_pool2d_with_indices(
+    input: Any, output_size: Any, return_indices: bool = False
+) -> Any:
+    """`adaptive_max_pool2d` and where in its plane each maximum is."""
+
 def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
     """Maxima over windows that share the input among a given result."""
+
+def adaptive_max_pool3d_with_indices(
+    input: Any, output_size: Any, return_indices: bool = False
+) -> Any:
+    """`adaptive_max_pool3d` and where in its plane each maximum is."""
 
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
     """The points at which images of `size` are read under the affine maps `theta` (n, d, d + 1)."""
@@ -296,6 +311,16 @@ def fractional_max_pool2d(
 ) -> Any:
     """Maxima over windows at random distances."""
 
+def fractional_max_pool2d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
+    """`fractional_max_pool2d` and where in its plane each maximum is."""
+
 def fractional_max_pool3d(
     input: Any,
     kernel_size: Any,
@@ -305,6 +330,16 @@ def fractional_max_pool3d(
     _random_samples: Any = None,
 ) -> Any:
     """Maxima over windows at random distances."""
+
+def fractional_max_pool3d_with_indices(
+    input: Any,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Any = None,
+) -> Any:
+    """`fractional_max_pool3d` and where in its plane each maximum is."""
 
 def gaussian_nll_loss(
     input: Any,
@@ -593,6 +628,36 @@ def mse_loss(
     weight: Any = None,
 ) -> Any:
     """The squares of the differences."""
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of (length, batch, features); with `need_weights` the whole matrix of weights is
+    written."""
 
 def multi_margin_loss(
     input: Any,

@@ -3,9 +3,9 @@ undone (max_unpool)."""
 
 from __future__ import annotations
 
-import itertools
 import functools
 import inspect
+import itertools
 import math
 from typing import Any
 

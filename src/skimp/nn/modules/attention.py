@@ -9,7 +9,7 @@ from skimp.nn import init, whole
 from skimp.nn.modules.linear import NonDynamicallyQuantizableLinear
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
-from skimp.ops.multihead import canonical_mask, multi_head_attention_forward
+from skimp.ops.multihead import multi_head_attention_forward
 
 
 class MultiheadAttention(Module):
