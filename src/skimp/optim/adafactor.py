@@ -98,10 +98,12 @@ def _begin(state: dict[str, Any], grad: Tensor) -> None:
 def _variance(state: dict[str, Any], grad: Tensor, weight: float, floor: float) -> Tensor:
     """The estimate of the second moment, in a tensor of its own."""
     if grad.ndim <= 1:
-        update(_squares, (state["variance"],), (grad,), weight)
-        return state["variance"].clone()  # type: ignore[no-any-return]
+        kept: Tensor = state["variance"]
+        update(_squares, (kept,), (grad,), weight)
+        return kept.clone()
     for name, dim in (("row_var", -1), ("col_var", -2)):
         mean = grad.norm(dim=dim, keepdim=True).square_().div_(grad.shape[dim])
         update(_means, (state[name],), (mean,), weight)
     rows: Tensor = state["row_var"]
-    return (rows @ state["col_var"]).div_(rows.mean(dim=-2, keepdim=True).clamp_(min=floor))
+    product: Tensor = rows @ state["col_var"]
+    return product.div_(rows.mean(dim=-2, keepdim=True).clamp_(min=floor))
