@@ -335,7 +335,8 @@ def assigned(targets: Iterable[ast.expr]) -> Iterator[str]:
 
 
 def page(lines: Sequence[str], text: Text) -> str:
-    text.imports.add(("typing", "Any"))
+    if any(re.search(r"\bAny\b", line) for line in lines):
+        text.imports.add(("typing", "Any"))
     noqa = ["# ruff: noqa: N803"] if text.capitals else []
     return "\n".join([NOTE, *noqa, "", *import_lines(text.imports), "", *lines]) + "\n"
 

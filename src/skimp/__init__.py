@@ -35,6 +35,7 @@ from skimp import (
     placing,
     random,
     serialization,
+    signal,
     special,
     tensor_types,
     testing,

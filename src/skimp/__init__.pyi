@@ -26,6 +26,7 @@ from skimp import optim as optim
 from skimp import placing as placing
 from skimp import random as random
 from skimp import serialization as serialization
+from skimp import signal as signal
 from skimp import special as special
 from skimp import tensor_types as tensor_types
 from skimp import testing as testing
@@ -513,6 +514,18 @@ def baddbmm_(
 ) -> Tensor:
     """beta * input + alpha * (the products of the batches' matrices); the input broadcasts."""
 
+def bartlett_window(
+    window_length: builtins.int,
+    periodic: builtins.bool = True,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """A triangle that begins and ends at zero."""
+
 def bernoulli(
     input: Tensor, p: Any = None, *, generator: Generator | None = None, out: Tensor | None = None
 ) -> Tensor:
@@ -556,6 +569,18 @@ def bitwise_right_shift(input: Any, other: Any, *, out: Tensor | None = None) ->
 
 def bitwise_xor(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits in which they differ."""
+
+def blackman_window(
+    window_length: builtins.int,
+    periodic: builtins.bool = True,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """0.42 - 0.5 cos + 0.08 cos of twice the angle."""
 
 def block_diag(*tensors: Any) -> Tensor:
     """The tensors, as matrices, along the diagonal of a matrix of zeros."""
@@ -846,6 +871,11 @@ def cumsum_(
 ) -> Tensor:
     """The sums of the elements so far along a dim; integers are summed as int64."""
 
+def cumulative_trapezoid(
+    y: Tensor, x: Any = None, *, dx: Any = None, dim: builtins.int = -1
+) -> Tensor:
+    """The running integral along a dim by the trapezoidal rule, one element shorter than `y`."""
+
 def deg2rad(input: Any, *, out: Tensor | None = None) -> Tensor:
     """Degrees to radians."""
 
@@ -990,6 +1020,19 @@ def empty_like(
     memory_format: memory_format | None = None,
 ) -> Tensor:
     """A tensor of uninitialised elements, shaped and laid out as the input."""
+
+def empty_permuted(
+    size: Any,
+    physical_layout: Any,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
+) -> Tensor:
+    """An uninitialised dense tensor whose dims lie in memory in the order `physical_layout`, the
+    outermost first."""
 
 def empty_strided(
     size: Any,
@@ -1193,6 +1236,9 @@ def gcd(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 def ge(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input >= other, as bools."""
 
+def geqrf(input: Tensor, *, out: Any = None) -> Any:
+    """R on and above the diagonal, the reflections that make Q below it, and their factors tau."""
+
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of the first vector with one of the second."""
 
@@ -1201,6 +1247,12 @@ def get_device(input: Tensor) -> builtins.int:
 
 def get_rng_state() -> Tensor:
     """The default stream's state as bytes, in PyTorch's format."""
+
+def gradient(
+    input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: builtins.int = 1
+) -> tuple[Tensor, ...]:
+    """The derivative along each dim by central differences, one-sided of `edge_order` at the
+    edges."""
 
 def greater(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input > other, as bools."""
@@ -1219,6 +1271,32 @@ def group_norm(
 
 def gt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input > other, as bools."""
+
+def hamming_window(
+    window_length: builtins.int,
+    periodic: builtins.bool = True,
+    alpha: builtins.float = 0.54,
+    beta: builtins.float = 0.46,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """alpha - beta cos."""
+
+def hann_window(
+    window_length: builtins.int,
+    periodic: builtins.bool = True,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """A period of sin^2; all of it, from zero to zero, without `periodic`."""
 
 def hardshrink(input: Tensor, lambd: builtins.float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input outside [-lambd, lambd], else 0."""
@@ -1257,6 +1335,12 @@ def histogram(
     out: Any = None,
 ) -> tuple[Tensor, Tensor]:
     """Counts (or weights, or their density) in intervals, and the intervals' edges."""
+
+def histogramdd(
+    input: Tensor, bins: Any, range: Any = None, weight: Any = None, density: builtins.bool = False
+) -> Any:
+    """Counts (or weights, or their density) of points, the last dim of `input`, in boxes; and the
+    edges of the boxes in each dimension."""
 
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Pieces along the columns."""
@@ -1397,6 +1481,34 @@ def isposinf(input: Any, *, out: Tensor | None = None) -> Tensor:
 
 def isreal(input: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether each element has no imaginary part."""
+
+def istft(
+    input: Tensor,
+    n_fft: builtins.int,
+    hop_length: builtins.int | None = None,
+    win_length: builtins.int | None = None,
+    window: Tensor | None = None,
+    center: builtins.bool = True,
+    normalized: builtins.bool = False,
+    onesided: builtins.bool | None = None,
+    length: builtins.int | None = None,
+    return_complex: builtins.bool = False,
+) -> Tensor:
+    """The signal whose frames have these spectra: the least squares estimate of Griffin and Lim
+    (1984)."""
+
+def kaiser_window(
+    window_length: builtins.int,
+    periodic: builtins.bool = True,
+    beta: builtins.float = 12.0,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """i0(beta sqrt(1 - x^2)) / i0(beta) for x from -1 to 1."""
 
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The Kronecker product: each element of the first times the whole of the second."""
@@ -1571,6 +1683,12 @@ def lp_pool3d(
 def lt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input < other, as bools."""
 
+def lu(
+    A: Tensor, pivot: builtins.bool = True, get_infos: builtins.bool = False, out: Any = None
+) -> Any:
+    """`linalg.lu_factor_ex`: the factors in one matrix and the pivots, and with `get_infos` where U
+    has its first zero."""
+
 def lu_solve(
     input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None
 ) -> Tensor:
@@ -1604,7 +1722,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or a 0-d tensor, where the mask holds, else the input."""
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The elements of `source`, in order, where the mask holds."""
+    """The elements of `source`, in order, where the mask holds; input and mask broadcast."""
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where the mask (broadcast against the input) holds, as a vector."""
@@ -1874,7 +1992,7 @@ def native_group_norm(
     group: builtins.int,
     eps: builtins.float,
 ) -> Any:
-    """(normalised, mean, one over deviation) of groups of channels."""
+    """(normalised, mean, one over deviation) of groups of channels; all three have gradients."""
 
 def native_layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: builtins.float
@@ -1968,6 +2086,18 @@ def ones_like(
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`linalg.householder_product`."""
 
+def ormqr(
+    input: Tensor,
+    input2: Tensor,
+    input3: Tensor,
+    left: builtins.bool = True,
+    transpose: builtins.bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Q @ input3 (input3 @ Q without `left`), of Q^H with `transpose`; Q is square, and `input` and
+    `input2` are what `geqrf` returns."""
+
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of the first vector with one of the second."""
 
@@ -1979,6 +2109,11 @@ def pairwise_distance(
     keepdim: builtins.bool = False,
 ) -> Any:
     """The p-norm of x1 - x2 + eps along the last dim."""
+
+def pca_lowrank(
+    A: Tensor, q: builtins.int | None = None, center: builtins.bool = True, niter: builtins.int = 2
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The principal components of A's rows: `svd_lowrank` of A less the mean of each column."""
 
 def pdist(input: Tensor, p: builtins.float = 2.0) -> Tensor:
     """The p-norm distance between every two rows: the upper triangle of cdist(input, input),
@@ -2175,6 +2310,11 @@ def relu_(input: Tensor) -> Tensor:
 
 def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The remainder, with the sign of other."""
+
+def renorm(
+    input: Tensor, p: Any, dim: builtins.int, maxnorm: Any, *, out: Tensor | None = None
+) -> Tensor:
+    """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
 
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None
@@ -2454,6 +2594,22 @@ def std_mean(
 ) -> Any:
     """`std` and `mean`."""
 
+def stft(
+    input: Tensor,
+    n_fft: builtins.int,
+    hop_length: builtins.int | None = None,
+    win_length: builtins.int | None = None,
+    window: Tensor | None = None,
+    center: builtins.bool = True,
+    pad_mode: str = "reflect",
+    normalized: builtins.bool = False,
+    onesided: builtins.bool | None = None,
+    return_complex: builtins.bool | None = None,
+    align_to_window: builtins.bool | None = None,
+) -> Tensor:
+    """The Fourier transforms of windowed frames, (batch, frequency, frame); `center` pads so that
+    frame t is centred at t * hop_length."""
+
 def sub(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
     """input - alpha * other."""
 
@@ -2474,6 +2630,11 @@ def svd(
     input: Tensor, some: builtins.bool = True, compute_uv: builtins.bool = True, *, out: Any = None
 ) -> Any:
     """U, S and V with A = U diag(S) V^H; U and V are zeros without `compute_uv`."""
+
+def svd_lowrank(
+    A: Tensor, q: builtins.int | None = 6, niter: builtins.int | None = 2, M: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S and V with A - M nearly U diag(S) V^H, of rank q."""
 
 def swapaxes(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
     """Two dimensions exchanged."""
@@ -2574,6 +2735,12 @@ def transpose_(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
 
 def transpose_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`transpose` that copies."""
+
+def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: builtins.int = -1) -> Tensor:
+    """The integral along a dim by the trapezoidal rule, at the points `x` or at distance `dx`."""
+
+def trapz(y: Tensor, x: Any = None, *, dx: Any = None, dim: builtins.int = -1) -> Tensor:
+    """`trapezoid`."""
 
 def triangular_solve(
     input: Tensor,

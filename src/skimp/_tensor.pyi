@@ -661,6 +661,9 @@ class Tensor:
         """input >= other, as bools. In place."""
     def geometric_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:
         """Numbers of trials until the first success."""
+    def geqrf(self, *, out: Any = None) -> Any:
+        """R on and above the diagonal, the reflections that make Q below it, and their factors
+        tau."""
     def ger(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Every product of an element of the first vector with one of the second."""
     def get_device(self) -> builtins.int:
@@ -884,6 +887,20 @@ class Tensor:
         """Whether each element is +inf."""
     def isreal(self, *, out: Tensor | None = None) -> Tensor:
         """Whether each element has no imaginary part."""
+    def istft(
+        self,
+        n_fft: builtins.int,
+        hop_length: builtins.int | None = None,
+        win_length: builtins.int | None = None,
+        window: Tensor | None = None,
+        center: builtins.bool = True,
+        normalized: builtins.bool = False,
+        onesided: builtins.bool | None = None,
+        length: builtins.int | None = None,
+        return_complex: builtins.bool = False,
+    ) -> Tensor:
+        """The signal whose frames have these spectra: the least squares estimate of Griffin and Lim
+        (1984)."""
     def __isub__(self, other: Any) -> Tensor: ...
     def item(self) -> Any:
         """The one element as a Python number."""
@@ -1001,6 +1018,11 @@ class Tensor:
         """input < other, as bools."""
     def lt_(self, other: Any) -> Tensor:
         """input < other, as bools. In place."""
+    def lu(
+        self, pivot: builtins.bool = True, get_infos: builtins.bool = False, out: Any = None
+    ) -> Any:
+        """`linalg.lu_factor_ex`: the factors in one matrix and the pivots, and with `get_infos`
+        where U has its first zero."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The X of A X = input, with A's LU factors."""
     @property
@@ -1014,7 +1036,7 @@ class Tensor:
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """`value`, a number or a 0-d tensor, where the mask holds, in place."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
-        """The elements of `source`, in order, where the mask holds."""
+        """The elements of `source`, in order, where the mask holds; input and mask broadcast."""
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
         """The elements of `source`, in order, where the mask holds."""
     def masked_select(self, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1187,6 +1209,18 @@ class Tensor:
         **words: Any,
     ) -> Tensor:
         """A tensor of uninitialised elements of this tensor's dtype."""
+    def new_empty_strided(
+        self,
+        size: Any,
+        stride: Any,
+        *,
+        dtype: dtypes.dtype | None = None,
+        layout: formats.layout | None = None,
+        device: devices.device | str | builtins.int | None = None,
+        requires_grad: builtins.bool = False,
+        pin_memory: builtins.bool = False,
+    ) -> Tensor:
+        """An uninitialised tensor with these strides, of this tensor's dtype."""
     def new_full(
         self,
         size: Any,
@@ -1267,6 +1301,17 @@ class Tensor:
     def __or__(self, other: Any) -> Tensor: ...
     def orgqr(self, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """`linalg.householder_product`."""
+    def ormqr(
+        self,
+        input2: Tensor,
+        input3: Tensor,
+        left: builtins.bool = True,
+        transpose: builtins.bool = False,
+        *,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """Q @ input3 (input3 @ Q without `left`), of Q^H with `transpose`; Q is square, and `input`
+        and `input2` are what `geqrf` returns."""
     def outer(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Every product of an element of the first vector with one of the second."""
     @property
@@ -1349,6 +1394,12 @@ class Tensor:
         """The remainder, with the sign of other."""
     def remainder_(self, other: Any) -> Tensor:
         """The remainder, with the sign of other. In place."""
+    def renorm(
+        self, p: Any, dim: builtins.int, maxnorm: Any, *, out: Tensor | None = None
+    ) -> Tensor:
+        """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
+    def renorm_(self, p: Any, dim: builtins.int, maxnorm: Any) -> Tensor:
+        """`renorm` in place; its derivative needs the tensor as it was, so a copy is kept."""
     def repeat(self, *sizes: Any, repeats: Any = None) -> Tensor:
         """Copies of the tensor beside each other, so many along each dimension."""
     def repeat_interleave(
@@ -1580,6 +1631,21 @@ class Tensor:
         out: Tensor | None = None,
     ) -> Tensor:
         """The standard deviation over some dims: the square root of `var`."""
+    def stft(
+        self,
+        n_fft: builtins.int,
+        hop_length: builtins.int | None = None,
+        win_length: builtins.int | None = None,
+        window: Tensor | None = None,
+        center: builtins.bool = True,
+        pad_mode: str = "reflect",
+        normalized: builtins.bool = False,
+        onesided: builtins.bool | None = None,
+        return_complex: builtins.bool | None = None,
+        align_to_window: builtins.bool | None = None,
+    ) -> Tensor:
+        """The Fourier transforms of windowed frames, (batch, frequency, frame); `center` pads so
+        that frame t is centred at t * hop_length."""
     def storage(self) -> TypedStorage:
         """The bytes that this tensor shares with its views, as elements of its dtype."""
     def storage_offset(self) -> builtins.int:

@@ -49,6 +49,20 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     """The inverses of square matrices, and where each elimination met a zero (0: nowhere)."""
 
+def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
+    """L below and the blocks of D on the diagonal of one matrix, and the pivots."""
+
+def ldl_factor_ex(
+    A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None
+) -> Any:
+    """L below and the blocks of D on the diagonal of one matrix, the pivots, and where D has its
+    first zero (0: none). Reads the lower triangle; has no gradient."""
+
+def ldl_solve(
+    LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Tensor | None = None
+) -> Tensor:
+    """The X of A X = B, with A's factors and pivots from `ldl_factor`."""
+
 def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None, out: Any = None) -> Any:
     """The X for which A X is closest to B, the squared distances where A is tall and of full rank,
     A's rank and singular values (where the driver finds them)."""

@@ -89,7 +89,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803
     )
 
 
-@op("qr", out=True)
+@op("qr", out="layout")
 def torch_qr(input: Tensor, some: bool = True) -> Any:
     """`linalg.qr`, reduced or complete."""
     return return_types.qr(tuple(qr(input, "reduced" if some else "complete")))

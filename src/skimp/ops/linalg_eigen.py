@@ -382,11 +382,12 @@ def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any
     eps = float(np.finfo(A._dtype.to_real().np).eps) * max(m, n)
     limit = eps if rcond is None else rcond
     found = pinv(A, limit) @ b
+    found = found.mT.contiguous().mT  # column-major, as LAPACK's
     none = A.new_empty((0,), dtype=A._dtype.to_real())
     s = _sizes(A, False)
     count = (s > limit * s.max(-1, initial=0)[..., None]).sum(-1)
     rank = fresh(np.asarray(count, np.int64), dtypes.int64)
-    residuals = none
+    residuals = found.reshape(-1)[:0].abs()
     if m > n and bool((count == n).all()):
         residuals = (A @ found - b).abs().square().sum(-2)
     values = rows(s, A._dtype.to_real()) if how in ("gelsd", "gelss") else none

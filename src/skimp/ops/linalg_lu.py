@@ -235,12 +235,13 @@ def lu_solve(
     tri = _triangular()
     if adjoint:
         half = tri(LU.mH, B, upper=False)
-        return p @ tri(LU.mH, half, upper=True, unitriangular=True)  # type: ignore[no-any-return]
+        made = p @ tri(LU.mH, half, upper=True, unitriangular=True)
+        return made.mT.contiguous().mT  # type: ignore[no-any-return]
     half = tri(LU, p.mT @ B, upper=False, unitriangular=True)
     return tri(LU, half, upper=True)  # type: ignore[no-any-return]
 
 
-@op("lu_solve", out=True)
+@op("lu_solve", out="layout")
 def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
     """The X of A X = input, with A's LU factors."""
     return lu_solve(LU_data, LU_pivots, input)

@@ -8,6 +8,7 @@ from typing import Any
 from skimp import dtypes, promotion
 from skimp._tensor import Tensor
 from skimp.memory import layout as layouts
+from skimp.ops.forms import export, op
 from skimp.ops.linalg_checks import LAPACK, check_matrices, linear
 from skimp.ops.linalg_eigen import svdvals
 from skimp.ops.reductions import vector_norm
@@ -43,6 +44,8 @@ def _by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Ten
     sums = vector_norm(A, 1.0, summed, keepdim)
     if not keepdim and summed < left:
         left -= 1
+    if ord > 0 and not sums.shape[left]:  # the largest of no sums of sizes is 0
+        return sums.sum(left, keepdim)
     return sums.amax(left, keepdim) if ord > 0 else sums.amin(left, keepdim)
 
 
@@ -88,6 +91,35 @@ def matrix_norm(
 ) -> Tensor:
     """A matrix norm: "fro", "nuc", 1 and inf (sums), 2 (singular values) or their negatives."""
     return matrix_norm_of(A, ord, dim, keepdim, dtype)
+
+
+@op("renorm", out=True)
+def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
+    if isinstance(p, complex):
+        raise RuntimeError("renorm: p must be real-valued")
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
+        )
+    dim = layouts.normalize_dim(dim, input.ndim)
+    others = tuple([d for d in range(input.ndim) if d != dim])
+    wide = dtypes.float32 if input._dtype in (dtypes.float16, dtypes.bfloat16) else None
+    size = vector_norm(input, p, others, True, dtype=wide)
+    factor = (maxnorm / (size + 1e-7)).masked_fill(size <= maxnorm, 1)
+    return (input * factor.to(input._dtype)).contiguous()  # type: ignore[no-any-return]
+
+
+def renorm_(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """`renorm` in place; its derivative needs the tensor as it was, so a copy is kept."""
+    return input.copy_(renorm(input.clone(), p, dim, maxnorm))
+
+
+export("renorm_", renorm_, namespaces=())
 
 
 @linear("norm")

@@ -10,7 +10,7 @@ import numpy as np
 from skimp._tensor import Array, Tensor
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
-from skimp.ops import return_types
+from skimp.ops import formats, return_types
 from skimp.ops.forms import op
 from skimp.ops.linalg_checks import (
     LinAlgError,
@@ -153,7 +153,11 @@ def solve_ex(
     if check_errors:
         failed_inverse("linalg.solve", info)
     found = found if left else found.mT
-    return return_types.linalg_solve_ex(found.squeeze(-1) if vector else found, info)
+    if vector:
+        found = found.squeeze(-1)
+        if found.ndim > 1:  # the last two dims count as a matrix, column-major as all results
+            found = found.mT.contiguous().mT
+    return return_types.linalg_solve_ex(found, info)
 
 
 def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:  # noqa: N803
@@ -233,7 +237,7 @@ def solve_triangular(
     return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
 
 
-@op(out=True)
+@op(out="layout")
 def triangular_solve(
     input: Tensor,
     A: Tensor,  # noqa: N803
@@ -244,7 +248,8 @@ def triangular_solve(
     """The X of A X = input with a triangle of A, and A (deprecated by `solve_triangular`)."""
     a, side = (A.mT, not upper) if transpose else (A, upper)
     found = solve_triangular(a, input, upper=side, unitriangular=unitriangular)
-    return return_types.triangular_solve(found, _batched(A, input)[0].clone())
+    copied = _batched(A, input)[0].mT.clone(memory_format=formats.contiguous_format).mT
+    return return_types.triangular_solve(found, copied)
 
 
 def _factor_back(common: Tensor, factor: Tensor, upper: bool) -> Tensor:
@@ -291,7 +296,7 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # 
 )
 def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
     half = solve_triangular(input.mH if upper else input, _eye(input), upper=False)
-    return half.mH @ half
+    return columns((half.mH @ half).array(), input._dtype)
 
 
 @op(out=True)
@@ -397,7 +402,7 @@ def logdet(input: Tensor) -> Tensor:
 # -- tensors as matrices --------------------------------------------------------------------------
 
 
-@linear("tensorinv")
+@linear("tensorinv", out=True)
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
     """The inverse of a tensor as a map from its last dimensions to its first `ind`."""
     if ind <= 0:

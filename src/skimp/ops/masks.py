@@ -17,7 +17,7 @@ from skimp.eval.expr import Expr, Kernel
 from skimp.eval.run import Reader, prepare_runs, threads_for
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views
-from skimp.ops.forms import export, op
+from skimp.ops.forms import NAMESPACES, export, op
 from skimp.ops.pointwise import Pointwise, call, common
 from skimp.ops.pointwise_forms import named
 from skimp.ops.positions import bits
@@ -353,6 +353,24 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
         raise RuntimeError("Number of elements of source < number of ones in mask")
     target = input.writable()
     target[holds] = values.reshape(-1)[:count]
+
+
+_scattered = NAMESPACES[""]["masked_scatter"]
+
+
+def masked_scatter_broadcast(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The elements of `source`, in order, where the mask holds; input and mask broadcast."""
+    if isinstance(input, Tensor):  # its own refusal follows
+        shape = layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
+        if shape != tuple(input.shape):
+            input = input.expand(shape)
+    return _scattered(input, mask, source)  # type: ignore[no-any-return]
+
+
+export(
+    "masked_scatter",
+    named(masked_scatter_broadcast, "masked_scatter", masked_scatter_broadcast.__doc__ or ""),
+)
 
 
 def _scatter_back(g: Tensor, mask: Tensor, shape: Any) -> Tensor:

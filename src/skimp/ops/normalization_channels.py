@@ -338,8 +338,16 @@ def native_group_norm(
     group: int,
     eps: float,
 ) -> Any:
-    """(normalised, mean, one over deviation) of groups of channels."""
-    return with_statistics(input, weight, _group_norm(input, group, weight, bias, eps))
+    """(normalised, mean, one over deviation) of groups of channels; all three have gradients."""
+    if input.numel() != N * C * HxW:
+        raise RuntimeError(
+            "Expected X.numel() == N * C * HxW to be true, but got false. "
+            f"X has {input.numel()} elements, and N, C, HxW are {N}, {C}, {HxW}"
+        )
+    y = group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
+    x = _as_wide(input.reshape((N, group, C * HxW // group)))
+    mean, rstd = x.mean(-1), (x.var(-1, correction=0) + eps) ** -0.5
+    return with_statistics(input, weight, (y.reshape(tuple(input.shape)), mean, rstd))
 
 
 # -- the others -----------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def _checked(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
 def _quantile(
     input: Tensor, q: Tensor, dim: int | None, keepdim: bool, how: str, skip_nan: bool
 ) -> Tensor:
-    """Along the last dim of the sorted values, q first in the result."""
+    """Along the last dim of the sorted values, q first in the result (and innermost in memory)."""
     ndim = input.ndim
     at = -1 if dim is None else layouts.normalize_dim(dim, ndim)
     rows = input.reshape(-1) if dim is None or ndim == 0 else input.movedim(at, -1)
@@ -59,15 +59,15 @@ def _quantile(
         results.append(_at(ordered, ranks.expand(ordered.shape[:-1]), how))
     from skimp.ops.forms import OPS
 
-    result: Tensor = OPS["stack"].forms["stack"](results, 0)
+    result: Tensor = OPS["stack"].forms["stack"](results, -1)
     if last is None:
-        result = result.masked_fill(missing.any(-1), float("nan"))
+        result = result.masked_fill(missing.any(-1, True), float("nan"))
     if keepdim:
         shape = (
             [1] * ndim if dim is None else [1 if d == at else s for d, s in enumerate(input.shape)]
         )
-        result = result.reshape(len(results), *shape)
-    return result if q.ndim else result[0]
+        result = result.reshape(*shape, len(results))
+    return result.movedim(-1, 0) if q.ndim else result.squeeze(-1)
 
 
 def _at(ordered: Tensor, ranks: Tensor, how: str) -> Tensor:

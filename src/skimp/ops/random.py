@@ -296,7 +296,8 @@ def _check_p(p: float) -> float:
     return float(p)
 
 
-def _bernoulli_draw(p: Any, engine: Engine, shape: tuple[int, ...]) -> Draw:
+def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
+    """How `t` is filled; `draw_into` hands out its elements in the order of memory."""
     if not isinstance(p, Tensor):
         chance = _check_p(p)
         return lambda out: draws.bernoulli(out, chance, engine)
@@ -306,12 +307,14 @@ def _bernoulli_draw(p: Any, engine: Engine, shape: tuple[int, ...]) -> Draw:
     bad = (chances < 0) | (chances > 1)
     if bad.any():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-    return lambda out: draws.bernoulli_each(out, np.broadcast_to(chances, shape).copy(), engine)
+    order = layouts.memory_order(t.layout_of())
+    each = np.broadcast_to(chances, tuple(t.shape)).transpose(order)
+    return lambda out: draws.bernoulli_each(out, each.copy(), engine)
 
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Ones with chance `p` (a number, or a tensor of chances), else zeros."""
-    draw = _bernoulli_draw(p, engine_of(generator), tuple(self.shape))
+    draw = _bernoulli_draw(p, engine_of(generator), self)
     overwrite(self, lambda: draw_into(self, draw))
     return self
 
@@ -334,7 +337,7 @@ def bernoulli(
     if out is not None:
         outs.resize_out("bernoulli", out, tuple(input.shape))
     chances = input.detach() if p is None else p
-    draw = _bernoulli_draw(chances, engine_of(generator), tuple(input.shape))
+    draw = _bernoulli_draw(chances, engine_of(generator), target)
     draw_into(target, draw)
     if out is None and modes.state.grad and input._rg:
         record(BERNOULLI, {"input": input}, target)
@@ -523,6 +526,7 @@ def normal(
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         t = blank(sizes_of((size,)), dtype, device) if out is None else out
         if out is not None:
+            outs.check_out_dtype(dtype, out)
             outs.resize_out("normal", out, sizes_of((size,)))
         return finish(t.normal_(mean, std, generator=generator), requires_grad)
     like = mean if isinstance(mean, Tensor) else std

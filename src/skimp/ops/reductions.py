@@ -12,8 +12,8 @@ from skimp._tensor import Tensor, fresh
 from skimp.autograd.rules import Rule
 from skimp.eval import reducers as R
 from skimp.memory import layout as layouts
-from skimp.ops import return_types
-from skimp.ops.forms import OPS, export, op
+from skimp.ops import outs, return_types
+from skimp.ops.forms import OPS, export, move, op
 from skimp.ops.reduction import dims_of, kept_shape, reduced
 from skimp.ops.rows import conj
 
@@ -96,11 +96,38 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return reduced(input, dims_of(dim, input.ndim), keepdim, R.SUM, result, wide(result))
 
 
-@op("nansum", out=True)
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def _nan_into(
+    name: str, f: Any, input: Tensor, dim: Any, keepdim: bool, dtype: Any, out: Tensor
+) -> Tensor:
+    """The result in the type of `out`, which PyTorch's kernel computes in."""
+    if dtype is not None and dtype is not out._dtype:
+        kinds = [promotion.scalar_type_name(d) for d in (out._dtype, dtype)]
+        raise RuntimeError(
+            f"{name}: provided dtype must match dtype of result. Got {kinds[0]} and {kinds[1]}."
+        )
+    if input._dtype.is_floating_point and not out._dtype.is_floating_point:
+        kind = promotion.scalar_type_name(out._dtype)
+        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{kind}'")
+    made = f(input, dim, keepdim, dtype=out._dtype)
+    outs.resize_out(name, out, tuple(made.shape))
+    move(out, made)
+    return out
+
+
+@op("nansum")
+def nansum(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """The sum over some dims, nan counting as 0."""
     if input._dtype.is_complex:
         raise RuntimeError("nansum does not support complex inputs")
+    if out is not None:
+        return _nan_into("nansum", nansum, input, dim, keepdim, dtype, out)
     if input._dtype.is_floating_point:
         input = input.masked_fill(input.isnan(), 0)
     return sum_(input, dim, keepdim, dtype=dtype)
@@ -126,10 +153,19 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, wide(result))
 
 
-@op("nanmean", out=True)
-def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+@op("nanmean")
+def nanmean(
+    input: Tensor,
+    dim: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """The mean over some dims of the elements that are not nan."""
     number_dtype("nanmean", input, None)
+    if out is not None:
+        return _nan_into("nanmean", nanmean, input, dim, keepdim, dtype, out)
     n = input.isnan().logical_not().sum(dim, keepdim)
     return nansum(input, dim, keepdim, dtype=dtype) / n
 
@@ -458,7 +494,7 @@ max_ = _with_places("max", amax, R.ARGMAX, return_types.max)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 
-@op("aminmax", out=True)
+@op("aminmax", out="same")
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
     return return_types.aminmax(

@@ -581,9 +581,10 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
-    found = []
+    if not sizes:
+        return ()
+    found = np.empty((*indices.shape, len(sizes)), indices._dtype.np)
     rest = indices.array()
-    for n in reversed(sizes):
-        rest, own = np.divmod(rest, n)
-        found.append(fresh(own, indices._dtype))
-    return tuple(reversed(found))
+    for d in reversed(range(len(sizes))):
+        rest, found[..., d] = np.divmod(rest, sizes[d])
+    return fresh(found, indices._dtype).unbind(-1)

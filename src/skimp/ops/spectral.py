@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skimp import dtypes, promotion
-from skimp._tensor import Array, Tensor
+from skimp._tensor import Array, Tensor, adopt
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops import outs
@@ -40,6 +40,29 @@ def _along(a: Array, dims: Dims, norm: str, forward: bool) -> Array:
     return a
 
 
+def _order(a: Array, dims: Dims, last: bool) -> Dims:
+    """PyTorch's order in memory: what is not transformed by stride, then what is; its `last` dim,
+    if that is cut in half, stays the innermost.
+    """
+    far = [-abs(s) for s in a.strides]
+    inside = [d % a.ndim for d in dims]
+    end = inside[-1:] if last else []
+    moved = sorted(inside[:-1] if last else inside, key=far.__getitem__)
+    rest = sorted([d for d in range(a.ndim) if d not in inside], key=far.__getitem__)
+    return (*rest, *moved, *end)
+
+
+def _laid(made: Array, order: Dims, dtype: dtypes.dtype) -> Tensor:
+    """A result whose dims lie in memory in this order."""
+    dense = np.ascontiguousarray(made.transpose(order), dtype.np)
+    if dense.base is not None or not dense.flags.owndata:
+        dense = dense.copy()
+    back = [0] * len(order)
+    for i, d in enumerate(order):
+        back[d] = i
+    return adopt(dense.transpose(back), dtype)
+
+
 def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     return _c2c(g, dim, norm, not forward)
 
@@ -48,7 +71,8 @@ def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
 def _c2c(input: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     if not dim:
         return input.clone()
-    return rows(_along(input.array(), dim, norm, forward), input._dtype)
+    a = input.array()
+    return _laid(_along(a, dim, norm, forward), _order(a, dim, False), input._dtype)
 
 
 def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool) -> Tensor:
@@ -61,10 +85,11 @@ def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool)
 @hidden("_fft_r2c", rule=Rule("FftR2CBackward0", {"input": _r2c_back}))
 def _r2c(input: Tensor, dim: Dims, norm: str, onesided: bool) -> Tensor:
     a, d = input.array(), input._dtype.to_complex()
+    order = _order(a, dim, True)
     if not onesided:
-        return rows(_along(a, dim, norm, True), d)
+        return _laid(_along(a, dim, norm, True), order, d)
     half = np.fft.rfft(a, axis=dim[-1], norm=_numpy_norm(norm, True))
-    return rows(_along(half, dim[:-1], norm, True), d)
+    return _laid(_along(half, dim[:-1], norm, True), order, d)
 
 
 def _c2r_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, size: int) -> Tensor:
@@ -82,9 +107,12 @@ def _c2r_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, size: int) -> T
 
 @hidden("_fft_c2r", rule=Rule("FftC2RBackward0", {"input": _c2r_back}))
 def _c2r(input: Tensor, dim: Dims, norm: str, size: int) -> Tensor:
-    a = _along(input.array(), dim[:-1], norm, False)
+    a = input.array()
+    if len(dim) > 1:  # in two steps, of which the second sees the strides that the first left
+        order = _order(a, dim[:-1], False)
+        a = _laid(_along(a, dim[:-1], norm, False), order, input._dtype).array()
     made = np.fft.irfft(a, size, axis=dim[-1], norm=_numpy_norm(norm, False))
-    return rows(made, input._dtype.to_real())
+    return _laid(made, _order(a, dim[-1:], False), input._dtype.to_real())
 
 
 # -- arguments ------------------------------------------------------------------------------------

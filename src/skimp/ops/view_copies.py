@@ -119,7 +119,7 @@ def _only_function(name: str) -> None:
 
 
 @writer(
-    row_major=False, rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index"))
+    row_major=None, rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index"))
 )
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
     """The input with `src` written over one position of a dim."""
@@ -127,7 +127,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
 
 
 @writer(
-    row_major=False,
+    row_major=None,
     rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")),
 )
 def slice_scatter(
@@ -138,7 +138,7 @@ def slice_scatter(
 
 
 @writer(
-    row_major=False,
+    row_major=None,
     rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")),
 )
 def diagonal_scatter(

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._tensor import Tensor, alias, empty
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.memory import layout_overlap as overlap
+from skimp.memory.layout import Layout
 from skimp.ops import formats, outs
 from skimp.ops.copies import clone
 from skimp.ops.forms import OPS, Function, Op, _call, _spread, _wrapper, move, tensors_in
@@ -31,13 +32,14 @@ def writer(
     rule: Rule | None = None,
     out: bool = True,
     function: bool = True,
-    row_major: bool = True,
+    row_major: bool | None = True,
     namespaces: tuple[str, ...] = ("",),
 ) -> Callable[[Function], Function]:
     """Declare `name`, `name_` and `name(out=)` by the body that writes into its first argument.
 
-    `row_major`: the copy is, as where PyTorch's op allocates its result; else it has the input's
-    strides. `function=False`: there are only the methods and, in place, no function.
+    `row_major`: the copy is, as where PyTorch's op allocates its result; else it is laid out as the
+    input, and with None has the input's very strides, dense or not.
+    `function=False`: there are only the methods and, in place, no function.
     """
 
     def declare(raw: Function) -> Function:
@@ -45,6 +47,8 @@ def writer(
         o = Op(title, raw, rule, (), namespaces if function else ())
         OPS[title] = o
         copy = _row_major if row_major and out else _like_input
+        if row_major is None:
+            copy = _same_strides
         main = _wrapper(title, o, lambda o, given, out: _run_on_copy(o, given, out, copy), out)
         _spread(o, title, main, ())
         o.namespaces = ("",) if f"{title}_" in _FUNCTIONS else ()
@@ -66,6 +70,18 @@ def _row_major(input: Tensor) -> Tensor:
 
 def _like_input(input: Tensor) -> Tensor:
     return clone(input)
+
+
+def _same_strides(input: Tensor) -> Tensor:
+    layout = input.layout_of()
+    overlaps = overlap.has_internal_overlap(layout) is overlap.Overlap.YES
+    if overlaps or layouts.is_non_overlapping_and_dense(layout):
+        return clone(input)
+    n = layouts.nbytes_needed(layout, 1) - layout.offset
+    memory = empty((n,), input._dtype)
+    made = alias(memory, Layout(layout.shape, layout.strides, 0))
+    move(made, input)
+    return made
 
 
 Copy = Callable[[Tensor], Tensor]
