@@ -872,7 +872,7 @@ def cumsum_(
     """The sums of the elements so far along a dim; integers are summed as int64."""
 
 def cumulative_trapezoid(
-    y: Tensor, x: Any = None, *, dx: Any = None, dim: builtins.int = -1
+    y: Any, x: Any = None, *, dx: Any = None, dim: builtins.int = -1
 ) -> Tensor:
     """The running integral along a dim by the trapezoidal rule, one element shorter than `y`."""
 
@@ -2736,7 +2736,7 @@ def transpose_(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
 def transpose_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`transpose` that copies."""
 
-def trapezoid(y: Tensor, x: Any = None, *, dx: Any = None, dim: builtins.int = -1) -> Tensor:
+def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: builtins.int = -1) -> Tensor:
     """The integral along a dim by the trapezoidal rule, at the points `x` or at distance `dx`."""
 
 def trapz(y: Tensor, x: Any = None, *, dx: Any = None, dim: builtins.int = -1) -> Tensor:
