@@ -5,10 +5,7 @@ VENV   ?= .venv
 JOBS   ?= auto
 BIN    := $(VENV)/bin
 
-# What `make bench` measures: a regular expression over the names of the workloads.
-WORK ?= us_|relu|exp|add|clone|transpose|mask|total|gelu_fwd|^mm
-
-.PHONY: demo test check stubs bench clean
+.PHONY: demo test check stubs bench bench-quick clean
 
 demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
@@ -31,8 +28,13 @@ check: $(VENV)/.skimp-check
 stubs: $(VENV)/.skimp
 	$(BIN)/python tools/stubs.py
 
+# Measures everything, and writes docs/performance.md and the README's table.
 bench: $(VENV)/.skimp-bench
-	$(BIN)/python bench/workloads.py skimp,torch,torch+thp '$(WORK)'
+	$(BIN)/python -m bench
+
+# Prints only. For other parts: $(BIN)/python -m bench --help
+bench-quick: $(VENV)/.skimp-bench
+	$(BIN)/python -m bench --quick
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

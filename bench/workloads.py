@@ -1,290 +1,367 @@
-"""The same work on any module with PyTorch's API, timed; several engines alternate in fresh
-processes.
+"""The work, written once for any module with PyTorch's API.
 
-    python bench/workloads.py skimp              one JSON line per workload python
-    bench/workloads.py skimp 'us_|exp'    those whose name matches python bench/workloads.py
-    skimp,torch 'exp'  a table: medians of alternating runs, and their ratio
-
-An engine is torch, torch+thp (PyTorch with THP_MEM_ALLOC_ENABLE=1), or skimp. Each workload runs
-warm; `seconds` is the median of one call, `extra_mib` the peak of resident memory over its calls
-above that after the set-up (VmHWM, Linux).
+Each function sets up on a `Kit` and returns the call that is measured. The sizes are those of
+`side`, `rows` and so on divided by the kit's `shrink`, which is 1 in a measurement; tests shrink.
 """
 
 from __future__ import annotations
 
-import gc
-import importlib
-import json
-import os
-import re
-import statistics
-import subprocess
-import sys
-import time
+import math
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-Work = Callable[[], Any]
-ROUNDS = 3
+Call = Callable[[], Any]
 
 
-# -- measuring ------------------------------------------------------------------------------------
+def itself(f: Any) -> Any:
+    return f
 
 
-def peak_reset() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
+@dataclass(frozen=True)
+class Kit:
+    """The module under test, what wraps pure functions (torch.compile), and a divisor of sizes."""
+
+    T: Any
+    wrap: Callable[[Any], Any] = itself
+    shrink: int = 1
+
+    def scaled(self, size: int) -> int:
+        return max(size // self.shrink, 1)
+
+    def randn(self, rows: int, columns: int) -> Any:
+        """Normal numbers, in memory when this returns; a part of them, repeated, to save time."""
+        rows, columns = self.scaled(rows), self.scaled(columns)
+        times = math.gcd(rows, 64)
+        return resident(self.T.randn(rows // times, columns).repeat(times, 1))
+
+    def zeros(self, rows: int, columns: int) -> Any:
+        return resident(self.T.zeros(self.scaled(rows), self.scaled(columns)).add_(0))
 
 
-def status(key: str) -> int:
-    """A line of /proc/self/status, in bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(key):
-            return int(line.split()[1]) * 1024
-    raise KeyError(key)
+def resident(x: Any) -> Any:
+    """x, computed and in memory now: an engine may defer."""
+    x.data_ptr()
+    return x
 
 
-def touch(result: Any) -> None:
-    """Ask for the address, so that an engine that defers has really computed."""
-    for t in result if isinstance(result, (tuple, list)) else (result,):
-        if hasattr(t, "data_ptr"):
-            t.data_ptr()
+# -- pointwise ------------------------------------------------------------------------------------
+
+SIDE = 10_000
 
 
-def median_call(f: Work, budget: float = 2.0, least: int = 3, most: int = 200) -> float:
-    """Seconds of one call, after two that warm up."""
-    touch(f())
-    touch(f())
-    times: list[float] = []
-    begin = time.perf_counter()
-    while len(times) < least or (time.perf_counter() - begin < budget and len(times) < most):
-        start = time.perf_counter()
-        touch(f())
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+def relu(k: Kit) -> Call:
+    x, f = k.randn(SIDE, SIDE), k.wrap(k.T.nn.functional.relu)
+    return lambda: f(x)
 
 
-def median_small(f: Work, n: int) -> float:
-    """Seconds of one call of a small op, from loops of n."""
-
-    def loop() -> float:
-        start = time.perf_counter()
-        for _ in range(n):
-            f()
-        return (time.perf_counter() - start) / n
-
-    loop()
-    return statistics.median(loop() for _ in range(5))
+def relu_(k: Kit) -> Call:
+    x, f = k.randn(SIDE, SIDE), k.T.nn.functional.relu_
+    return lambda: f(x)
 
 
-# -- the work -------------------------------------------------------------------------------------
+def exp(k: Kit) -> Call:
+    x, T = k.randn(SIDE, SIDE), k.T
+    f = k.wrap(lambda x: T.exp(x))
+    return lambda: f(x)
 
 
-def large(T: Any) -> dict[str, Callable[[], Work]]:
-    """Work on 10000 x 10000 float32 (400 MB) and its like, by name: each entry sets up and returns
-    the call.
-    """
-    F = T.nn.functional
+def exp_slice(k: Kit) -> Call:
+    x, T = k.zeros(SIDE, SIDE), k.T
 
-    def big() -> Any:
-        return T.randn(10000, 10000)
+    def call() -> Any:
+        x[:] = T.exp(x)
+        return x.zero_()
 
-    def on(f: Callable[[Any], Any]) -> Callable[[], Work]:
-        def make() -> Work:
-            x = big()
-            return lambda: f(x)
-
-        return make
-
-    def exp_slice() -> Work:
-        x = T.zeros(10000, 10000)
-
-        def f() -> Any:
-            x[:] = T.exp(x)
-            return x.zero_()
-
-        return f
-
-    def add() -> Work:
-        x, y = big(), big()
-        return lambda: y + x
-
-    def add_() -> Work:
-        x, y = T.zeros(10000, 10000), big()
-
-        def f() -> Any:
-            nonlocal y
-            y += x
-            return y
-
-        return f
-
-    def add_out() -> Work:
-        x, y = T.zeros(10000, 10000), big()
-        return lambda: T.add(x, y, out=y)
-
-    def mask_select() -> Work:
-        x = big()
-        mask = x > 1
-        return lambda: x[mask]
-
-    def gelu(x: Any) -> Any:
-        return 0.5 * x * (1.0 + T.tanh(0.7978845608 * (x + 0.044715 * (x * x * x))))
-
-    def gelu_train() -> Work:
-        x = T.randn(5000, 10000).requires_grad_()
-
-        def step() -> Any:
-            x.grad = None
-            gelu(x).sum().backward()
-            return x.grad
-
-        return step
-
-    def mm() -> Work:
-        x = T.randn(3000, 3000)
-        return lambda: x.mm(x)
-
-    def mm_loop() -> Work:
-        def f() -> Any:
-            z = None
-            for _ in range(1000):
-                x = T.rand(100, 100)
-                z = x.mm(x).sum()
-            return z
-
-        return f
-
-    return {
-        "relu": on(F.relu), "relu_": on(F.relu_), "exp": on(T.exp), "exp_slice": exp_slice,
-        "add": add, "add_": add_, "add_out": add_out, "clone": on(lambda x: x.clone()),
-        "transpose_contiguous": on(lambda x: x.t().contiguous()), "mask_select": mask_select,
-        "total": on(lambda x: x.sum()), "gelu_fwd": on(gelu), "gelu_train": gelu_train, "mm": mm,
-        "mm_loop": mm_loop,
-    }  # fmt: skip
+    return call
 
 
-def small(T: Any) -> dict[str, tuple[Work, int]]:
-    """Small ops, by name: the call, and how many of them one loop makes."""
-    a, b, g = T.randn(10), T.randn(10), T.randn(10).requires_grad_()
-    x = T.arange(40).reshape(2, 4, 5)
+def add(k: Kit) -> Call:
+    x, y = k.randn(SIDE, SIDE), k.randn(SIDE, SIDE)
+    return lambda: y + x
 
-    def backward() -> None:
+
+def add_(k: Kit) -> Call:
+    x, y = k.zeros(SIDE, SIDE), k.randn(SIDE, SIDE)
+
+    def call() -> Any:
+        nonlocal y
+        y += x
+        return y
+
+    return call
+
+
+def add_out(k: Kit) -> Call:
+    x, y, T = k.zeros(SIDE, SIDE), k.randn(SIDE, SIDE), k.T
+    return lambda: T.add(x, y, out=y)
+
+
+def gelu_of(T: Any, x: Any) -> Any:
+    """The tanh form of GELU written out, as programs had it before libraries did."""
+    return 0.5 * x * (1.0 + T.tanh(0.7978845608 * (x + 0.044715 * (x * x * x))))
+
+
+def gelu_fwd(k: Kit) -> Call:
+    x, T = k.randn(SIDE, SIDE), k.T
+    f = k.wrap(lambda x: gelu_of(T, x))
+    return lambda: f(x)
+
+
+def gelu_train(k: Kit) -> Call:
+    x, T = k.randn(SIDE // 2, SIDE).requires_grad_(), k.T
+    f = k.wrap(lambda x: gelu_of(T, x).sum())
+
+    def step() -> Any:
+        x.grad = None
+        f(x).backward()
+        return x.grad
+
+    return step
+
+
+# -- copies and reductions ------------------------------------------------------------------------
+
+
+def clone(k: Kit) -> Call:
+    x = k.randn(SIDE, SIDE)
+    return lambda: x.clone()
+
+
+def transpose_contiguous(k: Kit) -> Call:
+    x = k.randn(SIDE, SIDE)
+    return lambda: x.t().contiguous()
+
+
+def mask_select(k: Kit) -> Call:
+    x = k.randn(SIDE, SIDE)
+    mask = resident(x > 1)
+    return lambda: x[mask]
+
+
+def total(k: Kit) -> Call:
+    x = k.randn(SIDE, SIDE)
+    return lambda: x.sum()
+
+
+# -- rows and matrices ----------------------------------------------------------------------------
+
+ROWS, COLUMNS = 8192, 4096
+
+
+def softmax(k: Kit) -> Call:
+    x, F = k.randn(ROWS, COLUMNS), k.T.nn.functional
+    return lambda: F.softmax(x, dim=-1)
+
+
+def layer_norm(k: Kit) -> Call:
+    x, F = k.randn(ROWS, COLUMNS), k.T.nn.functional
+    width = x.shape[1]
+    weight, bias = k.T.ones(width), k.T.zeros(width)
+    return lambda: F.layer_norm(x, (width,), weight, bias)
+
+
+def cross_entropy(k: Kit) -> Call:
+    x, F = k.randn(ROWS, COLUMNS).requires_grad_(), k.T.nn.functional
+    target = k.T.randint(0, x.shape[1], (x.shape[0],))
+
+    def step() -> Any:
+        x.grad = None
+        F.cross_entropy(x, target).backward()
+        return x.grad
+
+    return step
+
+
+def mm(k: Kit) -> Call:
+    x = k.randn(3000, 3000)
+    return lambda: x.mm(x)
+
+
+def mm_loop(k: Kit) -> Call:
+    T, times = k.T, k.scaled(1000)
+
+    def call() -> Any:
+        z = None
+        for _ in range(times):
+            x = T.rand(100, 100)
+            y = x.mm(x)
+            z = y.sum()
+        return z
+
+    return call
+
+
+# -- training steps -------------------------------------------------------------------------------
+
+
+def trained(k: Kit, net: Any, optimizer: Any, x: Any, target: Any) -> Call:
+    """One step of a classifier; the call returns its loss."""
+    F = k.T.nn.functional
+
+    def step() -> Any:
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(net(x), target)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def mlp(k: Kit) -> Call:
+    T, nn = k.T, k.T.nn
+    T.manual_seed(0)
+    wide, inner, batch = k.scaled(784), k.scaled(1024), k.scaled(512)
+    net = nn.Sequential(
+        nn.Linear(wide, inner), nn.ReLU(),
+        nn.Linear(inner, inner), nn.ReLU(),
+        nn.Linear(inner, 10),
+    )  # fmt: skip
+    optimizer = T.optim.AdamW(net.parameters(), lr=1e-3)
+    return trained(k, net, optimizer, T.randn(batch, wide), T.randint(0, 10, (batch,)))
+
+
+def small_mlp(k: Kit) -> Call:
+    T, nn = k.T, k.T.nn
+    T.manual_seed(0)
+    net = nn.Sequential(nn.Linear(30, 64), nn.Tanh(), nn.Linear(64, 27))
+    optimizer = T.optim.SGD(net.parameters(), lr=1e-2)
+    return trained(k, net, optimizer, T.randn(32, 30), T.randint(0, 27, (32,)))
+
+
+def conv(k: Kit) -> Call:
+    T, nn = k.T, k.T.nn
+    T.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+    batch = max(k.scaled(64), 2)  # a batch norm needs two
+    optimizer = T.optim.SGD(net.parameters(), lr=1e-2)
+    return trained(k, net, optimizer, T.randn(batch, 3, 32, 32), T.randint(0, 10, (batch,)))
+
+
+HEADS, LAYERS, WORDS = 8, 4, 512
+
+
+def gpt(k: Kit) -> Call:
+    T = k.T
+    T.manual_seed(0)
+    width, batch, length = max(k.scaled(256) // HEADS, 2) * HEADS, k.scaled(16), k.scaled(256)
+    net = gpt_net(T, width, length)
+    optimizer = T.optim.AdamW(net.parameters(), lr=1e-3)
+    ids, target = (T.randint(0, WORDS, (batch, length)) for _ in range(2))
+    f = k.wrap(net)
+    return trained(k, lambda x: f(x).view(-1, WORDS), optimizer, ids, target.view(-1))
+
+
+def gpt_net(T: Any, width: int, length: int) -> Any:
+    """A decoder of four layers, in the way of GPT-2."""
+    nn, F = T.nn, T.nn.functional
+    Module: Any = nn.Module
+
+    class Block(Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x: Any) -> Any:
+            b, t, c = x.shape
+            parts = self.qkv(self.before(x)).split(c, dim=2)
+            q, key, v = (p.view(b, t, HEADS, c // HEADS).transpose(1, 2) for p in parts)
+            a = F.scaled_dot_product_attention(q, key, v, is_causal=True)
+            x = x + self.out(a.transpose(1, 2).contiguous().view(b, t, c))
+            return x + self.down(F.gelu(self.up(self.between(x))))
+
+    class GPT(Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(length, width)
+            self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+            self.head = nn.Linear(width, WORDS)
+
+        def forward(self, ids: Any) -> Any:
+            x = self.words(ids) + self.places(T.arange(length))
+            for block in self.blocks:
+                x = block(x)
+            return self.head(x)
+
+    return GPT()
+
+
+# -- small ops ------------------------------------------------------------------------------------
+
+
+def us_add(k: Kit) -> Call:
+    a, b = k.T.randn(10), k.T.randn(10)
+    return lambda: a + b
+
+
+def us_add_(k: Kit) -> Call:
+    a = k.T.randn(10)
+    return lambda: a.add_(0.0)
+
+
+def us_add_grad(k: Kit) -> Call:
+    g, b = k.T.randn(10).requires_grad_(), k.T.randn(10)
+    return lambda: g + b
+
+
+def us_slice(k: Kit) -> Call:
+    x = k.T.arange(40).reshape(2, 4, 5)
+    return lambda: x[:, 0:2, 2:4]
+
+
+def us_transpose(k: Kit) -> Call:
+    x = k.T.arange(40).reshape(2, 4, 5)
+    return lambda: x.transpose(0, 1)
+
+
+def us_reshape(k: Kit) -> Call:
+    x = k.T.arange(40).reshape(2, 4, 5)
+    return lambda: x.view(8, 5)
+
+
+def us_backward(k: Kit) -> Call:
+    g, b = k.T.randn(10).requires_grad_(), k.T.randn(10)
+
+    def call() -> None:
         (g * b).sum().backward()
         g.grad = None
 
-    return {
-        "us_add": (lambda: a + b, 20000), "us_add_": (lambda: a.add_(0.0), 20000),
-        "us_add_grad": (lambda: g + b, 20000), "us_slice": (lambda: x[:, 0:2, 2:4], 20000),
-        "us_transpose": (lambda: x.transpose(0, 1), 20000),
-        "us_reshape": (lambda: x.view(8, 5), 20000), "us_backward": (backward, 5000),
-        "us_item": (lambda: b[3].item(), 20000), "us_detach": (lambda: g.detach(), 20000),
-    }  # fmt: skip
+    return call
 
 
-# -- one engine, here -----------------------------------------------------------------------------
+def us_item(k: Kit) -> Call:
+    b = k.T.randn(10)
+    return lambda: b[3].item()
 
 
-def run_here(engine: str, pick: re.Pattern[str]) -> None:
-    T = importlib.import_module(engine)
-    importlib.import_module(f"{engine}.nn.functional")
-    for name, (f, n) in small(T).items():
-        if pick.search(name):
-            tell(name, lambda f=f, n=n: {"seconds": median_small(f, n)})
-    for name, make in large(T).items():
-        if pick.search(name):
-            tell(name, lambda make=make: measured(make))
-            gc.collect()
+def us_detach(k: Kit) -> Call:
+    g = k.T.randn(10).requires_grad_()
+    return lambda: g.detach()
 
 
-def measured(make: Callable[[], Work]) -> dict[str, float]:
-    f = make()
-    gc.collect()
-    peak_reset()
-    before = status("VmRSS")
-    seconds = median_call(f)
-    return {"seconds": seconds, "extra_mib": round((status("VmHWM") - before) / 2**20, 1)}
+# -- by name --------------------------------------------------------------------------------------
 
-
-def tell(name: str, measure: Callable[[], dict[str, float]]) -> None:
-    try:
-        found: dict[str, Any] = measure()
-    except Exception as e:  # one workload that an engine can't do does not end the others
-        found = {"error": f"{type(e).__name__}: {e}"[:200]}
-    print(json.dumps({"name": name, **found}), flush=True)
-
-
-# -- engines in turn ------------------------------------------------------------------------------
-
-
-def run_apart(engine: str, name: str) -> dict[str, Any]:
-    """One workload in a fresh process."""
-    module, _, switch = engine.partition("+")
-    extra = {"THP_MEM_ALLOC_ENABLE": "1"} if switch == "thp" else {}
-    command = [sys.executable, __file__, module, f"^{re.escape(name)}$"]
-    done = subprocess.run(
-        command, env={**os.environ, **extra}, capture_output=True, text=True, check=False
+LARGE: dict[str, Callable[[Kit], Call]] = {
+    f.__name__: f
+    for f in (
+        relu, relu_, exp, exp_slice, add, add_, add_out, clone, transpose_contiguous, mask_select,
+        total, gelu_fwd, gelu_train, softmax, layer_norm, cross_entropy, mm, mm_loop, mlp,
+        small_mlp, gpt, conv,
     )
-    lines = done.stdout.splitlines()
-    return json.loads(lines[-1]) if lines else {"name": name, "error": done.stderr.strip()[-200:]}
-
-
-def compare(engines: list[str], pick: re.Pattern[str]) -> None:
-    """A table of medians over alternating rounds, and the ratio of the first engine to each other
-    one.
-    """
-    names = [n for n in names_of_all() if pick.search(n)]
-    print(
-        f"{'workload':22}"
-        + "".join(f"{e:>24}" for e in engines)
-        + "".join(f"{'/ ' + e:>12}" for e in engines[1:])
+}  # fmt: skip
+SMALL: dict[str, Callable[[Kit], Call]] = {
+    f.__name__: f
+    for f in (
+        us_add, us_add_, us_add_grad, us_slice, us_transpose, us_reshape, us_backward, us_item,
+        us_detach,
     )
-    for name in names:
-        rows: dict[str, list[dict[str, Any]]] = {e: [] for e in engines}
-        for _ in range(ROUNDS):
-            for e in engines:
-                rows[e].append(run_apart(e, name))
-        print(row_of(name, engines, rows), flush=True)
-
-
-def row_of(name: str, engines: list[str], rows: dict[str, list[dict[str, Any]]]) -> str:
-    text = f"{name:22}"
-    for e in engines:
-        good = [r for r in rows[e] if "seconds" in r]
-        if not good:
-            text += f"{'error':>24}"
-            continue
-        seconds = statistics.median(r["seconds"] for r in good)
-        size = f"{seconds * 1e6:.2f} us" if name.startswith("us_") else f"{seconds * 1e3:.1f} ms"
-        mib = f"{max(r['extra_mib'] for r in good):.0f} MiB" if "extra_mib" in good[0] else ""
-        text += f"{size:>13}{mib:>11}"
-    for e in engines[1:]:
-        pairs = zip(rows[engines[0]], rows[e], strict=True)
-        ratios = [
-            a["seconds"] / b["seconds"] for a, b in pairs if "seconds" in a and "seconds" in b
-        ]
-        text += f"{statistics.median(ratios):>12.2f}" if ratios else f"{'-':>12}"
-    return text
-
-
-def names_of_all() -> list[str]:
-    import torch
-
-    return [*small(torch), *large(torch)]
-
-
-def main(argv: list[str]) -> int:
-    if len(argv) not in (2, 3):
-        print(__doc__)
-        return 2
-    pick = re.compile(argv[2] if len(argv) > 2 else ".")
-    engines = argv[1].split(",")
-    if len(engines) == 1 and "+" not in engines[0]:
-        run_here(engines[0], pick)
-    else:
-        compare(engines, pick)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+}  # fmt: skip
+WORKLOADS = LARGE | SMALL
+COMPILED = ("relu", "exp", "gelu_fwd", "gelu_train", "gpt")  # those that use `wrap`

@@ -1,0 +1,113 @@
+"""The engines, and how a fresh process of each is started."""
+
+from __future__ import annotations
+
+import ctypes.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.byhand import BY_HAND
+from bench.workloads import COMPILED, WORKLOADS
+
+ROOT = Path(__file__).parents[1]
+TIMEOUT = 180.0  # seconds; the longest healthy process takes a tenth of it
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A name for tables, the module that computes, and the environment that makes the difference.
+
+    `lacking` says what this machine lacks for it, or returns None.
+    """
+
+    name: str
+    module: str
+    what: str
+    workloads: Sequence[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    lacking: Callable[[], str | None] = lambda: None
+
+
+def _compiler() -> str | None:
+    if shutil.which(os.environ.get("CXX", "g++")):
+        return None
+    return "torch.compile needs a C++ compiler (g++), and there is none"
+
+
+def _jemalloc() -> str | None:
+    return ctypes.util.find_library("jemalloc")
+
+
+ENGINES = {
+    engine.name: engine
+    for engine in (
+        Engine("skimp", "skimp", "skimp, as it comes", tuple(WORKLOADS)),
+        Engine("torch", "torch", "PyTorch, eager, as it comes", tuple(WORKLOADS)),
+        Engine(
+            "torch+thp",
+            "torch",
+            "PyTorch with `THP_MEM_ALLOC_ENABLE=1`, which asks for huge pages",
+            tuple(WORKLOADS),
+            {"THP_MEM_ALLOC_ENABLE": "1"},
+        ),
+        Engine(
+            "torch+jemalloc",
+            "torch",
+            "PyTorch with jemalloc by `LD_PRELOAD`",
+            tuple(WORKLOADS),
+            {"LD_PRELOAD": _jemalloc() or ""},
+            lambda: None if _jemalloc() else "jemalloc is not installed",
+        ),
+        Engine(
+            "torch.compile",
+            "torch",
+            "`torch.compile` around the functions, with its defaults",
+            COMPILED,
+            {"TORCHINDUCTOR_COMPILE_THREADS": "1"},  # no worker processes beside the measured one
+            _compiler,
+        ),
+        Engine("numpy", "numpy", "NumPy by hand (`bench/byhand.py`), one thread", tuple(BY_HAND)),
+    )
+}
+
+
+def available(names: Sequence[str] = tuple(ENGINES)) -> tuple[list[Engine], dict[str, str]]:
+    """The engines of these names that can run here, and why the others can't."""
+    lacking = {name: ENGINES[name].lacking() for name in names}
+    left_out = {name: why for name, why in lacking.items() if why}
+    return [ENGINES[name] for name in names if name not in left_out], left_out
+
+
+def child(module: str, *words: str, engine: Engine, timeout: float = TIMEOUT) -> list[Any]:
+    """The JSON lines that `python -m bench.module` prints in a fresh process of the engine.
+
+    A process that fails, or takes too long, gives one line with an `error` as its last.
+    """
+    inherited = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(ROOT), *([inherited] if inherited else [])])
+    env = {**os.environ, "PYTHONPATH": path, **engine.environment}
+    command = [sys.executable, "-m", f"bench.{module}", *words]
+    try:
+        done = subprocess.run(
+            command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        return [*_lines(late.stdout), {"error": f"took more than {timeout:.0f} s"}]
+    lines = _lines(done.stdout)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        lines.append({"error": f"exit {done.returncode}: {last}"[:200]})
+    return lines
+
+
+def _lines(printed: str | bytes | None) -> list[Any]:
+    """The lines that are JSON objects, whole ones: libraries may print too."""
+    text = printed.decode() if isinstance(printed, bytes) else printed or ""
+    return [json.loads(s) for s in text.splitlines() if s.startswith("{") and s.endswith("}")]

@@ -1,0 +1,305 @@
+"""From results to pages: docs/performance.md, its pictures, and the table of the README.
+
+`python -m bench.page` writes them from the newest results, `python -m bench.page FILE` from others.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import charts
+from bench.engines import ENGINES, ROOT
+from bench.goals import README
+from bench.limits import SHARE
+from bench.results import Results, load, newest
+from bench.verdict import AGREEMENT, LARGE_MIB, NOISE_MIB, Row, rows, shares
+
+BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+NONE = ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.page", description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, help="results; the newest if left out")
+    file = parser.parse_args().file or newest()
+    write(load(file), ROOT, file)
+    print(f"wrote docs/performance.md and the README's table from {file}")
+
+
+def write(results: Results, root: Path, file: Path) -> None:
+    """Write the pages below `root`; `file` is where the results are, which the page names."""
+    docs = root / "docs"
+    docs.mkdir(exist_ok=True)
+    found = rows(results)
+    charts.draw_all(results, found, README, docs / "pictures")
+    (docs / "performance.md").write_text(page(results, found, docs / "pictures", file.name))
+    readme = root / "README.md"
+    readme.write_text(replaced(readme.read_text(), short(results, found, root)))
+
+
+def replaced(text: str, table: str) -> str:
+    """The text with what is between the two markers replaced."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"README.md has no table to replace: it needs {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{table.strip()}\n{END}{after}"
+
+
+# -- figures as text ------------------------------------------------------------------------------
+
+
+def seconds(value: float | None) -> str:
+    """Three digits and the unit that suits them."""
+    if value is None:
+        return NONE
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if value * scale >= 0.9995:  # which three digits round to 1
+            return f"{value * scale:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def mib(value: float | None) -> str:
+    return NONE if value is None else f"{value:.0f}"
+
+
+def ratio(value: float | None, goal: float | None = None) -> str:
+    """The ratio, and the goal behind it."""
+    if value is None:
+        return NONE
+    return f"{value:.2f}" if goal is None else f"{value:.2f} ({goal:g})"
+
+
+def yes(met: bool | None) -> str:
+    return {True: "yes", False: "**no**", None: NONE}[met]
+
+
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Markdown; all columns but the first and the last hold figures."""
+    rule = ["---", *["---:"] * (len(head) - 2), "---"]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *body))
+
+
+# -- the README's table ---------------------------------------------------------------------------
+
+
+def short(results: Results, found: Sequence[Row], root: Path) -> str:
+    body = [
+        [
+            row.goal.title,
+            seconds(row.seconds.get("skimp")),
+            seconds(row.seconds.get("torch")),
+            seconds(row.seconds.get("torch+thp")),
+            ratio(row.of_default),
+            ratio(row.of_best),
+            mib(row.extra.get("skimp")),
+            mib(row.extra.get("torch")),
+        ]
+        for row in found
+        if row.name in README
+    ]
+    head = ["", "skimp", "PyTorch", "with huge pages", "time, of default", "of best",
+            "MiB, skimp", "MiB, PyTorch"]  # fmt: skip
+    where = f"{results.machine['processor']}, {results.machine['cores']} cores"
+    return "\n\n".join(
+        [
+            f"Against PyTorch {results.versions['torch']} on {where}, 10 000 x 10 000 float32 where"
+            " no size is given; MiB are extra memory at the peak:",
+            table(head, body),
+            picture("overview", "skimp's time relative to PyTorch's", root / "docs/pictures", root),
+            "[Performance](docs/performance.md) has every workload, how memory and time grow, and"
+            " how it is measured.",
+        ]
+    )
+
+
+def picture(name: str, what: str, folder: Path, page: Path) -> str:
+    """The light and the dark chart, as HTML that shows the one that suits; empty if not drawn."""
+    if not (folder / f"{name}-light.svg").exists():
+        return NONE
+    path = folder.relative_to(page).as_posix()
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{path}/{name}-dark.svg">'
+        f'<img alt="{what}" src="{path}/{name}-light.svg"></picture>'
+    )
+
+
+# -- docs/performance.md --------------------------------------------------------------------------
+
+
+def page(results: Results, found: Sequence[Row], folder: Path, file: str) -> str:
+    def chart(name: str, what: str) -> str:
+        return picture(name, what, folder, folder.parent)
+
+    parts = [
+        "# Performance",
+        "<!-- written by `make bench`; changes here are lost -->",
+        opening(results, found, file),
+        "## Time",
+        "One call, the median; with `skimp / default` and the like the goal stands in brackets. A"
+        " ratio is the median of the ratios of each round, so that the machine's moods cancel;"
+        " `best` is the better of PyTorch's default and huge pages in the same round.",
+        times(results, found),
+        chart("ratios", "skimp's time relative to PyTorch's, and the goals"),
+        "## Memory",
+        "MiB of resident memory at the peak of the calls, above that before them. `ledger` is what"
+        f" skimp itself counted for the same calls; from {LARGE_MIB:.0f} MiB on the two must agree"
+        f" within {AGREEMENT:.0%}. `share` is skimp's of PyTorch's, with the goal in brackets;"
+        f" {NOISE_MIB:.0f} MiB, the size of a page, are not held against anybody.",
+        memory(results, found),
+        chart("memory", "extra memory at the peak"),
+        *against_the_machine(results),
+        *growth(results, chart),
+        *failures(found),
+        method(results),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def opening(results: Results, found: Sequence[Row], file: str) -> str:
+    machine, versions = results.machine, results.versions
+    met = sum(not row.missed and not row.errors.get("skimp") for row in found)
+    small = "" if results.shrink == 1 else f"\n\n**Sizes are divided by {results.shrink}.**"
+    rounds = f"{len(results.rounds)} round{'s' * (len(results.rounds) != 1)}"
+    changed = " with changes" if results.changed else ""
+    return (
+        f"{met} of {len(found)} workloads meet their goals.{small}\n\n"
+        f"- Commit {results.commit}{changed}, {results.started[:10]}, {rounds},"
+        f" {results.seconds / 60:.0f} minutes; every figure is in"
+        f" [bench/results/{file}](../bench/results/{file}).\n"
+        f"- {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB,"
+        f" {machine['system']}, huge pages on `{machine['huge_pages']}`;"
+        f" the load average at the start was {machine['load']}.\n"
+        f"- {', '.join(f'{name} {version}' for name, version in versions.items())}.\n\n"
+        "To run it again: `make bench`, which takes about as long, or `make bench-quick`, two to"
+        " three minutes for the small ops and the work of tutorials. On a machine that does other"
+        " things at the same time the figures mean little."
+    )
+
+
+def times(results: Results, found: Sequence[Row]) -> str:
+    compiled = "torch.compile" in results.engines
+    head = ["", *results.engines, "skimp / default", "/ best", *["/ compile"] * compiled, "met"]
+    body = [
+        [
+            row.goal.title,
+            *(seconds(row.seconds.get(e)) or failed(row, e) for e in results.engines),
+            ratio(row.of_default, row.goal.of_default),
+            ratio(row.of_best, row.goal.of_best),
+            *[ratio(row.of_compiled, row.goal.of_compiled)] * compiled,
+            "yes" if not row.missed else "**no**: " + ", ".join(row.missed),
+        ]
+        for row in found
+    ]
+    return table(head, body)
+
+
+def failed(row: Row, engine: str) -> str:
+    return "failed" if engine in row.errors else NONE
+
+
+def memory(results: Results, found: Sequence[Row]) -> str:
+    head = ["", *results.engines, "share", "ledger", "agree"]
+    body = [
+        [
+            row.goal.title,
+            *(mib(row.extra.get(e)) or failed(row, e) for e in results.engines),
+            share(row),
+            mib(row.ledger),
+            yes(row.honest),
+        ]
+        for row in found
+        if row.extra or row.errors
+    ]
+    return table(head, body)
+
+
+def share(row: Row) -> str:
+    """Of PyTorch's memory; where that is next to nothing there is only the goal."""
+    if row.extra.get("torch", 0.0) < NOISE_MIB:
+        return NONE if row.goal.memory is None else f"({row.goal.memory:g})"
+    return ratio(row.of_memory, row.goal.memory)
+
+
+def against_the_machine(results: Results) -> list[str]:
+    found = shares(results)
+    if not found or not results.limits:
+        return []
+    engines = [e for e in results.engines if any(e in s.shares for s in found)]
+    body = [
+        [
+            row.goal.title,
+            *(f"{s.shares[e]:.0%}" if e in s.shares else NONE for e in engines),
+            f"{s.against}, {'yes' if s.met else '**no**'}",
+        ]
+        for s in found
+        for row in rows(results)
+        if row.name == s.name
+    ]
+    speeds = {
+        kind: sorted(limit[kind] for limit in results.limits if kind in limit)
+        for kind in ("copy", "update")
+    }
+    told = " and ".join(
+        f"{values[len(values) // 2] / 1e9:.1f} GB/s ({kind})"
+        for kind, values in speeds.items()
+        if values
+    )
+    return [
+        "## Against the machine",
+        f"The bytes that the work must read and write, per second, as a share of what NumPy"
+        f" reaches on all cores with a copy of 400 MB into warm memory, or an update in place:"
+        f" {told} in the median round. The goal is {SHARE:.0%}.",
+        table(["", *engines, "of, met"], body),
+    ]
+
+
+def growth(results: Results, chart: Callable[[str, str], str]) -> list[str]:
+    if not any(results.growth.values()):
+        return []
+    return [
+        "## How cost grows",
+        "With the size, from 1 to 10^8 elements:",
+        chart("size", "time by size"),
+        "With the length of a graph: chains of multiplications with a gradient, forward, then"
+        " backward. Time and memory per node should stay flat:",
+        chart("nodes", "time and memory per node by length"),
+        "With the number of threads:",
+        chart("threads", "time by threads"),
+    ]
+
+
+def failures(found: Sequence[Row]) -> list[str]:
+    told = [
+        f"- {row.goal.title}, {engine}: `{error}`"
+        for row in found
+        for engine, error in row.errors.items()
+    ]
+    return ["## What failed", "\n".join(told)] if told else []
+
+
+def method(results: Results) -> str:
+    used = "\n".join(f"- **{e}**: {ENGINES[e].what}." for e in results.engines)
+    missing = "\n".join(f"- **{e}** was not measured: {w}." for e, w in results.left_out.items())
+    return "\n\n".join(
+        part
+        for part in (
+            "## How it is measured",
+            "The work is in [bench/workloads.py](../bench/workloads.py), written once for any"
+            " module with PyTorch's API. Each workload runs in a fresh process of each engine, the"
+            " engines in turn, in rounds; all small ops share one process. A process sets up and"
+            " calls once for everything that is loaded or compiled once, sets up again, calls"
+            " twice, then measures. Results are asked for by their address, so what is deferred is"
+            " computed. NumPy by hand writes results to arrays that it keeps, and counts them as"
+            " memory: the least that allocating can cost, and more care than most programs take.",
+            used,
+            missing,
+        )
+        if part
+    )
+
+
+if __name__ == "__main__":
+    main()

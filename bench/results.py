@@ -1,0 +1,74 @@
+"""What a run found, as it is kept: one JSON file per commit in bench/results/."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.engines import ROOT
+
+FOLDER = ROOT / "bench" / "results"
+
+Found = dict[str, Any]  # seconds, extra_mib, ledger_mib; or error
+Round = dict[str, dict[str, Found]]  # by workload, then by engine
+
+
+@dataclass
+class Results:
+    """`rounds` and `limits` (bytes per second) have an entry per finished round."""
+
+    commit: str
+    changed: bool  # whether files differed from the commit
+    started: str  # ISO 8601, UTC
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    engines: list[str]
+    left_out: dict[str, str]  # engine: what this machine lacks for it
+    shrink: int = 1
+    rounds: list[Round] = field(default_factory=list)
+    limits: list[dict[str, float]] = field(default_factory=list)
+    growth: dict[str, list[Found]] = field(default_factory=dict)  # points by engine
+    seconds: float = 0.0  # that the whole run took
+
+    @property
+    def workloads(self) -> list[str]:
+        return list(self.rounds[0]) if self.rounds else []
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.started[:10]}-{self.commit}{'-changed' if self.changed else ''}.json"
+
+
+def save(results: Results, folder: Path = FOLDER) -> Path:
+    """Write the file, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / results.file_name
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(rounded(asdict(results)), indent=1) + "\n")
+    part.replace(path)
+    return path
+
+
+def load(path: Path) -> Results:
+    return Results(**json.loads(path.read_text()))
+
+
+def newest(folder: Path = FOLDER) -> Path:
+    """The file of the run that started last."""
+    files = list(folder.glob("*.json"))
+    if not files:
+        raise FileNotFoundError(f"no results in {folder}: run `make bench`")
+    return max(files, key=lambda file: load(file).started)
+
+
+def rounded(value: Any) -> Any:
+    """The same with six significant digits: more is noise, and noise makes differences."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    return value

@@ -1,0 +1,131 @@
+"""The rounds: every workload on every engine in turn, each in a fresh process.
+
+Within a round the engines of one workload follow each other at once, and every other round takes
+them in the opposite order, so that a machine that becomes faster or slower does so for all.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import machine
+from bench.engines import ENGINES, Engine, available, child
+from bench.growth import CURVES, GROWN
+from bench.results import FOLDER, Found, Results, Round, save
+from bench.workloads import SMALL
+
+
+def begin(names: Sequence[str], shrink: int) -> Results:
+    """Results with nothing in them yet; says what engines are missing."""
+    engines, left_out = available(names)
+    for name, why in left_out.items():
+        say(f"without {name}: {why}")
+    commit, changed = machine.commit()
+    return Results(
+        commit,
+        changed,
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        machine.machine(),
+        machine.versions(),
+        [engine.name for engine in engines],
+        left_out,
+        shrink,
+    )
+
+
+def run(
+    results: Results,
+    workloads: Sequence[str],
+    rounds: int,
+    growth: bool,
+    folder: Path = FOLDER,
+) -> bool:
+    """Measure and save after every round; whether all was done, or Ctrl-C came before."""
+    start = time.monotonic()
+    try:
+        for number in range(rounds):
+            limits = bandwidths(results.shrink)
+            found = one_round(results, workloads, number)
+            results.limits.append(limits)
+            results.rounds.append(found)
+            results.seconds = time.monotonic() - start
+            save(results, folder)
+        if growth:
+            results.growth = grown(results)
+    except KeyboardInterrupt:
+        say(f"\ninterrupted: {len(results.rounds)} finished rounds are kept")
+        return False
+    results.seconds = time.monotonic() - start
+    save(results, folder)
+    return True
+
+
+def one_round(results: Results, workloads: Sequence[str], number: int) -> Round:
+    engines = [ENGINES[name] for name in results.engines]
+    if number % 2:
+        engines.reverse()
+    round_: Round = {name: {} for name in workloads}
+    for group in groups(workloads):
+        say(f"round {number + 1}  {group[0] if len(group) == 1 else 'small ops':22}", end="")
+        for engine in engines:
+            for name, found in measured(engine, group, results.shrink).items():
+                round_[name][engine.name] = found
+            if any(name in engine.workloads for name in group):
+                say(f"  {engine.name} {brief(round_[group[0]].get(engine.name, {}))}", end="")
+        say("")
+    return round_
+
+
+def groups(workloads: Sequence[str]) -> Iterator[list[str]]:
+    """What shares a process: each large workload has its own, small ops take one together."""
+    small = [name for name in workloads if name in SMALL]
+    if small:
+        yield small
+    yield from ([name] for name in workloads if name not in SMALL)
+
+
+def measured(engine: Engine, group: Sequence[str], shrink: int) -> dict[str, Found]:
+    """By workload, of those that the engine has."""
+    names = [name for name in group if name in engine.workloads]
+    if not names:
+        return {}
+    lines = child("measure", engine.name, *names, f"--shrink={shrink}", engine=engine)
+    found = {line.pop("workload"): line for line in lines if "workload" in line}
+    failed = lines[-1] if lines and "error" in lines[-1] else {"error": "printed nothing"}
+    return {name: found.get(name, failed) for name in names}
+
+
+def bandwidths(shrink: int) -> dict[str, float]:
+    lines = child("limits", f"--shrink={shrink}", engine=ENGINES["numpy"])
+    found = lines[-1] if lines else {}
+    return {key: value for key, value in found.items() if key != "error"}
+
+
+def grown(results: Results) -> dict[str, list[Found]]:
+    points: dict[str, list[Found]] = {name: [] for name in GROWN if name in results.engines}
+    for curve in CURVES:
+        say(f"growth   {curve:22}", end="")
+        for name, kept in points.items():
+            if curve.startswith("nodes") and ENGINES[name].environment:
+                continue  # a setting for large memory says nothing about small nodes
+            lines = child("growth", name, curve, f"--shrink={results.shrink}", engine=ENGINES[name])
+            kept.extend(line for line in lines if "curve" in line)
+            say(f"  {name} {len(lines)}", end="")
+            for line in lines:
+                if "error" in line:
+                    say(f"  {line['error']}", end="")
+        say("")
+    return points
+
+
+def brief(found: Found) -> str:
+    return f"{found['seconds']:.3g} s" if "seconds" in found else found.get("error", "-")[:60]
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Progress, on stderr at once."""
+    print(text, end=end, file=sys.stderr, flush=True)
