@@ -224,8 +224,9 @@ def _is_own(t: Tensor) -> bool:
         and t._base is None
     ):
         return False
-    if t._np is not None and t._np is s.block:
-        return True
+    a = t._np
+    if a is not None:
+        return a is s.block or (a.nbytes == len(s) and a.flags.forc)
     layout = t.layout_of()
     return is_non_overlapping_and_dense(layout) and numel(layout.shape) * t._dtype.itemsize == len(
         s
@@ -276,9 +277,9 @@ def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
     dims = tuple(range(lead)) + tuple(
         [lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1]
     )
-    if dims:
-        g = g.sum(dims, keepdim=True)
-    return g.view(shape) if lead else g
+    if len(dims) == lead:
+        return g.sum(dims)
+    return g.sum(dims, keepdim=True).view(shape) if lead else g.sum(dims, keepdim=True)
 
 
 # -- leaves ----------------------------------------------------------------------------------------

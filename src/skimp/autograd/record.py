@@ -116,28 +116,50 @@ def record(
     """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by
     `rule`.
     """
-    if len(rule.names) == 1 and type(outputs) is Tensor:
-        t = bindings.get(rule.names[0])
-        if isinstance(t, Tensor) and not (nondiff or _guarded or lines.TRACE or t._inherits):
-            if t._rg and outputs._dtype.category in _DIFFERENTIABLE:
-                _record_alone(rule, bindings, t, outputs)
-            return
+    if (
+        type(outputs) is Tensor
+        and not (nondiff or _guarded or lines.TRACE)
+        and outputs._dtype.category in _DIFFERENTIABLE
+        and _record_plain(rule, bindings, outputs)
+    ):
+        return
     node = begin(rule, bindings)
     if node is not None:
         finish(node, outputs, nondiff)
 
 
-_ALONE = (True,)
-
-
-def _record_alone(rule: Rule, bindings: dict[str, Any], t: Tensor, out: Tensor) -> None:
-    """`record` of an op with one differentiable argument and one result, no hooks about."""
-    plan = rule.masks.get(_ALONE)
+def _record_plain(rule: Rule, bindings: dict[str, Any], out: Tensor) -> bool:
+    """`record` of an op with one result, no lists among its arguments and no hooks about; False
+    where that is not so.
+    """
+    edges: list[Any] = []
+    mask = []
+    needed = False
+    for name in rule.names:
+        t = bindings.get(name)
+        if isinstance(t, Tensor):
+            if t._rg:
+                to = t._node if t._base is None else node_of_view(t)
+                if to is None:
+                    if t._inherits:
+                        return False
+                    to = accumulate_of(t)
+                edges += (to, t._index)
+                mask.append(True)
+                needed = True
+                continue
+        elif isinstance(t, (list, tuple)):
+            return False
+        edges += (None, 0)
+        mask.append(False)
+    if not needed:
+        return True
+    key = tuple(mask)
+    plan = rule.masks.get(key)
     if plan is None:
-        plan = rule.plan(_ALONE, bindings)
+        plan = rule.plan(key, bindings)
     node: Any = plan.cls()
-    to = t._node if t._base is None else node_of_view(t)
-    node._edges = (to, t._index) if to is not None else (accumulate_of(t), 0)
+    node._edges = tuple(edges)
     node._plan = plan
     node._extra = None
     node._number = _next()
@@ -161,6 +183,7 @@ def _record_alone(rule: Rule, bindings: dict[str, Any], t: Tensor, out: Tensor) 
     out._rg = True
     out._node = node
     out._index = 0
+    return True
 
 
 def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) -> OpNode | None:
@@ -278,6 +301,12 @@ def _meta(value: Any, meta: str) -> Any:
         return () if meta == "_shape" else None
     if meta == "_shape":
         return shape_of(value)
+    if meta == "_strides":
+        a = value._np
+        if a is not None:
+            size = a.itemsize
+            return tuple([s // size for s in a.strides])
+        return value.layout_of().strides
     return value._dtype if meta == "_dtype" else value.layout_of()
 
 

@@ -8,7 +8,8 @@ The names of a formula's parameters say what is kept for it:
     g, g0, g1, ...      gradients of the outputs (None where nothing arrived)
     grads               all of them as a list, zeros where nothing arrived
     result, result0 ... outputs
-    NAME_shape, NAME_dtype, NAME_layout   of a tensor argument or of the result, which is not kept
+    NAME_shape, NAME_strides, NAME_dtype, NAME_layout
+                        of a tensor argument or of the result, which is not kept
     needs               the names of the arguments whose gradient is wanted
     any other name      the argument's value (tensors are saved), else the parameter's default
 
@@ -26,7 +27,7 @@ from skimp.autograd.nodes import Node
 Formula = Callable[..., Any]
 Key = str | tuple[str, ...]
 
-META = ("_shape", "_dtype", "_layout")
+META = ("_shape", "_strides", "_dtype", "_layout")
 ARG, RESULT, ARG_META, RESULT_META, CONSTANT = range(5)
 
 

@@ -57,6 +57,7 @@ _SCALARS: Final = {
     "float32": "Float",
     "float64": "Double",
 }
+_STEP24: Final = np.float32(2.0**-24)
 _LOW24: Final = np.uint32((1 << 24) - 1)
 
 
@@ -73,7 +74,10 @@ def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
     with engine.lock:
         for part in _parts(numbers):
             if not clamped:
-                part[:] = (uniform53 if double else uniform24)(part.size, engine)
+                if double:
+                    part[:] = uniform53(part.size, engine)
+                else:
+                    uniform24(part.size, engine, part)
                 continue
             if double:
                 part[:] = fma64(uniform53(part.size, engine), high - low, low)
@@ -152,12 +156,15 @@ def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
             numbers[start : start + _PART] = values < chance.astype(values.dtype, copy=False)
 
 
-def uniform24(n: int, engine: Engine) -> F32:
+def uniform24(n: int, engine: Engine, out: NDArray[Any] | None = None) -> F32:
     """n multiples of 2**-24 in [0, 1): at::uniform_real_distribution<float>(0, 1)."""
     words = engine.random32(n)
     words &= _LOW24
-    result = words.view(np.int32).astype(np.float32)
-    result *= np.float32(2.0**-24)
+    result: F32 = np.empty(n, np.float32) if out is None or out.dtype != np.float32 else out
+    np.copyto(result, words.view(np.int32), casting="unsafe")
+    np.multiply(result, _STEP24, out=result)
+    if out is not None and result is not out:
+        out[:] = result
     return result
 
 

@@ -59,7 +59,8 @@ def storage_offset(self: Tensor) -> int:
 @method
 def dim(self: Tensor) -> int:
     """Number of dimensions."""
-    return len(self.shape)
+    a = self._np
+    return a.ndim if a is not None else len(self._layout.shape)  # type: ignore[union-attr]
 
 
 @both

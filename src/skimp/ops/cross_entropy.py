@@ -12,6 +12,7 @@ import numpy as np
 from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd import modes
+from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
 from skimp.ops.forms import export, op
 from skimp.ops.rowwise import (
@@ -149,9 +150,6 @@ def _rule(
     ignore_index: int,
     label_smoothing: float,
 ) -> Any:
-    plain = _is_plain(input, target, weight, reduction, label_smoothing, ignore_index)
-    if plain and not modes.state.grad:
-        return _plain_gradient(g, input, target, result1)
     rows = Rows(tuple(input.shape), target, weight, ignore_index, _acc(input))
     if modes.state.grad:
         return _again(g, input, rows, reduction, label_smoothing)
@@ -247,44 +245,52 @@ def _counted(n: int) -> Array:
     return np.arange(n)
 
 
-def _is_plain(
-    input: Any, target: Any, weight: Any, reduction: str, smoothing: float, ignore: int
-) -> bool:
+def _small(input: Any, target: Any, ignore: int) -> Any:
+    """The mean over the rows of a small matrix with a class index each; None where the general way
+    is needed.
+    """
     x, t = input._np, target._np
-    return (
-        x is not None
-        and t is not None
-        and weight is None
-        and not smoothing
-        and reduction == "mean"
-        and x.ndim == 2
-        and 0 < x.size < SMALL
-        and x.itemsize > 2
-        and t.dtype == np.int64
-        and t.flags.c_contiguous
-        and not 0 <= ignore < x.shape[1]
+    if x is None or t is None or x.ndim != 2 or t.ndim != 1 or len(x) != len(t):
+        return None
+    if (
+        not 0 < x.size < SMALL
+        or input._dtype not in _PLAIN
+        or t.dtype != np.int64
+        or not t.flags.c_contiguous
+        or 0 <= ignore < x.shape[1]
         # negative ones, ignore_index among them, are large ones here
-        and bool(t.view(np.uint64).max() < x.shape[1])
-    )
-
-
-def _plain(x: Array, t: Array) -> tuple[Any, Array]:
+        or np.maximum.reduce(t.view(np.uint64)) >= x.shape[1]
+    ):
+        return None
     top = np.maximum.reduce(x, axis=1, keepdims=True)
     z = x - top
     own = z[_counted(len(t)), t]
     np.exp(z, out=z)
     log = np.log(np.add.reduce(z, axis=1, keepdims=True))
-    loss = np.add.reduce(log[:, 0] - own) / x.dtype.type(len(t))
-    return loss, top + log
+    loss = fresh(np.add.reduce(log[:, 0] - own) / x.dtype.type(len(t)), input._dtype)
+    if input._rg and modes.state.grad:
+        top += log
+        lse = fresh(top, input._dtype)
+        record(_SMALL, {"input": input, "target": target, "lse": lse}, loss)
+    return loss
 
 
-def _plain_gradient(g: Any, input: Any, target: Any, lse: Any) -> Any:
+_PLAIN = frozenset({dtypes.float32, dtypes.float64})
+
+
+def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
+    if modes.state.grad:
+        rows = Rows(tuple(input.shape), target, None, -100, _acc(input))
+        return _again(g, input, rows, "mean", 0.0)
     d = input.array() - lse.array()
     np.exp(d, out=d)
     t = target.array()
     d[_counted(len(t)), t] -= 1
     d *= g.array() / len(t)
     return fresh(d, input._dtype)
+
+
+_SMALL = Rule("NllLossBackward0", {"input": _small_back})
 
 
 @op(
@@ -298,9 +304,6 @@ def _cross_entropy(
     input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
     """(loss, each row's logsumexp): what backward needs besides the input."""
-    if _is_plain(input, target, weight, reduction, label_smoothing, ignore_index):
-        loss, lse = _plain(input._np, target._np)
-        return fresh(loss, input._dtype), fresh(lse, input._dtype)
     shape = tuple(input.shape)
     acc = _acc(input)
     rows = Rows(shape, target, weight, ignore_index, acc)
@@ -359,6 +362,10 @@ def cross_entropy(
 ) -> Any:
     """Minus the log-probability of each row's target: a class index, or a probability for every
     class."""
+    if weight is size_average is reduce is None and reduction == "mean" and not label_smoothing:
+        loss = _small(input, target, ignore_index)
+        if loss is not None:
+            return loss
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:

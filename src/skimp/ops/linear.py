@@ -9,16 +9,11 @@ from skimp._tensor import Tensor
 from skimp.memory import layout_views as V
 from skimp.ops.forms import export, op
 from skimp.ops.matmul import into, matmul
-from skimp.ops.matmul_add import addmm, small_addmm
+from skimp.ops.matmul_add import addmm
 
 
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension."""
-    if out is None and type(input) is type(weight) is type(bias) is Tensor and not weight._rg:
-        w = weight._np
-        made = None if w is None else small_addmm(bias, input, w.T)
-        if made is not None:
-            return made
     result = _linear(input, weight, bias)
     return result if out is None else into(out, result, input.ndim == 1)
 

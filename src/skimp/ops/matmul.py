@@ -12,13 +12,13 @@ import numpy as np
 
 from skimp import dtypes, promotion
 from skimp._tensor import Tensor, fresh
+from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.backend import products
 from skimp.backend.products import has_unit_stride
 from skimp.memory import copies as told
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views as V
-from skimp.memory.layout import Layout
 from skimp.ops import outs
 from skimp.ops.copies import describe
 from skimp.ops.forms import export, move, op
@@ -151,22 +151,21 @@ def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
 # -- two matrices ---------------------------------------------------------------------------------
 
 
-def lies_in_columns(layout: Layout) -> bool:
+def lies_in_columns(shape: Ints, strides: Ints) -> bool:
     """Whether a matrix is the transpose of a row-major one: its gradient is made so too."""
-    (m, _), strides, _ = layout
-    return strides[0] == 1 and strides[1] == max(m, 1)
+    return strides[0] == 1 and strides[1] == max(shape[0], 1)
 
 
-def mm_first_back(g: Tensor, other: Tensor, layout: Layout) -> Tensor:
-    """The gradient of the first factor, in the first factor's layout."""
-    if lies_in_columns(layout):
+def mm_first_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
+    """The gradient of the first factor, in the first factor's memory order."""
+    if lies_in_columns(shape, strides):
         return mm(conj(other), g.t()).t()
     return mm(g, conj(other).t())
 
 
-def mm_second_back(g: Tensor, other: Tensor, layout: Layout) -> Tensor:
-    """The gradient of the second factor, in the second factor's layout."""
-    if lies_in_columns(layout):
+def mm_second_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
+    """The gradient of the second factor, in the second factor's memory order."""
+    if lies_in_columns(shape, strides):
         return mm(g.t(), conj(other)).t()
     return mm(conj(other).t(), g)
 
@@ -190,8 +189,10 @@ def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
 
 
 @op("mm", rule=Rule("MmBackward0", {
-    "input": lambda g, mat2, input_layout: mm_first_back(g, mat2, input_layout),
-    "mat2": lambda g, input, mat2_layout: mm_second_back(g, input, mat2_layout)}))  # fmt: skip
+    "input": lambda g, mat2, input_shape, input_strides: mm_first_back(
+        g, mat2, input_shape, input_strides),
+    "mat2": lambda g, input, mat2_shape, mat2_strides: mm_second_back(
+        g, input, mat2_shape, mat2_strides)}))  # fmt: skip
 def _mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     shape = check_mm(input, mat2)
     return product("mm", input, mat2, shape, out)
@@ -199,12 +200,12 @@ def _mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
-    if out is None and type(input) is Tensor and type(mat2) is Tensor:
+    if out is None and isinstance(input, Tensor) and isinstance(mat2, Tensor):
         x, y, dtype = input._np, mat2._np, input._dtype
         if (
             x is not None
             and y is not None
-            and not (input._rg or mat2._rg)
+            and not ((input._rg or mat2._rg) and modes.state.grad)
             and dtype is mat2._dtype
             and dtype in PLAIN
             and x.ndim == 2 == y.ndim

@@ -15,6 +15,7 @@ from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd import alias as history
 from skimp.autograd import modes
+from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
 from skimp.backend import products
 from skimp.config import config
@@ -150,11 +151,15 @@ def _add_in_blocks(
 # -- rules ----------------------------------------------------------------------------------------
 
 
-@op("addmm", inplace=True, rule=Rule("AddmmBackward0", {
+ADDMM = Rule("AddmmBackward0", {
     "input": lambda g, beta: scaled(g, beta),
-    "mat1": lambda g, mat2, mat1_layout, alpha: scaled(mm_first_back(g, mat2, mat1_layout), alpha),
-    "mat2": lambda g, mat1, mat2_layout, alpha: scaled(
-        mm_second_back(g, mat1, mat2_layout), alpha)}))  # fmt: skip
+    "mat1": lambda g, mat2, mat1_shape, mat1_strides, alpha: scaled(
+        mm_first_back(g, mat2, mat1_shape, mat1_strides), alpha),
+    "mat2": lambda g, mat1, mat2_shape, mat2_strides, alpha: scaled(
+        mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)})  # fmt: skip
+
+
+@op("addmm", inplace=True, rule=ADDMM)
 def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     shape = check_mm(mat1, mat2, "mat1")
@@ -164,31 +169,31 @@ def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: A
     return added("addmm", input, mat1, mat2, shape, beta, alpha, out)
 
 
-def small_addmm(input: Any, mat1: Any, mat2: Array | None) -> Tensor | None:
-    """input + mat1 @ mat2 of small plain tensors that nobody differentiates; None sends them the
-    general way.
-    """
-    w, x = input._np, mat1._np
-    if w is None or x is None or mat2 is None or input._rg or mat1._rg:
+def small_addmm(input: Any, mat1: Any, mat2: Any) -> Tensor | None:
+    """input + mat1 @ mat2 of small plain tensors; None sends them the general way."""
+    w, x, y = input._np, mat1._np, mat2._np
+    if w is None or x is None or y is None:
         return None
     dtype = mat1._dtype
     if not (
         dtype is input._dtype
+        and dtype is mat2._dtype
         and dtype in PLAIN
-        and x.ndim == 2 == mat2.ndim
-        and mat2.dtype is x.dtype
+        and x.ndim == 2 == y.ndim
+        and x.shape[1] == y.shape[0]
+        and x.flags.forc
+        and y.flags.forc
     ):
         return None
-    shape = (x.shape[0], mat2.shape[1])
-    if (
-        x.shape[1] != mat2.shape[0]
-        or not (x.flags.forc and mat2.flags.forc)
-        or w.shape not in (shape, shape[1:])
-    ):
+    made = np.matmul(x, y)
+    if w.shape != made.shape and w.shape != made.shape[1:]:
         return None
-    made = np.matmul(x, mat2)
     made += w
-    return fresh(made, dtype)
+    result = fresh(made, dtype)
+    if (input._rg or mat1._rg or mat2._rg) and modes.state.grad:
+        given = {"input": input, "mat1": mat1, "mat2": mat2, "beta": 1, "alpha": 1}
+        record(ADDMM, given, result)
+    return result
 
 
 def addmm(
@@ -198,10 +203,11 @@ def addmm(
     if (
         out is None
         and beta == 1 == alpha
-        and type(input) is type(mat1) is type(mat2) is Tensor
-        and not mat2._rg
+        and isinstance(input, Tensor)
+        and isinstance(mat1, Tensor)
+        and isinstance(mat2, Tensor)
     ):
-        made = small_addmm(input, mat1, mat2._np)
+        made = small_addmm(input, mat1, mat2)
         if made is not None:
             return made
     return _addmm(input, mat1, mat2, beta=beta, alpha=alpha, out=out)

@@ -136,6 +136,12 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
     `scattered` draws instead where the tensor is not contiguous (PyTorch has no vector code for
     those).
     """
+    at_hand = t._np
+    if at_hand is not None and at_hand.flags.c_contiguous:
+        array = t.writable()
+        with _LOCK:
+            draw(array)
+        return
     layout = t.layout_of()
     if not layouts.is_contiguous(layout):
         assert_no_internal_overlap(layout)

@@ -171,6 +171,14 @@ def update(
     """Replace the values of `written` by the formula's."""
     first = written[0]
     dtype = first._dtype
+    if not modes.state.grad and dtype in _PLAIN:
+        arrays = [t._np for t in (*written, *read) if t._dtype is dtype]
+        if len(arrays) == len(written) + len(read) and all(
+            [a is not None and a.flags.c_contiguous for a in arrays]
+        ):
+            n = len(written)
+            _on_arrays(formula, [t.writable() for t in written], arrays[n:], numbers)
+            return
     if (
         dtype in _PLAIN
         and not modes.state.grad
@@ -197,7 +205,7 @@ def _is_run(t: Tensor, order: tuple[int, ...]) -> bool:
 
 
 def _on_arrays(
-    formula: Formula, outs: list[Array], leaves: list[Array], numbers: tuple[Any, ...]
+    formula: Formula, outs: list[Array], leaves: list[Any], numbers: tuple[Any, ...]
 ) -> None:
     for out, new in zip(outs, formula(*outs, *leaves, *numbers), strict=True):
         if new is not out:
