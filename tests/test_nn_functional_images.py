@@ -154,6 +154,20 @@ def test_max_pool_of_nan_and_infinity() -> None:
     both("max_pool1d", x, 3, 2, 1, return_indices=True)
 
 
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_max_pool_of_windows_that_do_not_meet(data: Any) -> None:
+    """Few different values: most windows have several largest, of which the first counts."""
+    kernel = data.draw(st.sampled_from([(2, 2), (2, 2), (3, 1), (2, 3)]))
+    stride = tuple(k + data.draw(st.integers(0, 1)) for k in kernel)
+    size = tuple(data.draw(st.integers(k, 9)) for k in kernel)
+    dtype = data.draw(st.sampled_from([torch.float32, torch.float64, torch.float16]))
+    x = torch.randint(0, 3, (2, 3, *size)).to(dtype)
+    if data.draw(st.booleans()):
+        x[torch.rand(x.shape) < 0.1] = float("nan")
+    both("max_pool2d", x.requires_grad_(), kernel, stride, return_indices=True)
+
+
 def test_unpooling_and_norm_pooling() -> None:
     x = randn(2, 3, 6, 6)
     values, places = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
@@ -306,6 +320,26 @@ def test_attention_in_row_blocks(causal: bool) -> None:
     q, k, v = [randn(2, 700, 2, 8).transpose(1, 2).requires_grad_() for _ in range(3)]
     got = both("scaled_dot_product_attention", q, k, v, is_causal=causal, tolerance=1e-4)
     assert got.transpose(1, 2).is_contiguous()
+
+
+@pytest.mark.parametrize("size", [1.0, 8.0])
+@pytest.mark.parametrize("kind", ["causal", "seen", "added"])
+def test_attention_of_tame_and_of_large_scores(size: float, kind: str) -> None:
+    """Exponentials as they are where no score can be large, else of differences from the row's
+    largest."""
+    q, k, v = [(size * randn(2, 2, 130, 6)).requires_grad_() for _ in range(3)]
+    mask = {"causal": None, "seen": torch.rand(130, 130) > 0.4, "added": randn(130, 130)}[kind]
+    both(
+        "scaled_dot_product_attention", q, k, v, mask, is_causal=kind == "causal", tolerance=1e-4
+    )
+
+
+def test_attention_of_infinite_scores() -> None:
+    q, k, v = [t.detach() for t in qkv(1, 2)]
+    q[0, 0, 1, 2], k[0, 1, 3, 1] = float("inf"), float("nan")
+    want = torch.nn.functional.scaled_dot_product_attention(q, k, v).isnan()
+    got = F.scaled_dot_product_attention(ours(q), ours(k), ours(v))
+    assert np.array_equal(got.isnan().numpy(), want.numpy())
 
 
 def test_attention_never_writes_the_matrix() -> None:

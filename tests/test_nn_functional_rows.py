@@ -170,6 +170,29 @@ def test_layer_norm(
     both("rms_norm", randn(*shape, dtype=dtype, grad=True), rows, w, tolerance=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm_of_images_far_from_zero(dtype: torch.dtype, affine: bool) -> None:
+    """Rows of places are summed one by one: neither a large mean nor images that differ cost
+    digits."""
+    centre = torch.arange(4.0).reshape(4, 1, 1, 1) * 30
+    x = (randn(4, 3, 5, 6) + centre).to(dtype).requires_grad_()
+    w, b = [randn(3, dtype=dtype, grad=True) if affine else None for _ in range(2)]
+    tolerance = 0.1 if dtype is torch.bfloat16 else 1e-4
+    both("batch_norm", x, None, None, w, b, True, tolerance=tolerance)
+
+
+def test_batch_norm_of_a_small_tensor_has_no_temporary_of_its_size() -> None:
+    x = skimp.randn(16, 8, 16, 16).requires_grad_()
+    y = F.batch_norm(x, None, None, training=True)
+    seed = skimp.randn(16, 8, 16, 16)
+    skimp.cuda.reset_peak_memory_stats()
+    before = skimp.cuda.memory_allocated()
+    (dx,) = skimp.autograd.grad(y, x, seed)
+    small = 64 * 1024  # of the channels' numbers
+    assert skimp.cuda.max_memory_allocated() - before - dx.numel() * 4 < small
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm_and_its_running_statistics(training: bool) -> None:
     mean, var = torch.rand(3), torch.rand(3) + 0.5

@@ -65,6 +65,23 @@ class Pool:
             *[slice(p, p + n) for p, n in zip(self.padding, self.size, strict=True)],
         )
 
+    @cached_property
+    def apart(self) -> bool:
+        """Whether no element is in two windows, nor any window outside the plane."""
+        return (
+            self.padded == self.size
+            and not any(self.padding)
+            and all(d == 1 for d in self.dilation)
+            and all(k <= s for k, s in zip(self.kernel, self.stride, strict=True))
+        )
+
+    @cached_property
+    def covers(self) -> bool:
+        """Whether every element of the plane is in a window, where they are apart."""
+        return self.kernel == self.stride and all(
+            n == o * s for n, o, s in zip(self.size, self.out, self.stride, strict=True)
+        )
+
     def seen(self, tap: Ints) -> tuple[slice, ...]:
         """The elements of the padded plane that this tap of all windows shows."""
         return (
@@ -142,6 +159,10 @@ def maximum(x: Array, out: Array, taps: Array | None, w: Pool) -> None:
     """out = the largest element of each window; taps = which tap it is (the first of equals; the
     last nan)."""
 
+    if w.apart and w.kernel == (2, 2) and taps is not None:
+        _each(w, len(x), lambda planes: _maximum_of_four(x[planes], out[planes], taps[planes], w))
+        return
+
     def fn(planes: slice) -> None:
         source = _around(x[planes], w, lowest(x.dtype))
         best = out[planes]
@@ -152,6 +173,23 @@ def maximum(x: Array, out: Array, taps: Array | None, w: Pool) -> None:
             _find(source, best, taps[planes], w)
 
     _each(w, len(x), fn)
+
+
+def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
+    """Windows of two by two that do not meet: the winners of two rows, then of these."""
+    one, two, three, four = (np.ascontiguousarray(x[w.seen(tap)]) for tap in w.taps)
+    right_above, right_below = np.greater(two, one), np.greater(four, three)
+    np.maximum(one, two, out=one)
+    np.maximum(three, four, out=three)
+    below = np.greater(three, one)
+    np.maximum(one, three, out=best)
+    if (best != best).any():
+        _find_carefully(x, taps, w)
+        return
+    right_below ^= right_above  # right = right_below where below, else right_above
+    right_below &= below
+    right_above ^= right_below
+    np.add(right_above.view(np.uint8), below.view(np.uint8) << 1, out=taps)
 
 
 def _find(source: Array, best: Array, taps: Array, w: Pool) -> None:
@@ -183,6 +221,10 @@ def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
     """out = each element's sum of g over the windows whose tap shows it: the adjoint of
     `picked`."""
 
+    if w.apart:
+        _each(w, len(g), lambda planes: _spread_apart(g[planes], taps[planes], out[planes], w))
+        return
+
     def fn(planes: slice) -> None:
         made = np.zeros((len(g[planes]), *w.padded), _sum_dtype(out.dtype))
         own, at = g[planes], taps[planes]
@@ -191,6 +233,17 @@ def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
         out[planes] = made[w.inner]
 
     _each(w, len(g), fn)
+
+
+def _spread_apart(g: Array, taps: Array, out: Array, w: Pool) -> None:
+    """Each element is in one window at most: what its tap won, or nothing, is written to it."""
+    if not w.covers:
+        out[...] = 0
+    kind = np.dtype(f"i{g.itemsize}")  # bits times one are themselves, nan and all
+    bits, part = g.view(kind), np.empty(g.shape, kind)
+    for number, tap in enumerate(w.taps):
+        np.multiply(bits, (taps == number).view(np.uint8), out=part)
+        out[w.seen(tap)] = part.view(out.dtype)
 
 
 def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:

@@ -108,10 +108,10 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 class Patches:
-    """Gathers the patches of one block as a matrix (taps x channels, images x outputs).
+    """Gathers the patches of one block: a row of channels and taps for each place.
 
-    In memory either side may be the inner one: channels last makes long runs where there are many
-    channels, channels first where images are wide.
+    Channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
+    that makes the longer runs, else places are (images, channels x taps, places).
     """
 
     def __init__(self, w: Window, channels: int, dtype: np.dtype[Any]) -> None:
@@ -126,7 +126,7 @@ class Patches:
 
     def weight(self, weight: Array) -> Array:
         """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the
-        patches' rows."""
+        patches' depth."""
         if self.channels_last:
             weight = np.moveaxis(weight, 1, -1)
         return np.ascontiguousarray(weight, dtype=self.dtype).reshape(len(weight), -1)
@@ -138,7 +138,8 @@ class Patches:
         return matrix.reshape(-1, self.channels, *self.w.kernel)
 
     def gather(self, x: Array, block: Block) -> Array:
-        """The patches that `block` reads of x (n, channels, *size)."""
+        """The patches that `block` reads of x (n, channels, *size): (images x places, depth) with
+        channels last, else (images, depth, places)."""
         padded = self._fill(x, block)
         w = self.w
         lines = (block.stop - block.start, *w.out[1:])
@@ -154,21 +155,15 @@ class Patches:
             along = (strides[0], *steps, *taps, strides[1])
             matrix = flat.reshape(count * places, depth)
         else:
-            shape = (self.channels, *w.kernel, count, *lines)
-            along = (strides[1], *taps, strides[0], *steps)
-            matrix = flat.reshape(depth, count * places)
+            shape = (count, self.channels, *w.kernel, *lines)
+            along = (strides[0], strides[1], *taps, *steps)
+            matrix = flat.reshape(count, depth, places)
+        if self.channels_last and w.dilation[-1] == 1:  # a row of taps and its channels are one run
+            shape = (*shape[: 2 * nd], shape[-2] * shape[-1])
+            along = (*along[: 2 * nd], along[-1])
         source = np.lib.stride_tricks.as_strided(padded, shape, along, writeable=False)
-        if (
-            self.channels_last and w.dilation[-1] == 1
-        ):  # a row of the kernel and its channels are one run
-            source = np.lib.stride_tricks.as_strided(
-                padded,
-                (*shape[: 2 * nd], shape[-2] * shape[-1]),
-                (*along[: 2 * nd], along[-1]),
-                writeable=False,
-            )
-        np.copyto(matrix.reshape(source.shape), source)
-        return matrix.T if self.channels_last else matrix
+        np.copyto(matrix.reshape(shape), source)
+        return matrix
 
     def take(self, length: int) -> Array:
         """Scratch memory, the caller's until `release`."""
@@ -250,13 +245,17 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
         def worker(group: int = group, add: Array | None = add) -> Any:
             patches = Patches(w, x.shape[2], working(out.dtype))
             matrix = patches.weight(weight[group])
-            column = None if add is None else add.astype(patches.dtype)[:, None]
+            if patches.channels_last:
+                matrix = np.ascontiguousarray(matrix.T)
+            row = None if add is None else add.astype(patches.dtype)
 
             def fn(block: Block) -> None:
                 columns = patches.gather(x[:, group], block)
-                _multiply(
-                    patches, matrix, columns, column, out[block.images, group, :, block.lines]
-                )
+                target = out[block.images, group, :, block.lines]
+                if patches.channels_last:
+                    _multiply_rows(patches, columns, matrix, row, target)
+                else:
+                    _multiply_columns(patches, matrix, columns, row, target)
                 patches.release()
 
             return fn
@@ -264,73 +263,103 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
         _each(list(blocks(w, len(x), depth)), out.size * depth // max(1, out.shape[2]), worker)
 
 
-def _multiply(
-    patches: Patches, matrix: Array, columns: Array, add: Array | None, target: Array
+def _multiply_rows(
+    patches: Patches, rows: Array, matrix: Array, add: Array | None, target: Array
 ) -> None:
-    """target (images, co, *places) = matrix @ columns + add, in place where BLAS can write it."""
-    if len(target) == 1 and target.dtype == patches.dtype and _rows_flat(target[0]):
-        into = _as_matrix(target[0])
-    else:
-        into = patches.take(len(matrix) * columns.shape[1]).reshape(len(matrix), -1)
-    np.matmul(matrix, columns, out=into)
+    """target (images, co, *lines) = rows (images x places, depth) @ matrix (depth, co) + add. The
+    product is in BLAS's favourite order; turning it round costs a tenth of it."""
+    last = np.moveaxis(target, 1, -1)
+    direct = target.dtype == patches.dtype and last.flags.c_contiguous
+    shape = (len(rows), matrix.shape[1])
+    into = last.reshape(shape) if direct else patches.take(math.prod(shape)).reshape(shape)
+    np.matmul(rows, matrix, out=into)
     if add is not None:
         into += add
+    if not direct:
+        target[...] = np.moveaxis(into.reshape(last.shape), -1, 1)
+
+
+def _multiply_columns(
+    patches: Patches, matrix: Array, columns: Array, add: Array | None, target: Array
+) -> None:
+    """target (images, co, *lines) = matrix (co, depth) @ columns (images, depth, places) + add, in
+    place where BLAS can write it."""
+    if target.dtype == patches.dtype and _rows_flat(target):
+        into = _as_matrices(target)
+    else:
+        shape = (*target.shape[:2], columns.shape[2])
+        into = patches.take(math.prod(shape)).reshape(shape)
+    np.matmul(matrix, columns, out=into)
+    if add is not None:
+        into += add[:, None]
     if not np.may_share_memory(into, target):
-        shape = (len(matrix), len(target), *target.shape[2:])
-        target[...] = np.moveaxis(into.reshape(shape), 0, 1)
+        target[...] = into.reshape(target.shape)
 
 
 def _rows_flat(a: Array) -> bool:
-    """Whether each a[i] is one run of memory."""
+    """Whether each a[i, j] is one run of memory."""
     step = a.itemsize
-    for size, stride in zip(a.shape[:0:-1], a.strides[:0:-1], strict=True):
+    for size, stride in zip(a.shape[:1:-1], a.strides[:1:-1], strict=True):
         if size > 1 and stride != step:
             return False
         step *= size
     return True
 
 
-def _as_matrix(a: Array) -> Array:
+def _as_matrices(a: Array) -> Array:
+    """(images, channels, *places), whose places are runs of memory, with the places as one dim."""
     return np.lib.stride_tricks.as_strided(
-        a, (a.shape[0], math.prod(a.shape[1:])), (a.strides[0], a.itemsize)
+        a, (*a.shape[:2], math.prod(a.shape[2:])), (*a.strides[:2], a.itemsize)
     )
 
 
 def weights(g: Array, x: Array, out: Array, w: Window) -> None:
     """out (groups, co, ci, *kernel): for each tap, the sum of g times what the tap saw."""
-    depth = max(1, x.shape[2] * w.taps)
+    channels, dtype = x.shape[2], working(out.dtype)
+    depth = max(1, channels * w.taps)
+    # channels first, each image of a block has a product of its own
+    each = max(depth, depth * g.shape[2] // max(1, math.prod(w.out)))
     for group in range(x.shape[1]):
-        todo = list(enumerate(blocks(w, len(x), depth))) if g.size else []
+        todo = list(blocks(w, len(x), each)) if g.size else []
         lanes = min(
             _LANES, max(1, len(todo))
         )  # sums that are added up at the end, whoever made them
-        shape = (g.shape[2], x.shape[2] * w.taps)
-        totals = [np.zeros(shape, working(out.dtype)) for _ in range(lanes)]
-        last = Patches(w, x.shape[2], working(out.dtype))
+        totals = [np.zeros((g.shape[2], channels * w.taps), dtype) for _ in range(lanes)]
 
         def worker(group: int = group, todo: list[Any] = todo, totals: list[Array] = totals) -> Any:
-            patches = Patches(w, x.shape[2], working(out.dtype))
+            patches = Patches(w, channels, dtype)
 
             def fn(lane: int) -> None:
-                for _, block in todo[lane :: len(totals)]:
+                for block in todo[lane :: len(totals)]:
                     columns = patches.gather(x[:, group], block)
-                    part = patches.take(totals[lane].size).reshape(totals[lane].shape)
-                    np.matmul(_gathered(g[:, group], block, patches.dtype), columns.T, out=part)
-                    totals[lane] += part
+                    totals[lane] += _weigh(patches, g[block.images, group, :, block.lines], columns)
                     patches.release()
 
             return fn
 
         _each(list(range(lanes)), g.size * depth // max(1, g.shape[2]), worker)
-        out[group] = last.weight_back(sum(totals[1:], totals[0]))
+        out[group] = Patches(w, channels, dtype).weight_back(sum(totals[1:], totals[0]))
 
 
-def _gathered(g: Array, block: Block, dtype: np.dtype[Any]) -> Array:
-    """The block's part of g (n, channels, *out) as a matrix (channels, images x places)."""
-    part = g[block.images, :, block.lines]
-    if len(part) == 1 and part.dtype == dtype and _rows_flat(part[0]):
-        return _as_matrix(part[0])
-    return np.ascontiguousarray(np.moveaxis(part, 0, 1), dtype=dtype).reshape(part.shape[1], -1)
+def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
+    """What a block adds to the gradient of the weights (co, depth)."""
+    if patches.channels_last:
+        part = patches.take(g.shape[1] * columns.shape[1]).reshape(g.shape[1], -1)
+        np.matmul(_gathered(g, patches.dtype), columns, out=part)
+        return part
+    flat = g if g.dtype == patches.dtype and _rows_flat(g) else g.astype(patches.dtype, order="C")
+    parts = patches.take(g.shape[0] * g.shape[1] * columns.shape[1])
+    parts = parts.reshape(*g.shape[:2], columns.shape[1])
+    np.matmul(_as_matrices(flat), columns.transpose(0, 2, 1), out=parts)
+    total: Array = np.add.reduce(parts, axis=0)
+    return total
+
+
+def _gathered(g: Array, dtype: np.dtype[Any]) -> Array:
+    """g (images, channels, *places) as a matrix (channels, images x places)."""
+    if len(g) == 1 and g.dtype == dtype and _rows_flat(g):
+        return _as_matrices(g)[0]
+    return np.ascontiguousarray(np.moveaxis(g, 0, 1), dtype=dtype).reshape(g.shape[1], -1)
 
 
 def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
@@ -367,7 +396,7 @@ def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
         if block.start == 0:
             total = np.zeros((channels, block.last - block.first, *padded), dtype)
         assert total is not None
-        columns = matrix @ _gathered(g, block, dtype)
+        columns = matrix @ _gathered(g[block.images, :, block.lines], dtype)
         shape = (channels, block.last - block.first, block.stop - block.start, *w.out[1:])
         for tap, part in zip(np.ndindex(*w.kernel), columns.reshape(w.taps, *shape), strict=True):
             total[_places(tap, block, w)] += part
