@@ -329,9 +329,7 @@ def test_attention_of_tame_and_of_large_scores(size: float, kind: str) -> None:
     largest."""
     q, k, v = [(size * randn(2, 2, 130, 6)).requires_grad_() for _ in range(3)]
     mask = {"causal": None, "seen": torch.rand(130, 130) > 0.4, "added": randn(130, 130)}[kind]
-    both(
-        "scaled_dot_product_attention", q, k, v, mask, is_causal=kind == "causal", tolerance=1e-4
-    )
+    both("scaled_dot_product_attention", q, k, v, mask, is_causal=kind == "causal", tolerance=1e-4)
 
 
 def test_attention_of_infinite_scores() -> None:

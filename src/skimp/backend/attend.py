@@ -213,7 +213,10 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
                 _hide(p, a, group, block)
                 np.exp(p, out=p)
                 np.matmul(gs[:, block], vt[..., :seen], out=dp)
-                some_k, some_v = room.of("k part", heads, seen, e), room.of("v part", heads, seen, ev)
+                some_k, some_v = (
+                    room.of("k part", heads, seen, e),
+                    room.of("v part", heads, seen, ev),
+                )
                 if a.kept is None:
                     np.matmul(np.swapaxes(p, -1, -2), gs[:, block, :ev], out=some_v)
                 else:

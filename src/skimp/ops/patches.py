@@ -153,7 +153,7 @@ class Patches:
         if self.channels_last:
             shape = (count, *lines, *w.kernel, self.channels)
             along = (strides[0], *steps, *taps, strides[1])
-            matrix = flat.reshape(count * places, depth)
+            matrix: Array = flat.reshape(count * places, depth)
         else:
             shape = (count, self.channels, *w.kernel, *lines)
             along = (strides[0], strides[1], *taps, *steps)
@@ -358,7 +358,8 @@ def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
 def _gathered(g: Array, dtype: np.dtype[Any]) -> Array:
     """g (images, channels, *places) as a matrix (channels, images x places)."""
     if len(g) == 1 and g.dtype == dtype and _rows_flat(g):
-        return _as_matrices(g)[0]
+        matrix: Array = _as_matrices(g)[0]
+        return matrix
     return np.ascontiguousarray(np.moveaxis(g, 0, 1), dtype=dtype).reshape(g.shape[1], -1)
 
 
