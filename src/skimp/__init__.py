@@ -142,7 +142,18 @@ globals().update(tensor_types.NAMES)
 globals().update(_NAMESPACES[""])
 
 
+# modules of PyTorch's that few programs name: imported when they do
+_LATER = frozenset({
+    "_dynamo", "_inductor", "ao", "export", "futures", "fx", "library", "monitor", "mtia", "onnx",
+    "overrides", "package", "profiler", "quantization", "return_types",
+})  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        import importlib
+
+        return importlib.import_module(f"skimp.{name}")
     from skimp.compat.missing import missing
 
     raise missing("torch", name, list(globals()))

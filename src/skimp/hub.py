@@ -1,8 +1,15 @@
-"""torch.hub: refused, since skimp downloads nothing and runs no code from elsewhere."""
+"""torch.hub: files that are in its folder are loaded; skimp downloads nothing and runs no code
+from elsewhere.
+"""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlparse
+
+from skimp.serialization import load as _load
 
 __all__ = [
     "download_url_to_file",
@@ -15,6 +22,44 @@ __all__ = [
 ]
 
 
+class _Place:
+    folder: str | None = None
+
+
+def get_dir() -> str:
+    """The folder for files from the net: `$TORCH_HOME/hub`, by default `~/.cache/torch/hub`."""
+    if _Place.folder is not None:
+        return _Place.folder
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))
+    return os.path.join(os.path.expanduser(home), "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Let the folder be this one."""
+    _Place.folder = os.path.expanduser(d)
+
+
+def load_state_dict_from_url(
+    url: str,
+    model_dir: str | None = None,
+    map_location: Any = None,
+    progress: bool = True,
+    check_hash: bool = False,
+    file_name: str | None = None,
+    weights_only: bool = False,
+) -> Any:
+    """What is in the file of this URL's name, if it is in the folder; it is not fetched."""
+    folder = Path(model_dir if model_dir is not None else os.path.join(get_dir(), "checkpoints"))
+    path = folder / (file_name or os.path.basename(urlparse(url).path))
+    if not path.exists():
+        raise RuntimeError(
+            f"torch.hub.load_state_dict_from_url: skimp downloads nothing; fetch {url} and put it "
+            f"at {path}"
+        )
+    return _load(path, map_location=map_location, weights_only=weights_only)
+
+
 def _refused(*_: Any, **__: Any) -> NoReturn:
     """Refused: skimp downloads nothing."""
     raise RuntimeError(
@@ -23,4 +68,4 @@ def _refused(*_: Any, **__: Any) -> NoReturn:
     )
 
 
-load = list = help = get_dir = set_dir = download_url_to_file = load_state_dict_from_url = _refused
+load = list = help = download_url_to_file = _refused

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from typing import Any, NoReturn, TypeVar, get_origin
 
-from skimp import notices
+from skimp import notices, refusals
+from skimp.futures import Future
 from skimp.nn.modules.module import Module
 
 __all__ = [
+    "Attribute",
+    "CompilationUnit",
+    "Error",
     "Final",
+    "Future",
     "ScriptFunction",
     "ScriptModule",
+    "annotate",
+    "enable_onednn_fusion",
     "export",
+    "fork",
     "freeze",
     "ignore",
     "interface",
@@ -20,13 +29,17 @@ __all__ = [
     "is_tracing",
     "isinstance",
     "load",
+    "onednn_fusion_enabled",
     "optimize_for_inference",
     "save",
     "script",
     "script_if_tracing",
+    "set_fusion_strategy",
+    "strict_fusion",
     "trace",
     "trace_module",
     "unused",
+    "wait",
 ]
 T = TypeVar("T")
 NOTICE = "torch.jit.script and torch.jit.trace return what they are given: nothing is compiled"
@@ -38,6 +51,22 @@ class ScriptModule(Module):
 
 class ScriptFunction:
     """For `isinstance`: no function is one."""
+
+
+class Error(RuntimeError):
+    """PyTorch's errors of scripted code; none is raised."""
+
+
+class Attribute:
+    """A value with a type, for annotations in `__init__`."""
+
+    def __init__(self, value: Any, type: Any) -> None:
+        self.value, self.type = value, type
+
+
+CompilationUnit = refusals.refusal(
+    "skimp.jit", "CompilationUnit", "skimp has no TorchScript; write the function in Python"
+)
 
 
 class Final:
@@ -137,3 +166,37 @@ def load(f: Any, *_: Any, **__: Any) -> NoReturn:
     raise RuntimeError(
         "torch.jit.load: skimp can't run TorchScript archives; load a state_dict instead"
     )
+
+
+def annotate(the_type: Any, the_value: T) -> T:
+    """The value itself."""
+    return the_value
+
+
+def fork(func: Any, *args: Any, **kwargs: Any) -> Future:
+    """A future of the result, which is computed now."""
+    made = Future()
+    made.set_result(func(*args, **kwargs))
+    return made
+
+
+def wait(future: Future) -> Any:
+    """The result of `fork`."""
+    return future.wait()
+
+
+def set_fusion_strategy(strategy: Any) -> None:
+    """Accepted: nothing is compiled."""
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Accepted: nothing is compiled."""
+
+
+def onednn_fusion_enabled() -> bool:
+    """Nothing is compiled."""
+    return False
+
+
+class strict_fusion(contextlib.nullcontext[None]):  # noqa: N801  (PyTorch's name)
+    """A context that changes nothing."""

@@ -2,7 +2,35 @@
 
 from __future__ import annotations
 
-__all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "synchronize"]
+from typing import Any, NoReturn
+
+_REFUSED = (
+    "Event",
+    "compile_shader",
+    "current_allocated_memory",
+    "driver_allocated_memory",
+    "get_rng_state",
+    "recommended_max_memory",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+)
+__all__ = [
+    "device_count",
+    "empty_cache",
+    "is_available",
+    "manual_seed",
+    "seed",
+    "synchronize",
+]
+__all__.extend(_REFUSED)
+
+
+def _refused(*_: Any, **__: Any) -> NoReturn:
+    """There is no such device."""
+    raise RuntimeError("torch.mps: skimp has no MPS backend; torch.mps.is_available() is False")
+
+
+globals().update(dict.fromkeys(_REFUSED, _refused))
 
 
 def is_available() -> bool:
@@ -24,4 +52,8 @@ def synchronize(device: object = None) -> None:
 
 
 def manual_seed(seed: int) -> None:
+    """There is nothing to seed."""
+
+
+def seed() -> None:
     """There is nothing to seed."""

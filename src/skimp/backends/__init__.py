@@ -2,6 +2,32 @@
 nothing.
 """
 
-from skimp.backends import cuda, cudnn, mkl, mkldnn, mps, openmp, opt_einsum
+from skimp.backends import (
+    cpu,
+    cuda,
+    cudnn,
+    cusparselt,
+    mha,
+    mkl,
+    mkldnn,
+    mps,
+    nnpack,
+    openmp,
+    opt_einsum,
+    quantized,
+)
 
-__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum"]
+__all__ = [
+    "cpu",
+    "cuda",
+    "cudnn",
+    "cusparselt",
+    "mha",
+    "mkl",
+    "mkldnn",
+    "mps",
+    "nnpack",
+    "openmp",
+    "opt_einsum",
+    "quantized",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 
 class _MatMul:
@@ -81,3 +82,44 @@ def sdp_kernel(
         yield
     finally:
         _kernels.update(before)
+
+
+def allow_fp16_bf16_reduction_math_sdp(enabled: bool) -> None:
+    """Accepted."""
+    _kernels["reduced"] = enabled
+
+
+def fp16_bf16_reduction_math_sdp_allowed() -> bool:
+    """What was asked for."""
+    return _kernels.get("reduced", False)
+
+
+def is_flash_attention_available() -> bool:
+    """Whether FlashAttention is there."""
+    return False
+
+
+def preferred_linalg_library(backend: Any = None) -> str:
+    """Accepted: linear algebra is NumPy's."""
+    return "default"
+
+
+def preferred_blas_library(backend: Any = None) -> str:
+    """Accepted: products are NumPy's."""
+    return "default"
+
+
+class _Plans:
+    """Plans of Fourier transforms on a GPU: there are none."""
+
+    size = 0
+    max_size = 0
+
+    def __getitem__(self, device: Any) -> _Plans:
+        return self
+
+    def clear(self) -> None:
+        """There is nothing to forget."""
+
+
+cufft_plan_cache = _Plans()

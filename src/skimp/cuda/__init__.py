@@ -8,51 +8,132 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp.cuda import amp
-from skimp.errors import OutOfMemoryError
-from skimp.memory.ledger import settle
-from skimp.memory.limits import set_per_process_memory_fraction
-from skimp.memory.stats import empty_cache as _empty_cache
-from skimp.memory.stats import (
+from skimp import refusals
+from skimp.cuda import amp, memory, nvtx, random, streams
+from skimp.cuda.devices import (
+    REFUSED,
+    device,
+    device_of,
+    get_arch_list,
+    get_gencode_flags,
+    get_rng_state_all,
+    ipc_collect,
+    is_bf16_supported,
+    is_current_stream_capturing,
+    is_tf32_supported,
+    refuse,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+    stream,
+)
+from skimp.cuda.memory import (
     max_memory_allocated,
+    max_memory_cached,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
+    memory_cached,
     memory_reserved,
     memory_stats,
     memory_summary,
     reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
+from skimp.cuda.random import manual_seed, manual_seed_all
+from skimp.cuda.streams import Event, ExternalStream, Stream
+from skimp.errors import OutOfMemoryError
+from skimp.memory.ledger import settle
+from skimp.memory.stats import empty_cache as _empty_cache
 
+_TYPES = (
+    "BFloat16Tensor",
+    "BoolTensor",
+    "ByteTensor",
+    "CUDAGraph",
+    "CUDAPluggableAllocator",
+    "CharTensor",
+    "DoubleTensor",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
+    "MemPool",
+    "ShortTensor",
+    "change_current_allocator",
+    "graph",
+    "use_mem_pool",
+)
 __all__ = [
+    "Event",
+    "ExternalStream",
     "OutOfMemoryError",
+    "Stream",
     "amp",
-    "current_device",
+    "current_stream",
+    "default_generators",
+    "device",
     "device_count",
+    "device_of",
     "empty_cache",
+    "get_arch_list",
+    "get_gencode_flags",
+    "get_rng_state_all",
+    "ipc_collect",
     "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "nvtx",
+    "random",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
     "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "streams",
     "synchronize",
 ]
+__all__.extend(REFUSED)
+__all__.extend(_TYPES)
+globals().update(dict.fromkeys(REFUSED, refuse))
+default_generators: tuple[Any, ...] = ()
+_stream = Stream()
+__getattr__ = refusals.names(
+    __name__, _TYPES, "Torch not compiled with CUDA enabled: skimp has no CUDA backend"
+)
 
-memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
-reset_max_memory_allocated = reset_peak_memory_stats
+
+def current_stream(device: Any = None) -> Stream:
+    """The one queue of work, the host's."""
+    return _stream
+
+
+def set_stream(stream: Any) -> None:
+    """Accepted: there is one queue of work."""
 
 
 def is_available() -> bool:
@@ -69,14 +150,6 @@ def device_count() -> int:
     return 0
 
 
-def current_device() -> int:
-    """PyTorch's error: there is no current device."""
-    from skimp.backend import missing
-    from skimp.devices import device
-
-    missing.refuse(device("cuda"))
-
-
 def synchronize(device: Any = None) -> None:
     """Wait for all work: every promise delivers."""
     settle()
@@ -87,11 +160,3 @@ def empty_cache() -> None:
     bytes).
     """
     _empty_cache()
-
-
-def manual_seed(seed: int) -> None:
-    """Nothing to seed without CUDA; the number is checked."""
-    int(seed)
-
-
-manual_seed_all = manual_seed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp.nn import functional, init, modules, parameter, utils
+from skimp.nn import attention, functional, init, modules, parallel, parameter, utils
 from skimp.nn.modules import (
     CELU,
     ELU,
@@ -168,6 +168,7 @@ from skimp.nn.modules import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from skimp.nn.parallel import DataParallel
 from skimp.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
@@ -215,6 +216,7 @@ __all__ = [
     "CosineSimilarity",
     "CrossEntropyLoss",
     "CrossMapLRN2d",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -336,9 +338,11 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "attention",
     "functional",
     "init",
     "modules",
+    "parallel",
     "parameter",
     "utils",
 ]

@@ -10,8 +10,10 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Tensor
 from skimp.ops.creation import as_tensor
+from skimp.promotion import promote_types
+from skimp.testing.making import make_tensor
 
-__all__ = ["assert_close"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
 _TOLERANCES = {
     dtypes.float16: (1e-3, 1e-5),
@@ -56,6 +58,27 @@ def assert_close(
     except AssertionError as error:
         text = str(error)
         raise AssertionError(text if msg is None else msg(text) if callable(msg) else msg) from None
+
+
+def assert_allclose(
+    actual: Any,
+    expected: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = True,
+    msg: str = "",
+) -> None:
+    """The old name of `assert_close`, which looks at the values only."""
+    assert_close(
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_dtype=False,
+        check_device=True,
+        msg=msg or None,
+    )
 
 
 def _compare(a: Any, b: Any, path: list[Any], *how: Any) -> None:
@@ -122,9 +145,7 @@ def _compare_values(
         pairs = [_TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (x, y)]
         rtol, atol = (max(values) for values in zip(*pairs, strict=True))
     wide = _WIDE[max(x.dtype.category, y.dtype.category)]
-    report = _difference(
-        x.array().astype(wide), y.array().astype(wide), rtol, atol, equal_nan, tensors
-    )
+    report = _difference(x, y, wide, rtol, atol, equal_nan, tensors)
     if report is not None:
         raise AssertionError(_at(report, path))
 
@@ -143,15 +164,15 @@ def _same_attributes(a: Tensor, b: Tensor, names: Iterable[str], path: list[Any]
 
 
 def _difference(
-    a: Any, b: Any, rtol: float, atol: float, equal_nan: bool, tensors: bool
+    x: Tensor, y: Tensor, wide: Any, rtol: float, atol: float, equal_nan: bool, tensors: bool
 ) -> str | None:
     """What to say about values that are not close."""
+    a, b = x.array().astype(wide), y.array().astype(wide)
     close = np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
     if close.all():
         return None
     exact = rtol == 0 and atol == 0
-    absolute = np.where(close, 0, np.abs(a - b))
-    relative = np.where(close, 0, absolute / np.abs(b))
+    absolute, relative = [np.where(close, 0, d.array()) for d in _distances(x, y)]
     how = "equal" if exact else "close"
 
     def bound(limit: float) -> str:
@@ -175,6 +196,16 @@ def _difference(
             f"Greatest {title} difference: {values[where].item()} at index {place}{bound(limit)}"
         )
     return "\n".join(lines)
+
+
+def _distances(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Absolute and relative differences, computed in the values' own type."""
+    common = promote_types(x.dtype, y.dtype)
+    if common.category < dtypes.FLOAT:
+        common = dtypes.int64
+    x, y = x.to(common), y.to(common)
+    absolute = (x - y).abs()
+    return absolute, absolute / y.abs()
 
 
 def _at(text: str, path: list[Any]) -> str:

@@ -1,0 +1,48 @@
+"""torch._dynamo: what programs touch of it. Nothing is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._dynamo import config
+from skimp.compiler import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    is_compiling,
+    list_backends,
+    reset,
+    set_stance,
+)
+
+__all__ = [
+    "allow_in_graph",
+    "assume_constant_result",
+    "config",
+    "disable",
+    "graph_break",
+    "is_compiling",
+    "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "maybe_mark_dynamic",
+    "optimize",
+    "reset",
+    "set_stance",
+]
+
+
+def graph_break(msg: str = "") -> None:
+    """There are no graphs to break."""
+
+
+def mark_dynamic(t: Any, index: Any, **_: Any) -> None:
+    """Accepted: shapes are always dynamic."""
+
+
+mark_static = maybe_mark_dynamic = mark_dynamic
+
+
+def optimize(*_: Any, **__: Any) -> Any:
+    """A decorator that gives the function itself."""
+    return lambda f: f

@@ -1,0 +1,5 @@
+"""torch.ao: quantisation, refused."""
+
+from skimp.ao import quantization
+
+__all__ = ["quantization"]

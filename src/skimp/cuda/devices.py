@@ -1,0 +1,111 @@
+"""torch.cuda's functions about GPUs: there are none, and PyTorch's error says so."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from skimp import devices
+from skimp._tensor import Tensor
+from skimp.backend import missing
+
+# raise "Torch not compiled with CUDA enabled"
+REFUSED = (
+    "can_device_access_peer",
+    "clock_rate",
+    "cudart",
+    "current_blas_handle",
+    "current_device",
+    "default_stream",
+    "device_memory_used",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_sync_debug_mode",
+    "graph_pool_handle",
+    "init",
+    "initial_seed",
+    "list_gpu_processes",
+    "make_graphed_callables",
+    "memory_snapshot",
+    "memory_usage",
+    "power_draw",
+    "set_device",
+    "set_sync_debug_mode",
+    "temperature",
+    "utilization",
+)
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    """PyTorch's error of a build without CUDA."""
+    missing.refuse(devices.device("cuda"))
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether a GPU multiplies bfloat16: there is none."""
+    return False
+
+
+def is_tf32_supported() -> bool:
+    """Whether a GPU multiplies in TF32: there is none."""
+    return False
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether a graph is being captured: never."""
+    return False
+
+
+def get_arch_list() -> list[str]:
+    """Kinds of GPU that there is code for: none."""
+    return []
+
+
+def get_gencode_flags() -> str:
+    """The compiler's flags for them: none."""
+    return ""
+
+
+def get_rng_state_all() -> list[Tensor]:
+    """States of the GPUs' generators: there are none."""
+    return []
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Give each GPU its state: there are none."""
+
+
+def seed() -> None:
+    """Nothing to seed."""
+
+
+seed_all = seed
+
+
+def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
+    """Nothing to set."""
+
+
+def ipc_collect() -> None:
+    """Nothing to collect."""
+
+
+def stream(stream: Any) -> contextlib.AbstractContextManager[Any]:
+    """A context in which that stream is the current one."""
+    return contextlib.nullcontext(stream)
+
+
+class device(contextlib.AbstractContextManager[None]):  # noqa: N801  (PyTorch's name)
+    """A context in which that GPU is the current one: it changes nothing."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = device
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class device_of(device):  # noqa: N801  (PyTorch's name)
+    """The same for the GPU of a tensor."""

@@ -1,0 +1,33 @@
+"""torch.nn.attention: which kernel computes attention. There is one, whatever is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["SDPBackend", "sdpa_kernel"]
+
+
+class SDPBackend(enum.IntEnum):
+    """PyTorch's kernels of scaled_dot_product_attention."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextlib.contextmanager
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
+    """Accepted: a context in which attention is computed as it always is."""
+    for kind in backends if isinstance(backends, list) else [backends]:
+        if not isinstance(kind, SDPBackend):
+            raise AssertionError(
+                "Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
+                f"{type(kind).__name__}"
+            )
+    yield

@@ -1,0 +1,39 @@
+"""torch.nn.parallel: without GPUs, DataParallel calls its module; the rest is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp import refusals
+from skimp.nn.modules.module import Module
+
+_NAMES = (
+    "DistributedDataParallel",
+    "data_parallel",
+    "gather",
+    "parallel_apply",
+    "replicate",
+    "scatter",
+)
+__all__ = ["DataParallel"]
+__all__.extend(_NAMES)
+__getattr__ = refusals.names(
+    __name__, _NAMES, "there is one device and one process; call the module itself"
+)
+
+
+class DataParallel(Module):
+    """Calls `module`: what PyTorch's does without GPUs."""
+
+    module: Module
+
+    def __init__(
+        self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.device_ids: list[int] = []
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """The module's result."""
+        return self.module(*inputs, **kwargs)

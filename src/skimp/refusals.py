@@ -1,0 +1,42 @@
+"""Names that exist so that programs can import them, and raise one clear error when used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+
+class Refusal(type):
+    """The class of such names: they can be imported, tested against and derived from."""
+
+    _refused: str
+
+    def __call__(cls, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(cls._refused)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        raise AttributeError(cls._refused, name=name)
+
+
+def refusal(module: str, name: str, reason: str) -> Refusal:
+    """The stand-in for `module.name`; its docstring says what its error says."""
+    shown = module.replace("skimp", "torch", 1)
+    text = f"{shown}.{name}: {reason}"
+    return Refusal(name, (), {"__doc__": text, "__module__": module, "_refused": text})
+
+
+def names(module: str, known: Iterable[str], reason: str) -> Callable[[str], Any]:
+    """A module's `__getattr__` that makes its refused names, each when first asked for."""
+    words = tuple(known)
+    made: dict[str, Refusal] = {}
+
+    def lookup(name: str) -> Any:
+        if name not in words:
+            from skimp.compat.missing import missing
+
+            raise missing(module, name, words)
+        if name not in made:
+            made[name] = refusal(module, name, reason)
+        return made[name]
+
+    return lookup

@@ -1,0 +1,3 @@
+"""torch.utils.deterministic: a flag that is kept and changes nothing."""
+
+fill_uninitialized_memory = True

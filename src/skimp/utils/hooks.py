@@ -1,0 +1,19 @@
+"""torch.utils.hooks: what registering a hook returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp.autograd.nodes import RemovableHandle
+
+__all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
+
+
+def unserializable_hook(f: Any) -> Any:
+    """Mark a hook as one that is not saved; the function itself."""
+    f.__torch_unserializable__ = True
+    return f
+
+
+def warn_if_has_hooks(tensor: Any) -> None:
+    """Accepted: hooks are never saved."""

@@ -1,0 +1,5 @@
+"""torch.utils.model_zoo: the old name of torch.hub.load_state_dict_from_url."""
+
+from skimp.hub import load_state_dict_from_url as load_url
+
+__all__ = ["load_url"]
