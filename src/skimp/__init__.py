@@ -143,7 +143,7 @@ globals().update(_NAMESPACES[""])
 
 
 # modules of PyTorch's that few programs name: imported when they do
-_LATER = frozenset({
+_LATER: frozenset[str] = frozenset({
     "_dynamo", "_inductor", "ao", "export", "futures", "fx", "library", "monitor", "mtia", "onnx",
     "overrides", "package", "profiler", "quantization", "return_types",
 })  # fmt: skip

@@ -139,7 +139,6 @@ pi: builtins.float
 inf: builtins.float
 nan: builtins.float
 newaxis: None
-_LATER: frozenset
 
 def abs(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The absolute value; of complex numbers a real one."""
