@@ -172,7 +172,7 @@ def _difference(
     if close.all():
         return None
     exact = rtol == 0 and atol == 0
-    absolute, relative = [np.where(close, 0, d.array()) for d in _distances(x, y)]
+    absolute, relative = [np.where(close, 0, d.array()) for d in _distances(x, y, tensors)]
     how = "equal" if exact else "close"
 
     def bound(limit: float) -> str:
@@ -198,9 +198,13 @@ def _difference(
     return "\n".join(lines)
 
 
-def _distances(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Absolute and relative differences, computed in the values' own type."""
+def _distances(x: Tensor, y: Tensor, tensors: bool) -> tuple[Tensor, Tensor]:
+    """Absolute and relative differences, computed in the tensors' own type, or as Python would."""
     common = promote_types(x.dtype, y.dtype)
+    absolute: Tensor
+    if not tensors:
+        absolute = (x - y).abs()
+        return absolute, absolute.double() / y.abs()
     if common.category < dtypes.FLOAT:
         common = dtypes.int64
     x, y = x.to(common), y.to(common)
