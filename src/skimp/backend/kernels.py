@@ -9,8 +9,9 @@ does (`maximum`, `fmax`, `hypot`, `nextafter`, shifts, `gcd`, ...), the ufunc it
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import inf, log, pi
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -260,13 +261,45 @@ def frac(x: Array, *, out: Array) -> None:
     np.subtract(x, out, out=out)
 
 
+_ROW: Final = 1 << 16
+
+
+@lru_cache(maxsize=16)
+def _row(value: Any, dtype: np.dtype[Any]) -> Array:
+    row = np.full(_ROW, value, dtype)
+    row.flags.writeable = False
+    return row
+
+
+def beside_number(ufunc: np.ufunc, x: Array, value: Any, *, first: bool, out: Array) -> None:
+    """ufunc(x, value), or ufunc(value, x) if the number comes `first`.
+
+    NumPy's maximum and minimum are four times slower beside a number than beside a row of it.
+    """
+    if x.ndim != 1 or x.size < 256 or not (x.flags.c_contiguous and out.flags.c_contiguous):
+        ufunc(*((value, x) if first else (x, value)), out=out)
+        return
+    row = _row(value, x.dtype)
+    for start in range(0, x.size, _ROW):
+        part, to = x[start : start + _ROW], out[start : start + _ROW]
+        same = row[: part.size]
+        ufunc(*((same, part) if first else (part, same)), out=to)
+
+
 def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
     """min(max(x, low), high): NaN in any of them gives NaN, and high wins over low."""
     if low is not None:
-        np.maximum(x, low, out=out)
+        _beside(np.maximum, x, low, out)
         x = out
     if high is not None:
-        np.minimum(x, high, out=out)
+        _beside(np.minimum, x, high, out)
+
+
+def _beside(ufunc: np.ufunc, x: Array, bound: Any, out: Array) -> None:
+    if isinstance(bound, (int, float)):
+        beside_number(ufunc, x, bound, first=False, out=out)
+    else:
+        ufunc(x, bound, out=out)
 
 
 def heaviside(x: Array, values: Any, *, out: Array) -> None:

@@ -14,6 +14,7 @@ from skimp import dtypes, promotion
 from skimp._tensor import Tensor
 from skimp.autograd.rules import Rule
 from skimp.backend import kernels_activation as A
+from skimp.eval.expr import Kernel
 from skimp.limits import finfo
 from skimp.ops.forms import export
 from skimp.ops.masks import where
@@ -82,9 +83,13 @@ def row(
 
 # -- rectifiers -----------------------------------------------------------------------------------
 
+# These two read an element before they write it: relu_ writes where it reads.
+RECTIFY = Kernel("relu", A.relu, aliases=True, strided=True)
+PASS_ABOVE = Kernel("threshold_backward", A.threshold_backward, aliases=True, strided=True)
+
 THRESHOLD_BACK: Pointwise = back(
     "threshold_backward",
-    A.threshold_backward,
+    PASS_ABOVE,
     lambda g, input, at: call(THRESHOLD_BACK, (g, input), (at,)),
     None,
     "at",
@@ -93,8 +98,8 @@ RELU = row(
     "relu",
     {
         B: Refused(RuntimeError, "Boolean inputs not supported for relu"),
-        I: A.relu,
-        F: A.relu,
+        I: RECTIFY,
+        F: RECTIFY,
         C: NO_COMPLEX,
     },
     "ReluBackward0",
