@@ -21,6 +21,7 @@ from skimp import (
     cpu,
     cuda,
     distributed,
+    distributions,
     fft,
     func,
     hub,

@@ -12,6 +12,7 @@ from skimp import compiler as compiler
 from skimp import cpu as cpu
 from skimp import cuda as cuda
 from skimp import distributed as distributed
+from skimp import distributions as distributions
 from skimp import fft as fft
 from skimp import func as func
 from skimp import hub as hub
@@ -548,6 +549,9 @@ def binary_cross_entropy_with_logits(
 
 def bincount(input: Tensor, weights: Any = None, minlength: builtins.int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
+
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """Numbers of successes among `count` trials of chance `prob`."""
 
 def bitwise_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits that both have."""
@@ -1327,7 +1331,7 @@ def histc(
 
 def histogram(
     input: Tensor,
-    bins: Any,
+    bins: Any = 100,
     *,
     range: Any = None,
     weight: Any = None,

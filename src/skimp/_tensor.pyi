@@ -709,7 +709,7 @@ class Tensor:
         range if they are equal)."""
     def histogram(
         self,
-        bins: Any,
+        bins: Any = 100,
         *,
         range: Any = None,
         weight: Any = None,

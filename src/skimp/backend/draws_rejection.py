@@ -1,4 +1,4 @@
-"""Draws that try until they succeed, one number after the other: Poisson and gamma.
+"""Draws that try until they succeed, one number after the other: Poisson, gamma, binomial.
 
 How many words a number takes depends on the words, so these run at Python's speed, about a
 microsecond per number.
@@ -20,6 +20,7 @@ _AHEAD: Final = 1 << 12
 _THIRD: Final = np.float32(1) / np.float32(3)  # PyTorch writes 1.0f / 3.0f
 _SQUEEZE: Final = float(np.float32(0.0331))
 _TWO_PI: Final = 2.0 * math.pi
+_HALF_LOG_TWO_PI: Final = 0.5 * math.log(_TWO_PI)
 
 
 def poisson(rates: NDArray[Any], engine: Engine) -> NDArray[Any]:
@@ -43,6 +44,20 @@ def standard_gamma(alpha: NDArray[Any], engine: Engine) -> NDArray[Any]:
     result = _shaped_like(alpha, numbers)
     np.maximum(result, np.finfo(alpha.dtype).tiny, out=result)
     return result
+
+
+def binomial(counts: NDArray[Any], chances: NDArray[Any], engine: Engine) -> NDArray[Any]:
+    """torch.binomial: one number for each pair of arrays of one shape."""
+    if not bool((counts >= 0).all()):
+        raise RuntimeError("count should be non-negative")
+    if not bool(((chances >= 0) & (chances <= 1)).all()):
+        raise RuntimeError("prob should be in [0, 1]")
+    pairs = zip(counts.reshape(-1).tolist(), chances.reshape(-1).tolist(), strict=True)
+    with engine.lock:
+        source = _Source(engine)
+        numbers = [_one_binomial(count, chance, source) for count, chance in pairs]
+        source.close()
+    return _shaped_like(counts, numbers)
 
 
 def _shaped_like(model: NDArray[Any], numbers: Sequence[float]) -> NDArray[Any]:
@@ -145,3 +160,63 @@ def _one_gamma(alpha: Any, scalar: Any, source: _Source) -> float:
             return scale * d * v
         if math.log(u) < 0.5 * square + d * (1.0 - v + math.log(v)):
             return scale * d * v
+
+
+def _one_binomial(count: float, chance: float, source: _Source) -> float:
+    if count <= 0 or chance <= 0:
+        return 0.0
+    if chance >= 1:
+        return count
+    if chance > 0.5:
+        return count - _one_binomial(count, 1.0 - chance, source)
+    if count * chance >= 10:
+        return _large_binomial(count, chance, source)
+    # the waiting times between successes are geometric
+    log_failure, trials, successes = math.log1p(-chance), 0.0, 0
+    while True:
+        u = source.uniform()
+        trials += math.ceil(math.log(u) / log_failure) if u else math.inf
+        if trials > count:
+            return float(successes)
+        successes += 1
+
+
+def _stirling_tail(k: float) -> float:
+    """log k! less Stirling's formula of it."""
+    if k <= 9:
+        return math.lgamma(k + 1) - (k + 0.5) * math.log(k + 1) + (k + 1) - _HALF_LOG_TWO_PI
+    square = (k + 1) * (k + 1)
+    return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
+
+
+def _large_binomial(count: float, chance: float, source: _Source) -> float:
+    """Hoermann's BTRS (1993)."""
+    deviation = math.sqrt(count * chance * (1 - chance))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * chance
+    c = count * chance + 0.5
+    sure = 0.92 - 4.2 / b
+    odds = chance / (1 - chance)
+    alpha = (2.83 + 5.1 / b) * deviation
+    m = math.floor((count + 1) * chance)
+    while True:
+        u = source.uniform() - 0.5
+        v = source.uniform()
+        margin = 0.5 - abs(u)
+        k = math.floor((2 * a / margin + b) * u + c) if margin else -1
+        if k < 0 or k > count:
+            continue
+        if margin >= 0.07 and v <= sure:
+            return float(k)
+        v = math.log(v * alpha / (a / (margin * margin) + b)) if v else -math.inf
+        limit = (
+            (m + 0.5) * math.log((m + 1) / (odds * (count - m + 1)))
+            + (count + 1) * math.log((count - m + 1) / (count - k + 1))
+            + (k + 0.5) * math.log(odds * (count - k + 1) / (k + 1))
+            + _stirling_tail(m)
+            + _stirling_tail(count - m)
+            - _stirling_tail(k)
+            - _stirling_tail(count - k)
+        )
+        if v <= limit:
+            return float(k)

@@ -30,7 +30,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     if not given:
         return ()
     shape = layouts.broadcast_shapes(*[tuple(t.shape) for t in given])
-    return tuple([t.expand(shape) for t in given])
+    return tuple([t if t.shape == shape else t.expand(shape) for t in given])
 
 
 def broadcast_shapes(*shapes: Any) -> Size:

@@ -236,7 +236,12 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
 
 @op(out="same")
 def histogram(
-    input: Tensor, bins: Any, *, range: Any = None, weight: Any = None, density: bool = False
+    input: Tensor,
+    bins: Any = 100,
+    *,
+    range: Any = None,
+    weight: Any = None,
+    density: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Counts (or weights, or their density) in intervals, and the intervals' edges."""
     array = _only_floats("histogramdd", input).reshape(-1)

@@ -1,0 +1,99 @@
+"""The Bernoulli distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd.modes import no_grad
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Univariate
+from skimp.distributions.exp_family import ExponentialFamily
+from skimp.distributions.utils import lazy_property, logits_to_probs, one_of, probs_to_logits
+from skimp.nn import functional as F
+from skimp.nn import whole
+from skimp.size import Size
+
+
+class Binary(Univariate):
+    """A distribution with the chance of a success, given as `probs` or as log-odds `logits`."""
+
+    def _choose(self, probs: Any, logits: Any, validate_args: bool | None, **rest: Any) -> None:
+        one_of(probs, logits)
+        given = {"probs": probs} if logits is None else {"logits": logits}
+        self._begin(validate_args, **rest, **given)
+
+    @property
+    def _param(self) -> Tensor:
+        own = self.__dict__
+        value: Tensor = own["probs"] if "probs" in own else own["logits"]
+        return value
+
+    @lazy_property
+    def logits(self) -> Tensor:
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        return logits_to_probs(self.logits, is_binary=True)
+
+    @property
+    def param_shape(self) -> Size:
+        return self._param.size()
+
+    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self._param.new(*args, **kwargs)  # type: ignore[attr-defined]
+
+
+class Bernoulli(Binary, ExponentialFamily):
+    """1 with chance `probs`, else 0."""
+
+    parameters = ("probs", "logits")
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.boolean
+    has_enumerate_support = True
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self._choose(probs, logits, validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        mode: Tensor = (self.probs >= 0.5).to(self.probs)
+        mode[self.probs == 0.5] = float("nan")
+        return mode
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            return whole.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        logits, value = whole.broadcast_tensors(self.logits, value)
+        return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
+
+    def entropy(self) -> Tensor:
+        return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = whole.arange(2, dtype=self._param.dtype)
+        values = values.view((-1, *[1] * len(self._batch_shape)))
+        return values.expand((-1, *self._batch_shape)) if expand else values
+
+    _mean_carrier_measure = 0.0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (whole.logit(self.probs),)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        return whole.log1p(whole.exp(natural_params[0]))

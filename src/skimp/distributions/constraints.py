@@ -1,0 +1,415 @@
+"""Sets that parameters and samples are checked against: `constraint.check(value)` says, for each
+event, whether it lies inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from skimp import linalg
+from skimp._tensor import Tensor
+from skimp.dtypes import bool as boolean_dtype
+from skimp.limits import finfo
+from skimp.nn import whole
+
+__all__ = [
+    "Constraint",
+    "MixtureSameFamilyConstraint",
+    "boolean",
+    "cat",
+    "corr_cholesky",
+    "dependent",
+    "dependent_property",
+    "greater_than",
+    "greater_than_eq",
+    "half_open_interval",
+    "independent",
+    "integer_interval",
+    "interval",
+    "is_dependent",
+    "less_than",
+    "lower_cholesky",
+    "lower_triangular",
+    "multinomial",
+    "nonnegative",
+    "nonnegative_integer",
+    "one_hot",
+    "positive",
+    "positive_definite",
+    "positive_integer",
+    "positive_semidefinite",
+    "real",
+    "real_vector",
+    "simplex",
+    "square",
+    "stack",
+    "symmetric",
+    "unit_interval",
+]
+
+
+class Constraint:
+    """A set of values; `event_dim` dimensions on the right are one event."""
+
+    is_discrete: Any = False
+    event_dim: Any = 0
+
+    def check(self, value: Tensor) -> Tensor:
+        """Whether each event of `value` is inside: a bool tensor of the batch's shape."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__[1:]}()"
+
+
+class _Dependent(Constraint):
+    """A set that depends on other parameters, or on the distribution itself."""
+
+    def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented):
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+        super().__init__()
+
+    @property
+    def is_discrete(self) -> Any:
+        if self._is_discrete is NotImplemented:
+            raise NotImplementedError(".is_discrete cannot be determined statically")
+        return self._is_discrete
+
+    @property
+    def event_dim(self) -> Any:
+        if self._event_dim is NotImplemented:
+            raise NotImplementedError(".event_dim cannot be determined statically")
+        return self._event_dim
+
+    def __call__(
+        self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented
+    ) -> Any:
+        """The same, knowing more."""
+        return _Dependent(
+            is_discrete=self._is_discrete if is_discrete is NotImplemented else is_discrete,
+            event_dim=self._event_dim if event_dim is NotImplemented else event_dim,
+        )
+
+    def check(self, x: Tensor) -> Tensor:
+        raise ValueError("Cannot determine validity of dependent constraint")
+
+
+def is_dependent(constraint: Any) -> bool:
+    """Whether the set is unknown without the distribution."""
+    return isinstance(constraint, _Dependent)
+
+
+class dependent_property(property, _Dependent):  # noqa: N801 (PyTorch's name)
+    """A property of a distribution that is a constraint; of the class, a dependent one."""
+
+    def __init__(
+        self,
+        fn: Callable[[Any], Any] | None = None,
+        *,
+        is_discrete: Any = NotImplemented,
+        event_dim: Any = NotImplemented,
+    ) -> None:
+        super().__init__(fn)
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+
+    def __call__(self, fn: Callable[[Any], Any]) -> Any:  # type: ignore[override]
+        return dependent_property(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
+
+
+class _IndependentConstraint(Constraint):
+    """A set of events made of events: all must be inside."""
+
+    def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
+        self.base_constraint = base_constraint
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+
+    @property
+    def is_discrete(self) -> Any:
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> Any:
+        return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
+
+    def check(self, value: Tensor) -> Tensor:
+        result = self.base_constraint.check(value)
+        if result.dim() < self.reinterpreted_batch_ndims:
+            raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
+        result = result.reshape(
+            (*result.shape[: result.dim() - self.reinterpreted_batch_ndims], -1)
+        )
+        return result.all(-1)
+
+    def __repr__(self) -> str:
+        inner, n = repr(self.base_constraint), self.reinterpreted_batch_ndims
+        return f"{type(self).__name__[1:]}({inner}, {n})"
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """What every component of a mixture supports."""
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        self.base_constraint = base_constraint
+
+    @property
+    def is_discrete(self) -> Any:
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> Any:
+        return self.base_constraint.event_dim
+
+    def check(self, value: Tensor) -> Tensor:
+        inside = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
+        n = value.dim() - self.event_dim
+        while inside.dim() > max(n, 0):
+            inside = inside.all(-1)
+        return inside
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_constraint!r})"
+
+
+class _Boolean(Constraint):
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value == 0) | (value == 1)
+
+
+class _OneHot(Constraint):
+    is_discrete = True
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return ((value == 0) | (value == 1)).all(-1) & value.sum(-1).eq(1)
+
+
+class _Bounded(Constraint):
+    """A set between bounds; the bounds' names are what `repr` shows."""
+
+    bounds: tuple[str, ...] = ("lower_bound", "upper_bound")
+
+    def __init__(self, *bounds: Any, **named: Any) -> None:
+        named.update(zip(self.bounds, bounds, strict=False))
+        if sorted(named) != sorted(self.bounds):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self.bounds)}")
+        self.__dict__.update(named)
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:  # (the bounds, for type checkers)
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        words = ", ".join(f"{name}={getattr(self, name)}" for name in self.bounds)
+        return f"{type(self).__name__[1:]}({words})"
+
+
+class _IntegerInterval(_Bounded):
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
+
+
+class _IntegerLessThan(_Bounded):
+    is_discrete = True
+    bounds = ("upper_bound",)
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value % 1 == 0) & (value <= self.upper_bound)
+
+
+class _IntegerGreaterThan(_Bounded):
+    is_discrete = True
+    bounds = ("lower_bound",)
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value % 1 == 0) & (value >= self.lower_bound)
+
+
+class _Real(Constraint):
+    def check(self, value: Tensor) -> Tensor:
+        return value == value
+
+
+class _GreaterThan(_Bounded):
+    bounds = ("lower_bound",)
+
+    def check(self, value: Tensor) -> Tensor:
+        return self.lower_bound < value
+
+
+class _GreaterThanEq(_Bounded):
+    bounds = ("lower_bound",)
+
+    def check(self, value: Tensor) -> Tensor:
+        return self.lower_bound <= value
+
+
+class _LessThan(_Bounded):
+    bounds = ("upper_bound",)
+
+    def check(self, value: Tensor) -> Tensor:
+        return value < self.upper_bound
+
+
+class _Interval(_Bounded):
+    def check(self, value: Tensor) -> Tensor:
+        return (self.lower_bound <= value) & (value <= self.upper_bound)
+
+
+class _HalfOpenInterval(_Bounded):
+    def check(self, value: Tensor) -> Tensor:
+        return (self.lower_bound <= value) & (value < self.upper_bound)
+
+
+class _Simplex(Constraint):
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+
+
+class _Multinomial(Constraint):
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, x: Tensor) -> Tensor:
+        return (x >= 0).all(-1) & (x.sum(-1) <= self.upper_bound)
+
+
+class _LowerTriangular(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return (value.tril() == value).flatten(-2).all(-1)
+
+
+class _LowerCholesky(_LowerTriangular):
+    def check(self, value: Tensor) -> Tensor:
+        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+
+
+class _CorrCholesky(_LowerCholesky):
+    def check(self, value: Tensor) -> Tensor:
+        tolerance = finfo(value.dtype).eps * value.size(-1) * 10
+        lengths = linalg.vector_norm(value.detach(), 2, -1)
+        return super().check(value) & (lengths - 1).abs().le(tolerance).all(-1)
+
+
+class _Square(Constraint):
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        shape = value.shape
+        return whole.full(shape[:-2], shape[-2] == shape[-1], dtype=boolean_dtype)
+
+
+class _Symmetric(_Square):
+    def check(self, value: Tensor) -> Tensor:
+        square = super().check(value)
+        if not square.all():
+            return square
+        return whole.isclose(value, value.mT, atol=1e-6).all(-2).all(-1)
+
+
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        symmetric = super().check(value)
+        if not symmetric.all():
+            return symmetric
+        return linalg.eigvalsh(value).ge(0).all(-1)
+
+
+class _PositiveDefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        symmetric = super().check(value)
+        if not symmetric.all():
+            return symmetric
+        return linalg.cholesky_ex(value).info.eq(0)
+
+
+class _Several(Constraint):
+    """Constraints side by side along one dimension."""
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int) -> None:
+        if not all(isinstance(c, Constraint) for c in cseq):
+            raise AssertionError("every member of cseq must be a Constraint")
+        self.cseq, self.dim = list(cseq), dim
+
+    @property
+    def is_discrete(self) -> Any:
+        return any(c.is_discrete for c in self.cseq)
+
+    def _dim_of(self, value: Tensor) -> None:
+        if not -value.dim() <= self.dim < value.dim():
+            raise AssertionError(f"dim {self.dim} is outside of {value.dim()} dimensions")
+
+
+class _Cat(_Several):
+    def __init__(
+        self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
+    ) -> None:
+        super().__init__(cseq, dim)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.cseq):
+            raise AssertionError(f"{len(self.cseq)} constraints but {len(self.lengths)} lengths")
+
+    @property
+    def event_dim(self) -> Any:
+        return max(c.event_dim for c in self.cseq)
+
+    def check(self, value: Tensor) -> Tensor:
+        self._dim_of(value)
+        parts = value.split(self.lengths, self.dim)
+        return whole.cat([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+class _Stack(_Several):
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        super().__init__(cseq, dim)
+
+    @property
+    def event_dim(self) -> Any:
+        dim = max(c.event_dim for c in self.cseq)
+        return dim + 1 if self.dim + dim < 0 else dim
+
+    def check(self, value: Tensor) -> Tensor:
+        self._dim_of(value)
+        parts = value.unbind(self.dim)
+        return whole.stack([c.check(v) for c, v in zip(self.cseq, parts, strict=True)], self.dim)
+
+
+dependent = _Dependent()
+independent = _IndependentConstraint
+boolean = _Boolean()
+one_hot = _OneHot()
+nonnegative_integer = _IntegerGreaterThan(0)
+positive_integer = _IntegerGreaterThan(1)
+integer_interval = _IntegerInterval
+real = _Real()
+real_vector = independent(real, 1)
+positive = _GreaterThan(0.0)
+nonnegative = _GreaterThanEq(0.0)
+greater_than = _GreaterThan
+greater_than_eq = _GreaterThanEq
+less_than = _LessThan
+multinomial = _Multinomial
+unit_interval = _Interval(0.0, 1.0)
+interval = _Interval
+half_open_interval = _HalfOpenInterval
+simplex = _Simplex()
+lower_triangular = _LowerTriangular()
+lower_cholesky = _LowerCholesky()
+corr_cholesky = _CorrCholesky()
+square = _Square()
+symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
+positive_definite = _PositiveDefinite()
+cat = _Cat
+stack = _Stack

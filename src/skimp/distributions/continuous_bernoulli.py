@@ -1,0 +1,129 @@
+"""The continuous Bernoulli distribution (Loaiza-Ganem and Cunningham, 2019)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.bernoulli import Binary
+from skimp.distributions.exp_family import ExponentialFamily
+from skimp.distributions.utils import clamp_probs
+from skimp.nn import functional as F
+from skimp.nn import whole
+
+
+class ContinuousBernoulli(Binary, ExponentialFamily):
+    """Numbers in [0, 1] of density proportional to probs**x * (1 - probs)**(1 - x)."""
+
+    parameters = ("probs", "logits")
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+    has_rsample = True
+
+    def __init__(
+        self,
+        probs: Any = None,
+        logits: Any = None,
+        lims: tuple[float, float] = (0.499, 0.501),
+        validate_args: bool | None = None,
+    ) -> None:
+        self._lims = lims
+        self._choose(probs, logits, validate_args)
+        if probs is not None:
+            self.probs = clamp_probs(self.probs)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
+        new._lims = self._lims
+        return new
+
+    def _outside(self) -> Tensor:
+        """Where the formulas are stable: away from probs = 1/2."""
+        return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
+
+    def _cut(self) -> Tensor:
+        """probs, with the unstable ones moved to the limit."""
+        return whole.where(self._outside(), self.probs, self._lims[0] * whole.ones_like(self.probs))
+
+    def _log_constant(self) -> Tensor:
+        cut = self._cut()
+        low = whole.where(cut <= 0.5, cut, whole.zeros_like(cut))
+        high = whole.where(cut >= 0.5, cut, whole.ones_like(cut))
+        log_norm = whole.log(whole.abs(whole.log1p(-cut) - whole.log(cut))) - whole.where(
+            cut <= 0.5, whole.log1p(-2.0 * low), whole.log(2.0 * high - 1.0)
+        )
+        x = whole.pow(self.probs - 0.5, 2)
+        taylor = math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x
+        return whole.where(self._outside(), log_norm, taylor)
+
+    @property
+    def mean(self) -> Tensor:
+        cut = self._cut()
+        inside = cut / (2.0 * cut - 1.0) + 1.0 / (whole.log1p(-cut) - whole.log(cut))
+        x = self.probs - 0.5
+        taylor = 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * whole.pow(x, 2)) * x
+        return whole.where(self._outside(), inside, taylor)
+
+    @property
+    def stddev(self) -> Tensor:
+        return whole.sqrt(self.variance)
+
+    @property
+    def variance(self) -> Tensor:
+        cut = self._cut()
+        inside = cut * (cut - 1.0) / whole.pow(1.0 - 2.0 * cut, 2) + 1.0 / whole.pow(
+            whole.log1p(-cut) - whole.log(cut), 2
+        )
+        x = whole.pow(self.probs - 0.5, 2)
+        taylor = 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x
+        return whole.where(self._outside(), inside, taylor)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.icdf(whole.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        logits, value = whole.broadcast_tensors(self.logits, value)
+        plain = -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
+        return plain + self._log_constant()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        cut = self._cut()
+        grown = whole.pow(cut, value) * whole.pow(1.0 - cut, 1.0 - value) + cut - 1.0
+        inside = whole.where(self._outside(), grown / (2.0 * cut - 1.0), value)
+        ones = whole.ones_like(inside)
+        return whole.where(
+            whole.le(value, 0.0),
+            whole.zeros_like(inside),
+            whole.where(whole.ge(value, 1.0), ones, inside),
+        )
+
+    def icdf(self, value: Tensor) -> Tensor:
+        cut = self._cut()
+        log_rest = whole.log1p(-cut)
+        inside = (whole.log1p(-cut + value * (2.0 * cut - 1.0)) - log_rest) / (
+            whole.log(cut) - log_rest
+        )
+        return whole.where(self._outside(), inside, value)
+
+    def entropy(self) -> Tensor:
+        log0, log1 = whole.log1p(-self.probs), whole.log(self.probs)
+        return self.mean * (log0 - log1) - self._log_constant() - log0
+
+    _mean_carrier_measure = 0.0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.logits,)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        """log((exp(x) - 1) / x), from a series where x is near 0."""
+        x = natural_params[0]
+        far = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
+        cut = whole.where(far, x, (self._lims[0] - 0.5) * whole.ones_like(x))
+        log_norm = whole.log(whole.abs(whole.expm1(cut))) - whole.log(whole.abs(cut))
+        taylor = 0.5 * x + whole.pow(x, 2) / 24.0 - whole.pow(x, 4) / 2880.0
+        return whole.where(far, log_norm, taylor)

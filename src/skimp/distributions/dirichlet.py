@@ -1,0 +1,86 @@
+"""The Dirichlet distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Distribution
+from skimp.distributions.exp_family import ExponentialFamily
+from skimp.distributions.utils import size_of
+from skimp.nn import whole
+from skimp.ops.random_shapes import _sample_dirichlet
+
+
+class Dirichlet(ExponentialFamily):
+    """Vectors of chances that sum to 1, gathered around `concentration` / its sum."""
+
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    support = constraints.simplex
+    has_rsample = True
+
+    def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
+        if concentration.dim() < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        shape = concentration.shape
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self._get_checked_instance(Dirichlet, _instance)
+        batch_shape = size_of(batch_shape)
+        new.concentration = self.concentration.expand(batch_shape + self.event_shape)
+        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        return _sample_dirichlet(self.concentration.expand(shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        c = self.concentration
+        return (
+            whole.xlogy(c - 1.0, value).sum(-1) + whole.lgamma(c.sum(-1)) - whole.lgamma(c).sum(-1)
+        )
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.concentration.sum(-1, True)
+
+    @property
+    def mode(self) -> Tensor:
+        less = (self.concentration - 1).clamp(min=0.0)
+        mode = less / less.sum(-1, True)
+        corner = (self.concentration < 1).all(dim=-1)
+        best = mode[corner].argmax(dim=-1)
+        mode[corner] = whole.eye(mode.shape[-1], dtype=mode.dtype)[best]
+        return mode
+
+    @property
+    def variance(self) -> Tensor:
+        total = self.concentration.sum(-1, True)
+        return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
+
+    def entropy(self) -> Tensor:
+        k = self.concentration.size(-1)
+        c, total = self.concentration, self.concentration.sum(-1)
+        return (
+            whole.lgamma(c).sum(-1)
+            - whole.lgamma(total)
+            - (k - total) * whole.digamma(total)
+            - ((c - 1.0) * whole.digamma(c)).sum(-1)
+        )
+
+    _mean_carrier_measure = 0.0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.concentration,)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        x = natural_params[0]
+        return x.lgamma().sum(-1) - whole.lgamma(x.sum(-1))

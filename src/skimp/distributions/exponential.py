@@ -1,0 +1,67 @@
+"""The exponential distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Univariate
+from skimp.distributions.exp_family import ExponentialFamily
+from skimp.nn import whole
+
+
+class Exponential(Univariate, ExponentialFamily):
+    """The time to an event that happens `rate` times per unit."""
+
+    parameters = ("rate",)
+    arg_constraints = {"rate": constraints.positive}
+    support = constraints.nonnegative
+    has_rsample = True
+    rate: Tensor
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        self._begin(validate_args, rate=rate)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate.reciprocal()
+
+    @property
+    def mode(self) -> Tensor:
+        return whole.zeros_like(self.rate)
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.rate.reciprocal()
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate.pow(-2)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        return self.rate.new_empty(shape).exponential_() / self.rate
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return self.rate.log() - self.rate * value
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return 1 - whole.exp(-self.rate * value)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return -whole.log1p(-value) / self.rate
+
+    def entropy(self) -> Tensor:
+        return 1.0 - whole.log(self.rate)
+
+    _mean_carrier_measure = 0.0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (-self.rate,)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        return -whole.log(-natural_params[0])

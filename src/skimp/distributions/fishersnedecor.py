@@ -1,0 +1,72 @@
+"""Fisher and Snedecor's F distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Univariate
+from skimp.distributions.gamma import Gamma
+from skimp.limits import finfo
+from skimp.nn import whole
+
+
+class FisherSnedecor(Univariate):
+    """The ratio of two chi-squared numbers, each divided by its degrees of freedom."""
+
+    parameters = ("df1", "df2")
+    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+    df1: Tensor
+    df2: Tensor
+
+    def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
+        self._begin(validate_args, df1=df1, df2=df2)
+        self._gamma1 = Gamma(self.df1 * 0.5, self.df1)
+        self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = super().expand(batch_shape, _instance)
+        new._gamma1 = self._gamma1.expand(batch_shape)
+        new._gamma2 = self._gamma2.expand(batch_shape)
+        return new
+
+    @property
+    def mean(self) -> Tensor:
+        df2 = self.df2.clone()
+        df2[df2 <= 2] = math.nan
+        return df2 / (df2 - 2)
+
+    @property
+    def mode(self) -> Tensor:
+        mode = (self.df1 - 2) / self.df1 * self.df2 / (self.df2 + 2)
+        mode[self.df1 <= 2] = math.nan
+        return mode
+
+    @property
+    def variance(self) -> Tensor:
+        df2 = self.df2.clone()
+        df2[df2 <= 4] = math.nan
+        spread = 2 * df2.pow(2) * (self.df1 + df2 - 2)
+        return spread / (self.df1 * (df2 - 2).pow(2) * (df2 - 4))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        # both have mean 1/2, so the ratio's expectation is near 1
+        x1 = self._gamma1.rsample(sample_shape).view(shape)
+        x2 = self._gamma2.rsample(sample_shape).view(shape)
+        tiny = finfo(x2.dtype).tiny
+        x2.clamp_(min=tiny)
+        y = x1 / x2
+        y.clamp_(min=tiny)
+        return y
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        ratio, half1, half2 = self.df1 / self.df2, self.df1 * 0.5, self.df2 * 0.5
+        t1 = (half1 + half2).lgamma() - half1.lgamma() - half2.lgamma()
+        t2 = half1 * ratio.log() + (half1 - 1) * whole.log(value)
+        return t1 + t2 - (half1 + half2) * whole.log1p(ratio * value)

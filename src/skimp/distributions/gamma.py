@@ -1,0 +1,78 @@
+"""The gamma distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp import special
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Univariate
+from skimp.distributions.exp_family import ExponentialFamily
+from skimp.limits import finfo
+from skimp.nn import whole
+from skimp.ops.random_shapes import _standard_gamma
+
+
+class Gamma(Univariate, ExponentialFamily):
+    """The gamma distribution of shape `concentration` and scale 1 / `rate`."""
+
+    parameters = ("concentration", "rate")
+    arg_constraints: Any = {
+        "concentration": constraints.positive,
+        "rate": constraints.positive,
+    }
+    support: Any = constraints.nonnegative
+    has_rsample = True
+    concentration: Tensor
+    rate: Tensor
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self._begin(validate_args, concentration=concentration, rate=rate)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.concentration - 1) / self.rate).clamp(min=0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.concentration / self.rate.pow(2)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        drawn = _standard_gamma(self.concentration.expand(shape))
+        value = drawn / self.rate.expand(shape)
+        value.detach().clamp_(min=finfo(value.dtype).tiny)  # never 0: log_prob has its logarithm
+        return value
+
+    def log_prob(self, value: Any) -> Tensor:
+        value = whole.as_tensor(value, dtype=self.rate.dtype)
+        self._check(value)
+        return (
+            special.xlogy(self.concentration, self.rate)
+            + special.xlogy(self.concentration - 1, value)
+            - self.rate * value
+            - whole.lgamma(self.concentration)
+        )
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return special.gammainc(self.concentration, self.rate * value)
+
+    def entropy(self) -> Tensor:
+        c = self.concentration
+        return c - whole.log(self.rate) + whole.lgamma(c) + (1.0 - c) * whole.digamma(c)
+
+    _mean_carrier_measure = 0.0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return self.concentration - 1, -self.rate
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        x, y = natural_params
+        return whole.lgamma(x + 1) + (x + 1) * whole.log(-y.reciprocal())

@@ -1,0 +1,89 @@
+"""The generalised Pareto distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Univariate
+from skimp.nn import whole
+
+
+class GeneralizedPareto(Univariate):
+    """What exceeds a high threshold `loc`; `concentration` 0 is the exponential distribution."""
+
+    parameters = ("loc", "scale", "concentration")
+    arg_constraints = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+        "concentration": constraints.real,
+    }
+    has_rsample = True
+    loc: Tensor
+    scale: Tensor
+    concentration: Tensor
+
+    def __init__(
+        self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None
+    ) -> None:
+        self._begin(validate_args, loc=loc, scale=scale, concentration=concentration)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        bounded = self.concentration < 0
+        upper = whole.where(bounded, self.loc - self.scale / self.concentration, math.inf)
+        return constraints.interval(self.loc, upper)
+
+    def _standardised(self, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The value in units of `scale`, whether the shape is 0, and the shape without zeros."""
+        flat = whole.isclose(self.concentration, whole.zeros_like(self.concentration))
+        shape = whole.where(flat, whole.ones_like(self.concentration), self.concentration)
+        return (value - self.loc) / self.scale, flat, shape
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.icdf(whole.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        z, flat, shape = self._standardised(value)
+        curved = (1 + 1 / shape) * whole.log1p(shape * z)
+        return -self.scale.log() - whole.where(flat, z, curved)
+
+    def log_survival_function(self, value: Tensor) -> Tensor:
+        self._check(value)
+        z, flat, shape = self._standardised(value)
+        return whole.where(flat, -z, -whole.log1p(shape * z) / shape)
+
+    def log_cdf(self, value: Tensor) -> Tensor:
+        return whole.log1p(-whole.exp(self.log_survival_function(value)))
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return whole.exp(self.log_cdf(value))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        _, flat, shape = self._standardised(self.loc)
+        log_left = whole.log1p(-value)
+        return self.loc + self.scale * whole.where(
+            flat, -log_left, whole.expm1(-shape * log_left) / shape
+        )
+
+    @property
+    def mean(self) -> Tensor:
+        c = self.concentration
+        inside = self.loc + self.scale / (1 - c)
+        return whole.where(c < 1, inside, whole.full_like(inside, math.inf))
+
+    @property
+    def variance(self) -> Tensor:
+        c = self.concentration
+        inside = self.scale**2 / ((1 - c) ** 2 * (1 - 2 * c))
+        return whole.where(c < 0.5, inside, whole.full_like(inside, math.inf))
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    def entropy(self) -> Tensor:
+        return whole.log(self.scale) + self.concentration + 1

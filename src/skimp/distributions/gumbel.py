@@ -1,0 +1,72 @@
+"""The Gumbel distribution."""
+
+from __future__ import annotations
+
+import math
+from numbers import Number
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.transformed_distribution import TransformedDistribution
+from skimp.distributions.transforms import AffineTransform, ExpTransform
+from skimp.distributions.uniform import Uniform
+from skimp.distributions.utils import broadcast_all, euler_constant
+from skimp.limits import finfo
+from skimp.nn import whole
+
+
+class Gumbel(TransformedDistribution):
+    """The largest of many numbers: loc - scale * log(-log(u))."""
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        info = finfo(self.loc.dtype)
+        if isinstance(loc, Number) and isinstance(scale, Number):
+            base = Uniform(info.tiny, 1 - info.eps, validate_args=validate_args)
+        else:
+            base = Uniform(
+                whole.full_like(self.loc, info.tiny),
+                whole.full_like(self.loc, 1 - info.eps),
+                validate_args=validate_args,
+            )
+        steps = [
+            ExpTransform().inv,
+            AffineTransform(loc=0, scale=-whole.ones_like(self.scale)),
+            ExpTransform().inv,
+            AffineTransform(loc=loc, scale=-self.scale),
+        ]
+        super().__init__(base, steps, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self._get_checked_instance(Gumbel, _instance)
+        new.loc, new.scale = self.loc.expand(batch_shape), self.scale.expand(batch_shape)
+        return super().expand(batch_shape, new)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        y = (self.loc - value) / self.scale
+        return (y - y.exp()) - self.scale.log()
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc + self.scale * euler_constant
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def stddev(self) -> Tensor:
+        return (math.pi / math.sqrt(6)) * self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        return self.stddev.pow(2)
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + (1 + euler_constant)

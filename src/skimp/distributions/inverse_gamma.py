@@ -1,0 +1,55 @@
+"""The inverse gamma distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.gamma import Gamma
+from skimp.distributions.transformed_distribution import TransformedDistribution
+from skimp.distributions.transforms import PowerTransform
+from skimp.nn import whole
+
+
+class InverseGamma(TransformedDistribution):
+    """1 / x for a gamma number x."""
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        base = Gamma(concentration, rate, validate_args=validate_args)
+        power = PowerTransform(-base.rate.new_ones(()))
+        super().__init__(base, power, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        return super().expand(batch_shape, self._get_checked_instance(InverseGamma, _instance))
+
+    @property
+    def concentration(self) -> Tensor:
+        return self.base_dist.concentration
+
+    @property
+    def rate(self) -> Tensor:
+        return self.base_dist.rate
+
+    @property
+    def mean(self) -> Tensor:
+        result = self.rate / (self.concentration - 1)
+        return whole.where(self.concentration > 1, result, float("inf"))
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate / (self.concentration + 1)
+
+    @property
+    def variance(self) -> Tensor:
+        c = self.concentration
+        result = self.rate.square() / ((c - 1).square() * (c - 2))
+        return whole.where(c > 2, result, float("inf"))
+
+    def entropy(self) -> Tensor:
+        c = self.concentration
+        return c + self.rate.log() + c.lgamma() - (1 + c) * c.digamma()

@@ -1,0 +1,71 @@
+"""The Kumaraswamy distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.transformed_distribution import TransformedDistribution
+from skimp.distributions.transforms import AffineTransform, PowerTransform
+from skimp.distributions.uniform import Uniform
+from skimp.distributions.utils import broadcast_all, euler_constant
+from skimp.nn import whole
+
+
+def _moment(a: Tensor, b: Tensor, n: int) -> Tensor:
+    first = 1 + n / a
+    return whole.exp(whole.lgamma(first) + whole.lgamma(b) - whole.lgamma(first + b)) * b
+
+
+class Kumaraswamy(TransformedDistribution):
+    """Numbers in [0, 1], much like the beta distribution's, with a simple cdf."""
+
+    arg_constraints = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+    support = constraints.unit_interval
+    has_rsample = True
+
+    def __init__(
+        self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
+    ) -> None:
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        base = Uniform(
+            whole.full_like(self.concentration0, 0),
+            whole.full_like(self.concentration0, 1),
+            validate_args=validate_args,
+        )
+        steps = [
+            PowerTransform(exponent=self.concentration0.reciprocal()),
+            AffineTransform(loc=1.0, scale=-1.0),
+            PowerTransform(exponent=self.concentration1.reciprocal()),
+        ]
+        super().__init__(base, steps, validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self._get_checked_instance(Kumaraswamy, _instance)
+        new.concentration1 = self.concentration1.expand(batch_shape)
+        new.concentration0 = self.concentration0.expand(batch_shape)
+        return super().expand(batch_shape, new)
+
+    @property
+    def mean(self) -> Tensor:
+        return _moment(self.concentration1, self.concentration0, 1)
+
+    @property
+    def mode(self) -> Tensor:
+        c1, c0 = self.concentration1, self.concentration0
+        log_mode = c0.reciprocal() * (-c0).log1p() - (-c0 * c1).log1p()
+        log_mode[(c0 < 1) | (c1 < 1)] = float("nan")
+        return log_mode.exp()
+
+    @property
+    def variance(self) -> Tensor:
+        return _moment(self.concentration1, self.concentration0, 2) - whole.pow(self.mean, 2)
+
+    def entropy(self) -> Tensor:
+        t1, t0 = 1 - self.concentration1.reciprocal(), 1 - self.concentration0.reciprocal()
+        harmonic = whole.digamma(self.concentration0 + 1) + euler_constant
+        return t0 + t1 * harmonic - whole.log(self.concentration1) - whole.log(self.concentration0)

@@ -1,0 +1,62 @@
+"""The Laplace distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Univariate
+from skimp.limits import finfo
+from skimp.nn import whole
+
+
+class Laplace(Univariate):
+    """The two-sided exponential distribution around `loc`, of width `scale`."""
+
+    parameters = ("loc", "scale")
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.real
+    has_rsample = True
+    loc: Tensor
+    scale: Tensor
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self._begin(validate_args, loc=loc, scale=scale)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return 2 * self.scale.pow(2)
+
+    @property
+    def stddev(self) -> Tensor:
+        return (2**0.5) * self.scale
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        u = self.loc.new_empty(shape).uniform_(finfo(self.loc.dtype).eps - 1, 1)
+        return self.loc - self.scale * u.sign() * whole.log1p(-u.abs())
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        return -whole.log(2 * self.scale) - whole.abs(value - self.loc) / self.scale
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._check(value)
+        away = value - self.loc
+        return 0.5 - 0.5 * away.sign() * whole.expm1(-away.abs() / self.scale)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        term = value - 0.5
+        return self.loc - self.scale * term.sign() * whole.log1p(-2 * term.abs())
+
+    def entropy(self) -> Tensor:
+        return 1 + whole.log(2 * self.scale)

@@ -1,0 +1,76 @@
+"""The LKJ distribution of correlation matrices, as Cholesky factors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd.modes import no_grad
+from skimp.distributions import constraints
+from skimp.distributions.beta import Beta
+from skimp.distributions.distribution import Distribution
+from skimp.distributions.utils import broadcast_all, size_of
+from skimp.limits import finfo
+from skimp.nn import whole
+from skimp.size import Size
+
+
+class LKJCholesky(Distribution):
+    """Factors of correlation matrices of density det ** (concentration - 1), by the onion method
+    (Lewandowski, Kurowicka and Joe, 2009).
+    """
+
+    arg_constraints = {"concentration": constraints.positive}
+    support = constraints.corr_cholesky
+
+    def __init__(
+        self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None
+    ) -> None:
+        if dim < 2:
+            raise ValueError(
+                f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}."
+            )
+        self.dim = dim
+        (self.concentration,) = broadcast_all(concentration)
+        batch_shape = self.concentration.size()
+        # chances of the squared length of each row without its diagonal
+        marginal = self.concentration + 0.5 * (self.dim - 2)
+        offset = whole.arange(self.dim - 1, dtype=self.concentration.dtype)
+        offset = whole.cat([offset.new_zeros((1,)), offset])
+        self._beta = Beta(offset + 0.5, marginal.unsqueeze(-1) - 0.5 * offset)
+        super().__init__(batch_shape, Size((dim, dim)), validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self._get_checked_instance(LKJCholesky, _instance)
+        batch_shape = size_of(batch_shape)
+        new.dim = self.dim
+        new.concentration = self.concentration.expand(batch_shape)
+        new._beta = self._beta.expand((*batch_shape, self.dim))
+        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            y = self._beta.sample(sample_shape).unsqueeze(-1)
+            u = whole.randn(self._extended_shape(sample_shape), dtype=self.concentration.dtype)
+            directions = u.tril(-1)
+            directions = directions / directions.norm(dim=-1, keepdim=True)
+            directions[..., 0, :].fill_(0.0)  # 0 / 0
+            w = whole.sqrt(y) * directions
+            tiny = finfo(w.dtype).tiny
+            diagonal = whole.clamp(1 - whole.sum(w**2, dim=-1), min=tiny).sqrt()
+            return w + whole.diag_embed(diagonal)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
+        order = whole.arange(2, self.dim + 1, dtype=self.concentration.dtype)
+        order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - order
+        plain = whole.sum(order * diagonal.log(), dim=-1)
+        d = self.dim - 1
+        alpha = self.concentration + 0.5 * d
+        constant = whole.lgamma(alpha) * d - whole.mvlgamma(alpha - 0.5, d)
+        return plain - (0.5 * d * math.log(math.pi) - constant)

@@ -1,0 +1,98 @@
+"""The multinomial distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp import special
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.binomial import Binomial
+from skimp.distributions.categorical import Categorical
+from skimp.distributions.distribution import Distribution
+from skimp.distributions.utils import size_of
+from skimp.nn import whole
+from skimp.size import Size
+
+
+class Multinomial(Distribution):
+    """How often each category comes among `total_count` draws."""
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+
+    def __init__(
+        self,
+        total_count: int = 1,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if not isinstance(total_count, int):
+            raise NotImplementedError("inhomogeneous total_count is not supported")
+        self.total_count = total_count
+        self._categorical = Categorical(probs=probs, logits=logits)
+        self._binomial = Binomial(total_count=total_count, probs=self.probs)
+        shape = self._categorical.param_shape
+        super().__init__(self._categorical.batch_shape, shape[-1:], validate_args=validate_args)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self._get_checked_instance(Multinomial, _instance)
+        batch_shape = size_of(batch_shape)
+        new.total_count = self.total_count
+        new._categorical = self._categorical.expand(batch_shape)
+        new._binomial = Binomial(total_count=self.total_count, probs=new.probs)
+        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self) -> Any:
+        return constraints.multinomial(self.total_count)
+
+    @property
+    def _param(self) -> Tensor:
+        return self._categorical._param
+
+    @property
+    def probs(self) -> Tensor:
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Tensor:
+        return self._categorical.logits
+
+    @property
+    def param_shape(self) -> Size:
+        return self._categorical.param_shape
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs * self.total_count
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        sample_shape = size_of(sample_shape)
+        drawn = self._categorical.sample(Size((self.total_count,)) + sample_shape)
+        drawn = drawn.permute(*range(1, drawn.dim()), 0)
+        counts = drawn.new_zeros(self._extended_shape(sample_shape))
+        counts.scatter_add_(-1, drawn, whole.ones_like(drawn))
+        return counts.type_as(self.probs)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        logits, value = whole.broadcast_tensors(self.logits, value)
+        logits = logits.clone()
+        logits[(value == 0) & (logits == -float("inf"))] = 0
+        choices = whole.lgamma(value.sum(-1) + 1) - whole.lgamma(value + 1).sum(-1)
+        return choices + (logits * value).sum(-1)
+
+    def entropy(self) -> Tensor:
+        n = whole.tensor(self.total_count)
+        support = self._binomial.enumerate_support(expand=False)[1:]
+        chance = whole.exp(self._binomial.log_prob(support))
+        rest = (chance * whole.lgamma(support + 1)).sum((0, -1))
+        return self.total_count * special.entr(self.probs).sum(-1) - whole.lgamma(n + 1) + rest

@@ -1,0 +1,66 @@
+"""The negative binomial distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp import special
+from skimp._tensor import Tensor
+from skimp.autograd.modes import no_grad
+from skimp.distributions import constraints
+from skimp.distributions.bernoulli import Binary
+from skimp.distributions.gamma import Gamma
+from skimp.distributions.utils import lazy_property
+from skimp.nn import functional as F
+from skimp.nn import whole
+
+
+class NegativeBinomial(Binary):
+    """The number of successes, of chance `probs`, before `total_count` failures."""
+
+    parameters = ("total_count", "probs", "logits")
+    arg_constraints = {
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer
+    total_count: Tensor
+
+    def __init__(
+        self,
+        total_count: Any,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._choose(probs, logits, validate_args, total_count=total_count)
+        self.total_count = self.total_count.type_as(self._param)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * whole.exp(self.logits)
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0.0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean / whole.sigmoid(-self.logits)
+
+    @lazy_property
+    def _gamma(self) -> Gamma:
+        return Gamma(self.total_count, whole.exp(-self.logits), validate_args=False)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            return whole.poisson(self._gamma.sample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        n = self.total_count
+        plain = n * F.logsigmoid(-self.logits) + special.xlogy(value, self.probs)
+        norm = -whole.lgamma(n + value) + whole.lgamma(1.0 + value) + whole.lgamma(n)
+        norm = norm.masked_fill(n + value == 0.0, 0.0)
+        return plain - norm

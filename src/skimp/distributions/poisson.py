@@ -1,0 +1,52 @@
+"""The Poisson distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd.modes import no_grad
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Univariate
+from skimp.distributions.exp_family import ExponentialFamily
+from skimp.nn import whole
+
+
+class Poisson(Univariate, ExponentialFamily):
+    """The number of events in a unit in which `rate` are expected."""
+
+    parameters = ("rate",)
+    arg_constraints = {"rate": constraints.nonnegative}
+    support = constraints.nonnegative_integer
+    rate: Tensor
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        self._begin(validate_args, rate=rate)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate.floor()
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        with no_grad():
+            return whole.poisson(self.rate.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        rate, value = whole.broadcast_tensors(self.rate, value)
+        return value.xlogy(rate) - rate - (value + 1).lgamma()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (whole.log(self.rate),)
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        return whole.exp(natural_params[0])

@@ -1,0 +1,125 @@
+"""What the distributions share: broadcasting, probabilities and logits, lazy attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from numbers import Number
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.autograd.modes import enable_grad
+from skimp.limits import finfo
+from skimp.nn import functional as F
+from skimp.nn import whole
+from skimp.promotion import get_default_dtype
+from skimp.size import Size
+
+euler_constant = 0.57721566490153286060
+
+__all__ = [
+    "broadcast_all",
+    "clamp_probs",
+    "lazy_property",
+    "logits_to_probs",
+    "probs_to_logits",
+    "tril_matrix_to_vec",
+    "vec_to_tril_matrix",
+]
+
+
+def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
+    """The values as tensors of one shape; numbers take the first tensor's dtype."""
+    if not all(isinstance(value, Tensor | Number) for value in values):
+        raise ValueError(
+            "Input arguments must all be instances of Number, torch.Tensor or objects "
+            f"implementing __torch_function__; got {[type(value).__name__ for value in values]}"
+        )
+    first = next((value for value in values if isinstance(value, Tensor)), None)
+    dtype = get_default_dtype() if first is None else first.dtype
+    tensors = [v if isinstance(v, Tensor) else whole.tensor(v, dtype=dtype) for v in values]
+    return tuple(whole.broadcast_tensors(*tensors))
+
+
+def standard_normal(shape: Any, dtype: Any) -> Tensor:
+    """Normal numbers drawn as torch.normal draws them for tensors of zeros and ones."""
+    return whole.normal(whole.zeros(shape, dtype=dtype), whole.ones(shape, dtype=dtype))
+
+
+def sum_rightmost(value: Tensor, dim: int) -> Tensor:
+    """The sum over the last `dim` dimensions."""
+    return value.sum(tuple(range(-dim, 0))) if dim else value
+
+
+def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
+    """Probabilities from log-odds (binary), or from unnormalised log-probabilities."""
+    return whole.sigmoid(logits) if is_binary else F.softmax(logits, dim=-1)
+
+
+def clamp_probs(probs: Tensor) -> Tensor:
+    """Probabilities kept away from 0 and 1 by the dtype's epsilon."""
+    eps = finfo(probs.dtype).eps
+    return probs.clamp(min=eps, max=1 - eps)
+
+
+def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
+    """Log-odds (binary) or log-probabilities, finite ones."""
+    clamped = clamp_probs(probs)
+    if is_binary:
+        return whole.log(clamped) - whole.log1p(-clamped)
+    return whole.log(clamped)
+
+
+def infinite_like(tensor: Tensor) -> Tensor:
+    return whole.full_like(tensor, float("inf"))
+
+
+class lazy_property:  # noqa: N801 (PyTorch's name)
+    """An attribute that is computed when it is first asked for, with gradients, and kept."""
+
+    def __init__(self, wrapped: Callable[[Any], Any]) -> None:
+        self.wrapped = wrapped
+        update_wrapper(self, wrapped)  # type: ignore[arg-type]
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        with enable_grad():
+            value = self.wrapped(instance)
+        setattr(instance, self.wrapped.__name__, value)
+        return value
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """The lower triangles of square matrices, row by row, as vectors."""
+    n = mat.shape[-1]
+    if diag < -n or diag >= n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    rows, columns = whole.tril_indices(n, n, diag)
+    return mat[..., rows, columns]
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """Square matrices whose lower triangles are the vectors, and zero above."""
+    k = vec.shape[-1]
+    n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * k + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
+    if not n.is_integer() or n <= 0:
+        raise ValueError(
+            f"The size of last dimension is {k} which cannot be expressed as the lower triangular "
+            "part of a square D x D matrix."
+        )
+    n = int(n)
+    mat = vec.new_zeros([*vec.shape[:-1], n, n])
+    rows, columns = whole.tril_indices(n, n, diag)
+    mat[..., rows, columns] = vec
+    return mat
+
+
+def one_of(probs: Any, logits: Any) -> None:
+    """Exactly one of the two parametrisations was given."""
+    if (probs is None) == (logits is None):
+        raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+
+
+def size_of(shape: Any) -> Size:
+    return shape if isinstance(shape, Size) else Size(shape)

@@ -1,0 +1,75 @@
+"""The von Mises distribution on the circle."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp import special
+from skimp._tensor import Tensor
+from skimp.autograd.modes import no_grad
+from skimp.distributions import constraints
+from skimp.distributions.distribution import Univariate
+from skimp.distributions.utils import lazy_property
+from skimp.dtypes import bool as boolean
+from skimp.dtypes import float64
+from skimp.nn import whole
+
+
+class VonMises(Univariate):
+    """Angles around `loc`; the larger `concentration`, the nearer to it."""
+
+    parameters = ("loc", "concentration")
+    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
+    support = constraints.real
+    loc: Tensor
+    concentration: Tensor
+
+    def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
+        self._begin(validate_args, loc=loc, concentration=concentration)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @lazy_property
+    def variance(self) -> Tensor:
+        """The circular variance."""
+        return 1 - special.i1e(self.concentration) / special.i0e(self.concentration)
+
+    @lazy_property
+    def _proposal_r(self) -> Tensor:
+        kappa = self.concentration.to(float64)
+        tau = 1 + (1 + 4 * kappa**2).sqrt()
+        rho = (tau - (2 * tau).sqrt()) / (2 * kappa)
+        r = (1 + rho**2) / (2 * rho)
+        series = 1 / kappa + kappa  # where rho has no digits left
+        return whole.where(kappa < 1e-5, series, r)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Best and Fisher's rejection (1979), in float64."""
+        with no_grad():
+            shape = self._extended_shape(sample_shape)
+            kappa = self.concentration.to(float64).expand(shape)
+            r = self._proposal_r.expand(shape)
+            x = whole.empty(shape, dtype=float64)
+            done = whole.zeros(shape, dtype=boolean)
+            while not done.all():
+                u1, u2, u3 = whole.rand((3, *shape), dtype=float64).unbind()
+                z = whole.cos(math.pi * u1)
+                f = (1 + r * z) / (r + z)
+                c = kappa * (r - f)
+                accept = ((c * (2 - c) - u2) > 0) | ((c / u2).log() + 1 - c >= 0)
+                x = whole.where(accept, (u3 - 0.5).sign() * f.acos(), x)
+                done = done | accept
+            wrapped = (x + math.pi + self.loc.to(float64)) % (2 * math.pi) - math.pi
+            return wrapped.to(self.loc.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._check(value)
+        log_i0 = special.i0e(self.concentration).log() + self.concentration
+        return self.concentration * whole.cos(value - self.loc) - math.log(2 * math.pi) - log_i0

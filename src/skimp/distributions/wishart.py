@@ -1,0 +1,212 @@
+"""The Wishart distribution of positive definite matrices."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from skimp import linalg
+from skimp._tensor import Tensor
+from skimp.distributions import constraints
+from skimp.distributions.chi2 import Chi2
+from skimp.distributions.distribution import Distribution
+from skimp.distributions.exp_family import ExponentialFamily
+from skimp.distributions.multivariate_normal import precision_to_scale_tril
+from skimp.distributions.utils import lazy_property, size_of
+from skimp.limits import finfo
+from skimp.nn import whole
+
+
+def _mvdigamma(x: Tensor, p: int) -> Tensor:
+    steps = whole.arange(p, dtype=x.dtype)
+    return whole.digamma(x.unsqueeze(-1) - steps.div(2)).sum(-1)
+
+
+class Wishart(ExponentialFamily):
+    """Sums of `df` outer products of normal vectors; `df` need not be whole (Bartlett, 1933)."""
+
+    support = constraints.positive_definite
+    has_rsample = True
+    _mean_carrier_measure = 0
+    _MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")
+
+    @property
+    def arg_constraints(self) -> dict[str, Any]:
+        return {
+            "covariance_matrix": constraints.positive_definite,
+            "precision_matrix": constraints.positive_definite,
+            "scale_tril": constraints.lower_cholesky,
+            "df": constraints.greater_than(self.event_shape[-1] - 1),
+        }
+
+    def __init__(
+        self,
+        df: Any,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        given = [covariance_matrix, precision_matrix, scale_tril]
+        chosen = [(name, m) for name, m in zip(self._MATRICES, given, strict=True) if m is not None]
+        if len(chosen) != 1:
+            raise ValueError(
+                "Exactly one of covariance_matrix or precision_matrix or scale_tril "
+                "may be specified."
+            )
+        name, matrix = chosen[0]
+        if matrix.dim() < 2:
+            raise ValueError(
+                "scale_tril must be at least two-dimensional, "
+                "with optional leading batch dimensions"
+            )
+        if not isinstance(df, Tensor):
+            df = whole.tensor(df, dtype=matrix.dtype)
+        batch_shape = whole.broadcast_shapes(matrix.shape[:-2], df.shape)
+        event_shape = matrix.shape[-2:]
+        if df.le(event_shape[-1] - 1).any():
+            raise ValueError(
+                f"Value of df={df} expected to be greater than ndim - 1 = {event_shape[-1] - 1}."
+            )
+        setattr(self, name, matrix.expand((*batch_shape, -1, -1)))
+        self.df = df.expand(batch_shape)
+        self._batch_dims = [-(x + 1) for x in range(len(batch_shape))]
+        super().__init__(batch_shape, event_shape, validate_args=validate_args)
+        if self.df.lt(event_shape[-1]).any():
+            warnings.warn(
+                "Low df values detected. Singular samples are highly likely to occur for "
+                "ndim - 1 < df < ndim.",
+                stacklevel=2,
+            )
+        if scale_tril is not None:
+            self._unbroadcasted_scale_tril = scale_tril
+        elif covariance_matrix is not None:
+            self._unbroadcasted_scale_tril = linalg.cholesky(covariance_matrix)
+        else:
+            self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
+        self._dist_chi2 = self._chi2()
+
+    def _chi2(self) -> Chi2:
+        steps = whole.arange(self._event_shape[-1], dtype=self.df.dtype)
+        return Chi2(df=self.df.unsqueeze(-1) - steps.expand((*self._batch_shape, -1)))
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        new = self._get_checked_instance(Wishart, _instance)
+        batch_shape = size_of(batch_shape)
+        wide = batch_shape + self.event_shape
+        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril.expand(wide)
+        new.df = self.df.expand(batch_shape)
+        new._batch_dims = [-(x + 1) for x in range(len(batch_shape))]
+        for name in self._MATRICES:
+            if name in self.__dict__:
+                setattr(new, name, self.__dict__[name].expand(wide))
+        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
+        new._dist_chi2 = new._chi2()
+        new._validate_args = self._validate_args
+        return new
+
+    def _wide(self, matrix: Tensor) -> Tensor:
+        return matrix.expand(self._batch_shape + self._event_shape)
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        return self._wide(self._unbroadcasted_scale_tril)
+
+    @lazy_property
+    def covariance_matrix(self) -> Tensor:
+        lower = self._unbroadcasted_scale_tril
+        return self._wide(lower @ lower.mT)
+
+    @lazy_property
+    def precision_matrix(self) -> Tensor:
+        return self._wide(whole.cholesky_inverse(self._unbroadcasted_scale_tril))
+
+    @property
+    def mean(self) -> Tensor:
+        return self.df.view((*self._batch_shape, 1, 1)) * self.covariance_matrix
+
+    @property
+    def mode(self) -> Tensor:
+        factor = self.df - self.covariance_matrix.shape[-1] - 1
+        factor = factor.masked_fill(factor <= 0, float("nan"))
+        return factor.view((*self._batch_shape, 1, 1)) * self.covariance_matrix
+
+    @property
+    def variance(self) -> Tensor:
+        v = self.covariance_matrix
+        diagonal = v.diagonal(dim1=-2, dim2=-1)
+        outer = whole.einsum("...i,...j->...ij", diagonal, diagonal)
+        return self.df.view((*self._batch_shape, 1, 1)) * (v.pow(2) + outer)
+
+    def _bartlett_sampling(self, sample_shape: Any) -> Tensor:
+        p = self._event_shape[-1]
+        tiny = finfo(self.df.dtype).tiny
+        diagonal = self._dist_chi2.rsample(sample_shape).sqrt().clamp(min=tiny)
+        noise = diagonal.diag_embed(dim1=-2, dim2=-1)
+        i, j = whole.tril_indices(p, p, offset=-1)
+        noise[..., i, j] = whole.randn(
+            (*sample_shape, *self._batch_shape, p * (p - 1) // 2), dtype=noise.dtype
+        )
+        chol = self._unbroadcasted_scale_tril @ noise
+        return chol @ chol.mT
+
+    def rsample(self, sample_shape: Any = (), max_try_correction: Any = None) -> Tensor:
+        """Draw; singular matrices are drawn again, at most `max_try_correction` times."""
+        if max_try_correction is None:
+            max_try_correction = 3 if self.df.lt(self._event_shape[-1]).any() else 10
+        sample_shape = size_of(sample_shape)
+        sample = self._bartlett_sampling(sample_shape)
+        singular = self.support.check(sample).logical_not()
+        if self._batch_shape:
+            singular = singular.amax(self._batch_dims)
+        if singular.any():
+            warnings.warn("Singular sample detected.", stacklevel=2)
+            for _ in range(max_try_correction):
+                again = self._bartlett_sampling(sample[singular].shape[: singular.dim() and 1])
+                sample[singular] = again
+                now = self.support.check(again).logical_not()
+                if self._batch_shape:
+                    now = now.amax(self._batch_dims)
+                singular[singular.clone()] = now
+                if not singular.any():
+                    break
+        return sample
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        nu, p = self.df, self._event_shape[-1]
+        half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        trace = (
+            whole.cholesky_solve(value, self._unbroadcasted_scale_tril)
+            .diagonal(dim1=-2, dim2=-1)
+            .sum(-1)
+        )
+        return (
+            -nu * (p * math.log(2) / 2 + half_log_det)
+            - whole.mvlgamma(nu / 2, p=p)
+            + (nu - p - 1) / 2 * linalg.slogdet(value).logabsdet
+            - trace / 2
+        )
+
+    def entropy(self) -> Tensor:
+        nu, p = self.df, self._event_shape[-1]
+        half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return (
+            (p + 1) * (p * math.log(2) / 2 + half_log_det)
+            + whole.mvlgamma(nu / 2, p=p)
+            - (nu - p - 1) / 2 * _mvdigamma(nu / 2, p=p)
+            + nu * p / 2
+        )
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return -self.precision_matrix / 2, (self.df - self._event_shape[-1] - 1) / 2
+
+    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+        x, y = natural_params
+        p = self._event_shape[-1]
+        return (y + (p + 1) / 2) * (
+            -linalg.slogdet(-2 * x).logabsdet + math.log(2) * p
+        ) + whole.mvlgamma(y + (p + 1) / 2, p=p)

@@ -1,0 +1,358 @@
+"""torch.distributions against PyTorch: the same numbers from the same seed, the same densities,
+moments, gradients, divergences and refusals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+
+Make = Callable[[Any, Any], Any]  # (the library, its `tensor` with gradients) -> a distribution
+
+
+def _mixture(lib: Any, t: Any) -> Any:
+    d = lib.distributions
+    parts = d.Normal(t([[0.3, 1.0], [1.0, 2.0]]), t([[1.0, 2.0], [1.0, 0.4]]))
+    return d.MixtureSameFamily(d.Categorical(t([0.3, 0.7])), d.Independent(parts, 1))
+
+
+def _squashed(lib: Any, t: Any) -> Any:
+    d = lib.distributions
+    steps = [d.TanhTransform(cache_size=1), d.AffineTransform(t([1.0, 2.0]), t([-3.0, 0.5]))]
+    return d.TransformedDistribution(d.Normal(lib.zeros(2), lib.ones(2)), steps)
+
+
+MAKERS: dict[str, Make] = {
+    "normal": lambda lib, t: lib.distributions.Normal(t([0.3, -1.0]), t([1.5, 0.2])),
+    "standard normal": lambda lib, t: lib.distributions.Normal(0, 1),
+    "laplace": lambda lib, t: lib.distributions.Laplace(t([0.3, -1.0]), t([1.5, 0.2])),
+    "cauchy": lambda lib, t: lib.distributions.Cauchy(t([0.3, -1.0]), t([1.5, 0.2])),
+    "uniform": lambda lib, t: lib.distributions.Uniform(t([0.3, -1.0]), t([1.5, 0.2])),
+    "exponential": lambda lib, t: lib.distributions.Exponential(t([0.3, 1.0])),
+    "gamma": lambda lib, t: lib.distributions.Gamma(t([0.3, 4.0]), t([1.5, 0.2])),
+    "chi2": lambda lib, t: lib.distributions.Chi2(t([0.3, 4.0])),
+    "poisson": lambda lib, t: lib.distributions.Poisson(t([0.3, 14.0])),
+    "student": lambda lib, t: lib.distributions.StudentT(
+        t([0.7, 14.0, 1.5]), t([0.3, 1.0, 2.0]), t([0.3, 4.0, 2.0])
+    ),
+    "student of a number": lambda lib, t: lib.distributions.StudentT(3.0),
+    "fisher": lambda lib, t: lib.distributions.FisherSnedecor(t([3.0, 14.0]), t([4.3, 4.0])),
+    "von mises": lambda lib, t: lib.distributions.VonMises(t([0.3, 1.4]), t([4.3, 0.4])),
+    "generalized pareto": lambda lib, t: lib.distributions.GeneralizedPareto(
+        t([0.3, 1.4]), t([4.3, 0.4]), t([0.2, 0.0])
+    ),
+    "bernoulli": lambda lib, t: lib.distributions.Bernoulli(t([0.3, 0.9])),
+    "bernoulli of logits": lambda lib, t: lib.distributions.Bernoulli(logits=t([0.3, -0.9])),
+    "continuous bernoulli": lambda lib, t: lib.distributions.ContinuousBernoulli(t([0.3, 0.5])),
+    "geometric": lambda lib, t: lib.distributions.Geometric(t([0.3, 0.5])),
+    "binomial": lambda lib, t: lib.distributions.Binomial(10, t([0.3, 0.8])),
+    "large binomial": lambda lib, t: lib.distributions.Binomial(
+        lib.tensor([100.0, 50.0]), logits=t([0.3, 0.8])
+    ),
+    "negative binomial": lambda lib, t: lib.distributions.NegativeBinomial(
+        lib.tensor([10.0, 5.0]), logits=t([0.3, 0.8])
+    ),
+    "categorical": lambda lib, t: lib.distributions.Categorical(
+        t([[0.3, 0.8, 1.0], [2.0, 1.0, 0.1]])
+    ),
+    "categorical of logits": lambda lib, t: lib.distributions.Categorical(
+        logits=t([0.3, 0.8, 1.0])
+    ),
+    "one hot": lambda lib, t: lib.distributions.OneHotCategorical(
+        t([[0.3, 0.8, 1.0], [2, 1, 0.1]])
+    ),
+    "straight through": lambda lib, t: lib.distributions.OneHotCategoricalStraightThrough(
+        t([0.3, 0.8, 1.0])
+    ),
+    "multinomial": lambda lib, t: lib.distributions.Multinomial(7, t([[0.3, 0.8, 1], [2, 1, 0.1]])),
+    "dirichlet": lambda lib, t: lib.distributions.Dirichlet(t([[0.3, 0.8, 1.0], [2.0, 1.0, 5.0]])),
+    "beta": lambda lib, t: lib.distributions.Beta(t([0.3, 5.0]), t([0.8, 3.0])),
+    "beta of numbers": lambda lib, t: lib.distributions.Beta(1.0, 2.0),
+    "independent": lambda lib, t: lib.distributions.Independent(
+        lib.distributions.Normal(t([[0.3, 1.0]]), t([[1.0, 2.0]])), 1
+    ),
+    "mixture": _mixture,
+    "multivariate normal": lambda lib, t: lib.distributions.MultivariateNormal(
+        t([0.3, 1.0]), t([[1.0, 0.2], [0.2, 2.0]])
+    ),
+    "multivariate normal of precision": lambda lib, t: lib.distributions.MultivariateNormal(
+        t([[0.3, 1.0], [1.0, 2.0]]), precision_matrix=t([[1.0, 0.2], [0.2, 2.0]])
+    ),
+    "multivariate normal of a factor": lambda lib, t: lib.distributions.MultivariateNormal(
+        t([0.3, 1.0]), scale_tril=t([[[1.0, 0.0], [0.2, 2.0]], [[1.0, 0.0], [0.1, 0.4]]])
+    ),
+    "low rank normal": lambda lib, t: lib.distributions.LowRankMultivariateNormal(
+        t([0.3, 1.0]), t([[1.0], [0.3]]), t([1.0, 2.0])
+    ),
+    "lkj": lambda lib, t: lib.distributions.LKJCholesky(3, t(1.5)),
+    "wishart": lambda lib, t: lib.distributions.Wishart(t(4.5), t([[1.0, 0.2], [0.2, 2.0]])),
+    "log normal": lambda lib, t: lib.distributions.LogNormal(t([0.3, -1.0]), t([1.5, 0.2])),
+    "logistic normal": lambda lib, t: lib.distributions.LogisticNormal(
+        t([0.3, -1.0]), t([1.5, 0.2])
+    ),
+    "half normal": lambda lib, t: lib.distributions.HalfNormal(t([0.3, 1.0])),
+    "half cauchy": lambda lib, t: lib.distributions.HalfCauchy(t([0.3, 1.0])),
+    "pareto": lambda lib, t: lib.distributions.Pareto(t([0.3, 1.0]), t([0.8, 3.0])),
+    "weibull": lambda lib, t: lib.distributions.Weibull(t([0.3, 1.0]), t([0.8, 3.0])),
+    "gumbel": lambda lib, t: lib.distributions.Gumbel(t([0.3, 1.0]), t([0.8, 3.0])),
+    "gumbel of numbers": lambda lib, t: lib.distributions.Gumbel(0.0, 1.0),
+    "kumaraswamy": lambda lib, t: lib.distributions.Kumaraswamy(t([0.3, 2.0]), t([0.8, 3.0])),
+    "inverse gamma": lambda lib, t: lib.distributions.InverseGamma(t([0.3, 2.5]), t([0.8, 3.0])),
+    "relaxed bernoulli": lambda lib, t: lib.distributions.RelaxedBernoulli(t(0.7), t([0.8, 0.3])),
+    "relaxed one hot": lambda lib, t: lib.distributions.RelaxedOneHotCategorical(
+        t(0.7), t([0.8, 0.3, 0.1])
+    ),
+    "squashed": _squashed,
+}
+DRAWN_TWICE = ["wishart"]  # by PyTorch: see docs/differences.md
+
+
+class Case:
+    """A distribution of one library, and the parameters that it was made of."""
+
+    def __init__(self, lib: Any, make: Make) -> None:
+        self.lib = lib
+        self.leaves: list[Any] = []
+        self.d = make(lib, self.leaf)
+
+    def leaf(self, values: Any) -> Any:
+        self.leaves.append(self.lib.tensor(values, requires_grad=True))
+        return self.leaves[-1]
+
+    def gradients(self, y: Any) -> Any:
+        found = self.lib.autograd.grad(y.sum(), self.leaves, allow_unused=True)
+        return [None if g is None else g.tolist() for g in found]
+
+
+Ask = Callable[[Case], Any]
+
+
+def outcome(lib: Any, make: Make, ask: Ask) -> Any:
+    """What `ask` gives, from seed 0: plain data, or the kind of the error."""
+    lib.manual_seed(0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch's about Wishart's singular samples
+            return plain(ask(Case(lib, make)))
+    except (NotImplementedError, ValueError, RuntimeError) as error:
+        return type(error).__name__, " ".join(str(error).split()).replace("skimp", "torch")
+
+
+def plain(value: Any) -> Any:
+    if hasattr(value, "detach"):
+        return str(value.dtype).rpartition(".")[2], tuple(value.shape), value.detach().tolist()
+    return value
+
+
+def numbers(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from numbers(part)
+    else:
+        yield value
+
+
+def check(make: Make, ask: Ask, rel: float = 2e-5) -> None:
+    wanted, given = outcome(torch, make, ask), outcome(skimp, make, ask)
+    if wanted == given:
+        return
+    for a, b in itertools.zip_longest(numbers(wanted), numbers(given)):
+        if isinstance(a, float) and isinstance(b, float):
+            assert b == pytest.approx(a, rel=rel, abs=1e-5, nan_ok=True), (wanted, given)
+        else:
+            assert a == b, (wanted, given)
+
+
+def value_of(make: Make) -> Any:
+    """A sample, as an array."""
+    torch.manual_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Case(torch, make).d.sample().numpy()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_distribution_is_pytorchs(name: str) -> None:
+    make = MAKERS[name]
+    at = value_of(make)
+    asked: list[Ask] = [
+        lambda c: repr(c.d),
+        lambda c: (list(c.d.batch_shape), list(c.d.event_shape)),
+        lambda c: (c.d.has_rsample, c.d.has_enumerate_support),
+        lambda c: {k: repr(v).split("tensor")[0] for k, v in c.d.arg_constraints.items()},
+        lambda c: repr(c.d.support).split("tensor")[0],
+        lambda c: c.d.mean,
+        lambda c: c.d.variance,
+        lambda c: c.d.stddev,
+        lambda c: c.d.mode,
+        lambda c: c.d.entropy(),
+        lambda c: c.d.perplexity(),
+        lambda c: c.d.enumerate_support(),
+        lambda c: c.d.log_prob(c.lib.as_tensor(at)),
+        lambda c: c.d.cdf(c.lib.as_tensor(at)),
+        lambda c: c.d.icdf(c.lib.rand(c.d.batch_shape)),
+        lambda c: c.d.expand([4, *c.d.batch_shape]).log_prob(c.lib.as_tensor(at)),
+        lambda c: c.d.log_prob(c.lib.full((7,), -3.0)),
+        lambda c: c.gradients(c.d.log_prob(c.lib.as_tensor(at))),
+        lambda c: c.gradients(c.d.entropy()),
+    ]
+    for ask in asked:
+        check(make, ask)
+
+
+@pytest.mark.parametrize("name", [n for n in MAKERS if n not in DRAWN_TWICE])
+def test_samples_are_pytorchs(name: str) -> None:
+    make = MAKERS[name]
+    check(make, lambda c: c.d.sample())
+    check(make, lambda c: c.d.sample((3,)))
+    check(make, lambda c: c.d.expand([4, *c.d.batch_shape]).sample())
+    # PyTorch approximates the gamma and beta distributions' own derivatives to about 1e-4
+    check(make, lambda c: c.gradients(c.d.rsample((3,)) ** 2), rel=1e-3)
+
+
+def test_divergences_are_pytorchs() -> None:
+    made = {lib: [Case(lib, make).d for make in MAKERS.values()] for lib in (torch, skimp)}
+    for i, j in itertools.product(range(len(MAKERS)), repeat=2):
+
+        def between(case: Case, i: int = i, j: int = j) -> Any:
+            p, q = made[case.lib][i], made[case.lib][j]
+            return case.lib.distributions.kl_divergence(p, q)
+
+        check(lambda lib, t: None, between, rel=1e-4)
+
+
+@pytest.mark.parametrize("concentration", [0.01, 0.3, 1.0, 2.5, 40.0, 3000.0])
+def test_gamma_numbers_move_with_their_shape(concentration: float) -> None:
+    """The derivative keeps the quantile: a step along it leaves the distribution function."""
+    skimp.manual_seed(0)
+    a = skimp.full((64,), concentration, dtype=skimp.float64, requires_grad=True)
+    x = skimp.distributions.Gamma(a, 1.0).rsample()
+    (slope,) = skimp.autograd.grad(x.sum(), a)
+    h = 1e-7 * min(concentration, math.sqrt(concentration))
+    x = x.detach()
+
+    def chance(step: float) -> Any:
+        return skimp.special.gammainc(a.detach() + step * h, x + step * h * slope).numpy()
+
+    moved = (chance(1.0) - chance(-1.0)) / (2 * h)
+    assert np.abs(moved).max() < 1e-6 / min(concentration, 1.0)
+
+
+def test_wishart_draws_once() -> None:
+    """PyTorch takes regular samples for singular ones, and can't differentiate what it replaces."""
+    skimp.manual_seed(0)
+    case = Case(skimp, MAKERS["wishart"])
+    drawn = case.d.sample((20_000,))
+    assert np.allclose(drawn.mean(0).numpy(), case.d.mean.detach().numpy(), rtol=0.05, atol=0.1)
+    assert np.allclose(drawn.var(0).numpy(), case.d.variance.detach().numpy(), rtol=0.1, atol=0.2)
+    assert all(g is not None for g in case.gradients(case.d.rsample((3,))))
+
+
+TRANSFORMS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "exp": (lambda d: d.ExpTransform(), (3,)),
+    "sigmoid": (lambda d: d.SigmoidTransform(), (3,)),
+    "softplus": (lambda d: d.SoftplusTransform(), (3,)),
+    "tanh": (lambda d: d.TanhTransform(), (3,)),
+    "affine": (lambda d: d.AffineTransform(1.0, -2.0), (3,)),
+    "affine event": (lambda d: d.AffineTransform(1.0, -2.0, event_dim=1), (2, 3)),
+    "stick": (lambda d: d.StickBreakingTransform(), (2, 3)),
+    "softmax": (lambda d: d.SoftmaxTransform(), (2, 3)),
+    "corr": (lambda d: d.CorrCholeskyTransform(), (2, 3)),
+    "lower": (lambda d: d.LowerCholeskyTransform(), (2, 3, 3)),
+    "definite": (lambda d: d.PositiveDefiniteTransform(), (2, 3, 3)),
+    "reshape": (lambda d: d.ReshapeTransform((2, 3), (6,)), (4, 2, 3)),
+    "independent": (lambda d: d.IndependentTransform(d.ExpTransform(), 1), (2, 3)),
+    "cat": (lambda d: d.CatTransform([d.ExpTransform(), d.TanhTransform()], -1, [1, 2]), (2, 3)),
+    "stack": (lambda d: d.StackTransform([d.ExpTransform(), d.TanhTransform()], -1), (3, 2)),
+    "cumulative": (lambda d: d.CumulativeDistributionTransform(d.Normal(0.0, 1.0)), (3,)),
+    "composed": (
+        lambda d: d.ComposeTransform([d.TanhTransform(), d.AffineTransform(0.0, 2.0)]),
+        (3,),
+    ),
+    "power": (lambda d: d.ComposeTransform([d.ExpTransform(), d.PowerTransform(2.0)]), (3,)),
+    "interval": (lambda d: d.biject_to(d.constraints.interval(-1.0, 3.0)), (3,)),
+    "to simplex": (lambda d: d.transform_to(d.constraints.simplex), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_are_pytorchs(name: str) -> None:
+    build, shape = TRANSFORMS[name]
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+    def there(lib: Any, t: Any) -> Any:
+        return build(lib.distributions)
+
+    def moved(c: Case) -> Any:
+        return c.d(c.lib.as_tensor(x))
+
+    asked: list[Ask] = [
+        moved,
+        lambda c: c.d.inv(moved(c)),
+        lambda c: c.d.log_abs_det_jacobian(c.lib.as_tensor(x), moved(c)),
+        lambda c: c.d.inv.log_abs_det_jacobian(moved(c), c.lib.as_tensor(x)),
+        lambda c: list(c.d.forward_shape(c.lib.Size(shape))),
+        lambda c: list(c.d.inverse_shape(c.d.forward_shape(c.lib.Size(shape)))),
+        lambda c: (repr(c.d), repr(c.d.inv), c.d.bijective),
+        lambda c: (c.d.domain.event_dim, c.d.codomain.event_dim, repr(c.d.domain)),
+        lambda c: c.d.sign,
+        lambda c: (c.d.inv.inv is c.d, c.d == build(c.lib.distributions)),
+    ]
+    for ask in asked:
+        check(there, ask)
+
+
+def test_wrong_parameters_are_refused_as_in_pytorch() -> None:
+    wrong: list[Make] = [
+        lambda lib, t: lib.distributions.Normal(t([0.0]), t([-1.0])),
+        lambda lib, t: lib.distributions.Categorical(t([-0.5, 1.5])),
+        lambda lib, t: lib.distributions.Categorical(t([0.5]), t([0.5])),
+        lambda lib, t: lib.distributions.Bernoulli(),
+        lambda lib, t: lib.distributions.Uniform(t([1.0]), t([0.0])),
+        lambda lib, t: lib.distributions.Dirichlet(t(1.0)),
+        lambda lib, t: lib.distributions.MultivariateNormal(t([0.0, 0.0])),
+        lambda lib, t: lib.distributions.MultivariateNormal(
+            t([0.0, 0.0]), t([[1.0, 2.0], [2.0, 1.0]])
+        ),
+        lambda lib, t: lib.distributions.Normal("a", 1.0),
+        lambda lib, t: lib.distributions.LKJCholesky(1),
+    ]
+    for make in wrong:
+        for refusal in (outcome(lib, make, lambda c: c.d) for lib in (torch, skimp)):
+            assert refusal[0] == "ValueError"
+        if "implementing" not in outcome(torch, make, lambda c: c.d)[1]:  # ours says what came
+            check(make, lambda c: c.d)
+    assert repr(skimp.distributions.Normal(0.0, -1.0, validate_args=False))
+
+
+def test_divergences_are_found_by_class() -> None:
+    class Mine(skimp.distributions.Normal):
+        pass
+
+    p = Mine(skimp.tensor(0.0), skimp.tensor(1.0))
+    assert skimp.distributions.kl_divergence(p, p) == 0
+
+    @skimp.distributions.register_kl(Mine, Mine)
+    def mine(p: Any, q: Any) -> Any:
+        return "mine"
+
+    assert skimp.distributions.kl_divergence(p, p) == "mine"
+    with pytest.raises(NotImplementedError, match=r"No KL\(p \|\| q\) is implemented for p type"):
+        skimp.distributions.kl_divergence(p, skimp.distributions.StudentT(1.0))
+
+
+def test_distributions_can_be_pickled() -> None:
+    d = pickle.loads(pickle.dumps(_squashed(skimp, skimp.tensor)))
+    again = _squashed(skimp, skimp.tensor)
+    at = skimp.tensor([0.5, 2.1])
+    assert skimp.equal(d.log_prob(at), again.log_prob(at))
