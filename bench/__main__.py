@@ -9,12 +9,14 @@ import sys
 from bench import page
 from bench.engines import ENGINES, ROOT
 from bench.goals import DOCUMENTS, GOALS
+from bench.measure import SECONDS
 from bench.results import FOLDER
 from bench.run import begin, run
 from bench.verdict import rows
 from bench.workloads import SMALL
 
 QUICK_ENGINES = ("skimp", "torch", "torch+thp")
+QUICK_SECONDS = 0.3  # for the timed calls of a workload
 
 
 def main() -> int:
@@ -26,7 +28,7 @@ def main() -> int:
         return 2
     engines = words.engines or (QUICK_ENGINES if words.quick else tuple(ENGINES))
     partial = words.quick or len(names) < len(GOALS) or words.shrink > 1
-    results = begin(engines, words.shrink)
+    results = begin(engines, words.shrink, QUICK_SECONDS if words.quick else SECONDS)
     folder = FOLDER / "partial" if partial else FOLDER
     rounds = words.rounds or (2 if words.quick else 3)
     done = run(results, names, rounds, growth=not partial, folder=folder)

@@ -23,8 +23,8 @@ from bench.workloads import SMALL, WORKLOADS, Call, Kit, itself
 
 Found = dict[str, Any]
 MIB = 2**20
-SECONDS = 0.7  # for the timed calls of one workload,
-LEAST, MOST = 3, 200  # of which there are so many
+SECONDS = 0.7  # that the timed calls of one workload may take,
+LEAST, MOST = 3, 200  # and how many they are
 SMALL_LOOP, SMALL_LOOPS = 0.04, 7  # seconds, count
 
 
@@ -33,17 +33,19 @@ def main() -> None:
     parser.add_argument("engine", choices=list(ENGINES))
     parser.add_argument("workloads", nargs="+", choices=list(WORKLOADS), metavar="workload")
     parser.add_argument("--shrink", type=int, default=1, help="divide the sizes (for tests)")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for the timed calls")
     words = parser.parse_args()
     engine = ENGINES[words.engine]
     for name in words.workloads:
-        print(json.dumps({"workload": name, **told(engine, name, words.shrink)}), flush=True)
+        found = told(engine, name, words.shrink, words.seconds)
+        print(json.dumps({"workload": name, **found}), flush=True)
 
 
-def told(engine: Engine, name: str, shrink: int) -> Found:
+def told(engine: Engine, name: str, shrink: int, seconds: float) -> Found:
     """What was measured, or the error: one workload that fails does not end the others."""
     try:
         make = maker(engine, name, shrink)
-        return measured_small(make) if name in SMALL else measured_large(make, engine)
+        return measured_small(make) if name in SMALL else measured_large(make, engine, seconds)
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:200]}
 
@@ -106,7 +108,7 @@ def measured_small(make: Callable[[], Call]) -> Found:
 # -- memory ---------------------------------------------------------------------------------------
 
 
-def measured_large(make: Callable[[], Call], engine: Engine) -> Found:
+def measured_large(make: Callable[[], Call], engine: Engine, seconds: float) -> Found:
     """Time and memory, after a rehearsal: what is loaded or compiled once belongs to no call."""
     touch(make()())
     call = make()
@@ -114,7 +116,7 @@ def measured_large(make: Callable[[], Call], engine: Engine) -> Found:
     with ledger(found) if engine.module == "skimp" else nothing():
         process.restart_peak()
         before = process.resident()
-        found["seconds"] = median_call(call)
+        found["seconds"] = median_call(call, seconds)
         most = process.peak()
     if before is not None and most is not None:
         found["extra_mib"] = (most - before) / MIB

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.engines import ROOT
+from bench.measure import SECONDS
 
 FOLDER = ROOT / "bench" / "results"
 
@@ -27,6 +28,7 @@ class Results:
     engines: list[str]
     left_out: dict[str, str]  # engine: what this machine lacks for it
     shrink: int = 1
+    budget: float = SECONDS  # that the timed calls of a workload might take in one process
     rounds: list[Round] = field(default_factory=list)
     limits: list[dict[str, float]] = field(default_factory=list)
     growth: dict[str, list[Found]] = field(default_factory=dict)  # points by engine

@@ -15,11 +15,12 @@ from pathlib import Path
 from bench import machine
 from bench.engines import ENGINES, Engine, available, child
 from bench.growth import CURVES, GROWN
+from bench.measure import SECONDS
 from bench.results import FOLDER, Found, Results, Round, save
 from bench.workloads import SMALL
 
 
-def begin(names: Sequence[str], shrink: int) -> Results:
+def begin(names: Sequence[str], shrink: int = 1, budget: float = SECONDS) -> Results:
     """Results with nothing in them yet; says what engines are missing."""
     engines, left_out = available(names)
     for name, why in left_out.items():
@@ -34,6 +35,7 @@ def begin(names: Sequence[str], shrink: int) -> Results:
         [engine.name for engine in engines],
         left_out,
         shrink,
+        budget,
     )
 
 
@@ -72,7 +74,7 @@ def one_round(results: Results, workloads: Sequence[str], number: int) -> Round:
     for group in groups(workloads):
         say(f"round {number + 1}  {group[0] if len(group) == 1 else 'small ops':22}", end="")
         for engine in engines:
-            for name, found in measured(engine, group, results.shrink).items():
+            for name, found in measured(engine, group, results.shrink, results.budget).items():
                 round_[name][engine.name] = found
             if any(name in engine.workloads for name in group):
                 say(f"  {engine.name} {brief(round_[group[0]].get(engine.name, {}))}", end="")
@@ -88,12 +90,15 @@ def groups(workloads: Sequence[str]) -> Iterator[list[str]]:
     yield from ([name] for name in workloads if name not in SMALL)
 
 
-def measured(engine: Engine, group: Sequence[str], shrink: int) -> dict[str, Found]:
+def measured(
+    engine: Engine, group: Sequence[str], shrink: int, seconds: float = SECONDS
+) -> dict[str, Found]:
     """By workload, of those that the engine has."""
     names = [name for name in group if name in engine.workloads]
     if not names:
         return {}
-    lines = child("measure", engine.name, *names, f"--shrink={shrink}", engine=engine)
+    words = (engine.name, *names, f"--shrink={shrink}", f"--seconds={seconds}")
+    lines = child("measure", *words, engine=engine)
     found = {line.pop("workload"): line for line in lines if "workload" in line}
     failed = lines[-1] if lines and "error" in lines[-1] else {"error": "printed nothing"}
     return {name: found.get(name, failed) for name in names}
