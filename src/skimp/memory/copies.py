@@ -1,11 +1,11 @@
 """Copies from one storage to another: counted, told, and forbidden where nobody wants any.
 
-An op that has to copy says so before it allocates: `copies.told(nbytes, "reshape", "...")`.
+An op that has to copy says so before it allocates: `copies.told(nbytes, "reshape", why)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
@@ -18,14 +18,15 @@ from skimp.memory.sizes import exact
 _forbidden: Final = ContextVar("skimp.no_copies", default=False)
 
 
-def told(nbytes: int, op: str, reason: str) -> None:
-    """Count a copy that is about to be made, and why: `reshape of a tensor with strides (1, 3)`.
+def told(nbytes: int, op: str, reason: Callable[[], str]) -> None:
+    """Count a copy that is about to be made; `reason` says why, if somebody listens: `reshape of
+    a tensor with strides (1, 3)`.
 
     CopyError inside `no_copies()`.
     """
     if _forbidden.get():
-        raise CopyError(_refusal(nbytes, op, reason))
-    host.copy(nbytes, op, reason)
+        raise CopyError(_refusal(nbytes, op, reason()))
+    host.copy(nbytes, op, reason() if host.watched else "")
 
 
 @contextmanager

@@ -4,10 +4,11 @@ its reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from skimp import devices, dtypes
-from skimp._tensor import Tensor, empty, fresh, wrap
+from skimp._tensor import Array, Tensor, empty, fresh, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
@@ -21,14 +22,25 @@ from skimp.memory import storage as storages
 from skimp.memory.layout import Layout
 from skimp.ops import formats, outs
 from skimp.ops.forms import export, op
-from skimp.ops.pointwise import Pointwise, assign, cast_kernel, constant, empty_dense, node_of
+from skimp.ops.pointwise import (
+    WHOLE,
+    Pointwise,
+    assign,
+    cast_kernel,
+    constant,
+    empty_dense,
+    node_of,
+)
 from skimp.ops.pointwise_forms import named
 
+_FLOATS = frozenset({dtypes.float32, dtypes.float64})
 IDENTITY = Rule("CloneBackward0", {"input": lambda g: g})
 TO_COPY = Rule("ToCopyBackward0", {"input": lambda g, input_dtype: g.to(input_dtype)})
 
 
-def copied(t: Tensor, strides: tuple[int, ...], dtype: dtypes.dtype, name: str, why: str) -> Tensor:
+def copied(
+    t: Tensor, strides: tuple[int, ...], dtype: dtypes.dtype, name: str, why: Callable[[], str]
+) -> Tensor:
     """A tensor with `t`'s elements as `dtype`, on a storage of its own: deferred where `t` is
     large.
     """
@@ -66,8 +78,17 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).
     """
+    a = input._np
+    if a is not None and memory_format is None and _is_simple(a):
+        told.told(a.nbytes, "clone", lambda: f"clone of {describe(input)}")
+        return fresh(a.copy(), input._dtype)
     strides = formats.strides_for(input, memory_format)
-    return copied(input, strides, input._dtype, "clone", f"clone of {describe(input)}")
+    return copied(input, strides, input._dtype, "clone", lambda: f"clone of {describe(input)}")
+
+
+def _is_simple(a: Array) -> bool:
+    """Whether NumPy's own copy has PyTorch's strides: row-major, no sizes of 0 or 1."""
+    return a.flags.c_contiguous and 1 not in a.shape and 0 not in a.shape
 
 
 @op(method=True, namespaces=())
@@ -81,14 +102,27 @@ def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format)
 @op("_laid_out", method=False, namespaces=(), rule=IDENTITY)
 def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
     strides = formats.strides_for(input, memory_format)
-    return copied(input, strides, input._dtype, "contiguous", f"contiguous of {describe(input)}")
+    return copied(
+        input, strides, input._dtype, "contiguous", lambda: f"contiguous of {describe(input)}"
+    )
 
 
 @op("_to_copy", method=False, namespaces=(), rule=TO_COPY)
 def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Tensor:
-    strides = formats.strides_for(input, memory_format)
-    why = f"to({dtype}) of {describe(input)} of {input._dtype}"
-    return copied(input, strides, dtype, "to", why)
+    def why() -> str:
+        return f"to({dtype}) of {describe(input)} of {input._dtype}"
+
+    a = input._np
+    if (
+        a is not None
+        and memory_format is None
+        and dtype in _FLOATS
+        and (input._dtype in WHOLE or input._dtype in _FLOATS)
+        and _is_simple(a)
+    ):
+        told.told(a.size * dtype.itemsize, "to", why)
+        return fresh(a.astype(dtype.np), dtype)
+    return copied(input, formats.strides_for(input, memory_format), dtype, "to", why)
 
 
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -183,7 +217,7 @@ def write(target: Tensor, src: Tensor) -> None:
             layouts.empty_like_strides(src.layout_of()),
             src._dtype,
             "copy_",
-            "source and target share bytes",
+            lambda: "source and target share bytes",
         )
     place(target, src)
     if kept is not None:
@@ -261,7 +295,9 @@ def _filled(input: Tensor, value: Any) -> Tensor:
 
 def _cast_method(name: str, dtype: dtypes.dtype) -> None:
     def method(input: Tensor, memory_format: Any = None) -> Tensor:
-        return to(input, dtype, memory_format=memory_format)
+        if dtype is input._dtype and memory_format is None:
+            return input
+        return to_copy(input, dtype, memory_format)
 
     export(name, named(method, name, f"`to({dtype})`."), namespaces=())
 

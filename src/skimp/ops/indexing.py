@@ -23,6 +23,7 @@ from skimp.promotion import scalar_type_name
 
 _new = object.__new__
 _view_of = history.view_of
+_FLOATS = frozenset({dtypes.float32, dtypes.float64})
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -309,6 +310,14 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     if number:
         value = value.item() if isinstance(value, np.generic) else value
         check_number(value, self._dtype)
+        a = self._np
+        if a is not None and not self._rg and self._dtype in _FLOATS and type(value) is not complex:
+            place = _at_hand(a, index) if a.flags.c_contiguous else None
+            if place is not None:
+                history.before_inplace(self)
+                self.writable()
+                place[...] = value
+                return
     if index is False:
         return
     target, tensors = viewed(self, (None,) if index is True else split(index))

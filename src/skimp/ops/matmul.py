@@ -65,7 +65,9 @@ def tell(name: str, t: Tensor, array: Any) -> None:
     time.
     """
     if array.dtype.char in "fdFD" and array.size and not has_unit_stride(array):
-        told.told(array.nbytes, name, f"{name} of {describe(t)}, which BLAS can't read in place")
+        told.told(
+            array.nbytes, name, lambda: f"{name} of {describe(t)}, which BLAS can't read in place"
+        )
 
 
 # -- vectors --------------------------------------------------------------------------------------

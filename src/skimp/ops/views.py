@@ -153,7 +153,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
 @op(rule=Rule("ViewBackward0", BACK), method=False, namespaces=(), name="_reshape_copy")
 def _reshape_copy(input: Tensor, wanted: tuple[int, ...]) -> Tensor:
     strides = layouts.contiguous_strides(tuple(input.shape))
-    whole = copied(input, strides, input._dtype, "reshape", f"reshape of {describe(input)}")
+    whole = copied(input, strides, input._dtype, "reshape", lambda: f"reshape of {describe(input)}")
     return alias(whole, Layout(wanted, layouts.contiguous_strides(wanted), 0))
 
 
