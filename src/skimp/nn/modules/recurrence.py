@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from skimp._tensor import Tensor
+from skimp.amp.state import is_autocast_enabled
 from skimp.nn import functional as F
 from skimp.nn import whole
+from skimp.ops import recurrent
 
 State = tuple[Tensor, ...]  # (h,) or (h, c)
 Cell = Callable[
@@ -67,6 +69,12 @@ CELLS: dict[str, Callable[[Weights], tuple[Any, Cell]]] = {
     "RNN_RELU": _simple(lambda t: whole.relu(t)),
     "LSTM": _lstm,
     "GRU": _gru,
+}
+
+# modes whose unpacked sequences are one op, where nothing is projected
+_WHOLE: dict[str, Callable[..., tuple[Tensor, State]]] = {
+    "LSTM": recurrent.lstm_layer,
+    "GRU": recurrent.gru_layer,
 }
 
 
@@ -139,6 +147,31 @@ def _rows(states: list[State]) -> State:
     )
 
 
+def _direction(
+    mode: str,
+    input: Tensor,
+    start: State,
+    weights: Weights,
+    reverse: bool,
+    sizes: list[int] | None,
+) -> tuple[Tensor, State]:
+    """One direction of one layer."""
+    whole_layer = _WHOLE.get(mode)
+    if (
+        whole_layer is not None
+        and sizes is None
+        and weights[4] is None
+        and not is_autocast_enabled("cpu")
+        and recurrent.is_plain((input, *start, *weights))
+    ):
+        return whole_layer(input, start, weights, reverse)
+    bias, cell = CELLS[mode](weights)
+    xs = F.linear(input, weights[0], bias)
+    if sizes is None:
+        return _padded(cell, xs, start, reverse)
+    return _packed(cell, xs, start, reverse, sizes)
+
+
 def run(
     mode: str,
     input: Tensor,
@@ -157,13 +190,8 @@ def run(
         outs = []
         for direction in range(directions):
             index = layer * directions + direction
-            bias, cell = CELLS[mode](weights[index])
-            xs = F.linear(input, weights[index][0], bias)
             start = tuple([h[index] for h in hidden])
-            if sizes is None:
-                out, end = _padded(cell, xs, start, direction == 1)
-            else:
-                out, end = _packed(cell, xs, start, direction == 1, sizes)
+            out, end = _direction(mode, input, start, weights[index], direction == 1, sizes)
             outs.append(out)
             ends.append(end)
         input = outs[0] if directions == 1 else whole.cat(outs, -1)
