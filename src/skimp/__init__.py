@@ -46,6 +46,7 @@ from skimp import (
     xpu,
 )
 from skimp._tensor import Tensor
+from skimp.amp import GradScaler
 from skimp.amp.autocast_mode import autocast
 from skimp.amp.state import (
     autocast_decrement_nesting,
@@ -64,6 +65,7 @@ from skimp.amp.state import (
     set_autocast_enabled,
     set_autocast_gpu_dtype,
 )
+from skimp.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from skimp.autograd.modes import (
     enable_grad,
     inference_mode,

@@ -36,6 +36,7 @@ from skimp import utils as utils
 from skimp import version as version
 from skimp import xpu as xpu
 from skimp._tensor import Tensor as Tensor
+from skimp.amp import GradScaler as GradScaler
 from skimp.amp.autocast_mode import autocast as autocast
 from skimp.amp.state import autocast_decrement_nesting as autocast_decrement_nesting
 from skimp.amp.state import autocast_increment_nesting as autocast_increment_nesting
@@ -52,6 +53,8 @@ from skimp.amp.state import set_autocast_cpu_enabled as set_autocast_cpu_enabled
 from skimp.amp.state import set_autocast_dtype as set_autocast_dtype
 from skimp.amp.state import set_autocast_enabled as set_autocast_enabled
 from skimp.amp.state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
+from skimp.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
+from skimp.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
 from skimp.autograd.modes import enable_grad as enable_grad
 from skimp.autograd.modes import inference_mode as inference_mode
 from skimp.autograd.modes import is_grad_enabled as is_grad_enabled

@@ -30,7 +30,7 @@ __all__.extend(_REFUSED)
 
 
 def _refused(*_: Any, **__: Any) -> NoReturn:
-    """PyTorch's error of a machine without one."""
+    """Refused, with PyTorch's error of a machine without one."""
     raise RuntimeError("Cannot access accelerator device when none is available.")
 
 

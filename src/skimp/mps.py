@@ -26,7 +26,7 @@ __all__.extend(_REFUSED)
 
 
 def _refused(*_: Any, **__: Any) -> NoReturn:
-    """There is no such device."""
+    """Refused: there is no such device."""
     raise RuntimeError("torch.mps: skimp has no MPS backend; torch.mps.is_available() is False")
 
 

@@ -40,3 +40,10 @@ def names(module: str, known: Iterable[str], reason: str) -> Callable[[str], Any
         return made[name]
 
     return lookup
+
+
+def is_refused(value: Any) -> bool:
+    """Whether it is such a name, or a function whose docstring says that it refuses."""
+    if isinstance(value, Refusal):
+        return True
+    return callable(value) and (getattr(value, "__doc__", None) or "").startswith("Refused")

@@ -45,7 +45,7 @@ __all__.extend(_NOTHING)
 
 
 def _refused(*_: Any, **__: Any) -> NoReturn:
-    """PyTorch's error of a build without XPU."""
+    """Refused, with PyTorch's error of a build without XPU."""
     raise AssertionError(
         "Torch not compiled with XPU enabled: skimp has no such backend; use device='cpu'"
     )

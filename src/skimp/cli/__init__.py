@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from skimp.cli import run
+from skimp.cli import check, run
 from skimp.version import VERSION
 
 __all__ = ["main"]
@@ -21,8 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"skimp {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run.add_to(commands)
+    check.add_to(commands)
     if words[:1] == ["run"]:
         options, program = run.split(words[1:])
         return run.main(parser.parse_args(["run", *options]), program)
-    parser.parse_args(words)
-    return 2  # never reached: without a command, parse_args exits
+    return check.main(parser.parse_args(words))

@@ -39,7 +39,7 @@ REFUSED = (
 
 
 def refuse(*_: Any, **__: Any) -> Any:
-    """PyTorch's error of a build without CUDA."""
+    """Refused, with PyTorch's error of a build without CUDA."""
     missing.refuse(devices.device("cuda"))
 
 

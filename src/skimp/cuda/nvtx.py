@@ -8,7 +8,7 @@ __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start
 
 
 def _refused(*_: Any, **__: Any) -> NoReturn:
-    """There is nobody to mark ranges for."""
+    """Refused, with PyTorch's error of a build without CUDA."""
     raise RuntimeError(
         "NVTX functions not installed. Are you sure you have a CUDA build? "
         "(torch.profiler.record_function works without)"

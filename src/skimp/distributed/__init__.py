@@ -115,7 +115,7 @@ is_nccl_available = is_mpi_available = is_gloo_available
 
 
 def _without_a_group(*_: Any, **__: Any) -> NoReturn:
-    """PyTorch's error where no group was made, and none can be here."""
+    """Refused, with PyTorch's error where no group was made: none can be here."""
     raise ValueError(
         "Default process group has not been initialized, please make sure to call "
         "init_process_group. (skimp joins no processes to groups)"
