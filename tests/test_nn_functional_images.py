@@ -44,6 +44,27 @@ def test_convolution(data: Any, nd: int) -> None:
     both(f"conv_transpose{nd}d", x, wt, b, stride, padding, extra, groups, dilation, tolerance=1e-4)
 
 
+@given(st.data(), st.integers(1, 2))
+@settings(max_examples=40, deadline=None)
+def test_convolution_of_narrow_groups_and_wide_steps(data: Any, nd: int) -> None:
+    """Groups of few channels share their products; the adjoint of larger steps is made of
+    convolutions, some of which see no tap, or less than all of g."""
+    draw = lambda low, high: tuple(data.draw(st.integers(low, high)) for _ in range(nd))  # noqa: E731
+    groups, each, made = data.draw(st.sampled_from([(1, 3, 2), (5, 1, 1), (4, 1, 3), (3, 2, 1)]))
+    kernel, stride, size = draw(1, 5), draw(1, 4), draw(2, 6)
+    padding = tuple(data.draw(st.integers(0, k)) for k in kernel)
+    x = randn(2, groups * each, *size, dtype=torch.float64, grad=True)
+    b = randn(groups * made, dtype=torch.float64, grad=True)
+    if all(n + 2 * p >= k for n, p, k in zip(size, padding, kernel, strict=True)):
+        w = randn(groups * made, each, *kernel, dtype=torch.float64, grad=True)
+        both(f"conv{nd}d", x, w, b, stride, padding, 1, groups)
+    if all(
+        (n - 1) * s + k > 2 * p for n, s, k, p in zip(size, stride, kernel, padding, strict=True)
+    ):
+        w = randn(groups * each, made, *kernel, dtype=torch.float64, grad=True)
+        both(f"conv_transpose{nd}d", x, w, b, stride, padding, 0, groups)
+
+
 @pytest.mark.parametrize("limit", [64, 1000, 1 << 20])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_convolution_in_blocks(limit: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +73,8 @@ def test_convolution_in_blocks(limit: int, stride: int, monkeypatch: pytest.Monk
     x, w = randn(5, 3, 12, 9, grad=True), randn(4, 3, 3, 3, grad=True)
     both("conv2d", x, w, randn(4, grad=True), stride, 1, tolerance=1e-4)
     both("conv_transpose2d", randn(5, 4, 6, 5, grad=True), w, None, stride, tolerance=1e-4)
+    one = randn(3, 1, 3, 3, grad=True)
+    both("conv2d", x, one, None, stride, 1, groups=3, tolerance=1e-4)
     both(
         "conv2d",
         randn(5, 40, 6, 6, grad=True),

@@ -9,11 +9,12 @@ Shapes: x (n, groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co,
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,7 @@ Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
 SCRATCH: Final = 1 << 19  # elements of patches gathered at once
+_NARROW: Final = 8  # channels of a group up to which several groups are multiplied at once
 _LANES: Final = 4  # partial sums of a gradient of weights
 _HALVES: Final = 2  # bytes of the types that are multiplied as float32
 
@@ -111,17 +113,18 @@ class Patches:
     """Gathers the patches of one block: a row of channels and taps for each place.
 
     Channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
-    that makes the longer runs, else places are (images, channels x taps, places).
+    that makes the longer runs, else places are (images, groups, channels x taps, places).
     """
 
-    def __init__(self, w: Window, channels: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, w: Window, channels: int, dtype: np.dtype[Any], groups: int = 1) -> None:
         self.w = w
         self.channels = channels
+        self.groups = groups
         self.dtype = dtype
         dense = w.dilation[-1] == 1
         run = channels * (w.kernel[-1] if dense else 1)
         along = w.out[-1] if w.stride[-1] == 1 else 1
-        self.channels_last = run > along
+        self.channels_last = run > along and groups == 1
         self._taken: list[Array] = []
 
     def weight(self, weight: Array) -> Array:
@@ -138,10 +141,11 @@ class Patches:
         return matrix.reshape(-1, self.channels, *self.w.kernel)
 
     def gather(self, x: Array, block: Block) -> Array:
-        """The patches that `block` reads of x (n, channels, *size): (images x places, depth) with
-        channels last, else (images, depth, places)."""
-        padded = self._fill(x, block)
+        """The patches that `block` reads of x (n, groups, channels, *size): (images x places,
+        depth) with channels last, else (images, groups, depth, places)."""
         w = self.w
+        whole = self.channels * self.groups
+        padded = self._fill(x.reshape(len(x), whole, *w.size), block)
         lines = (block.stop - block.start, *w.out[1:])
         count, places = block.last - block.first, math.prod(lines)
         nd = len(w.size)
@@ -149,15 +153,15 @@ class Patches:
         taps = [s * d for s, d in zip(strides[2:], w.dilation, strict=True)]
         steps = [s * t for s, t in zip(strides[2:], w.stride, strict=True)]
         depth = self.channels * w.taps
-        flat = self.take(depth * count * places)
+        flat = self.take(self.groups * depth * count * places)
         if self.channels_last:
             shape = (count, *lines, *w.kernel, self.channels)
             along = (strides[0], *steps, *taps, strides[1])
             matrix: Array = flat.reshape(count * places, depth)
         else:
-            shape = (count, self.channels, *w.kernel, *lines)
+            shape = (count, whole, *w.kernel, *lines)
             along = (strides[0], strides[1], *taps, *steps)
-            matrix = flat.reshape(count, depth, places)
+            matrix = flat.reshape(count, self.groups, depth, places)
         if self.channels_last and w.dilation[-1] == 1:  # a row of taps and its channels are one run
             shape = (*shape[: 2 * nd], shape[-2] * shape[-1])
             along = (*along[: 2 * nd], along[-1])
@@ -183,7 +187,7 @@ class Patches:
         low, high = w.rows(block.start, block.stop)
         ends = [(o - 1) * t + r for o, t, r in zip(w.out, w.stride, w.reach, strict=True)]
         size = (high - low, *ends[1:])
-        shape = (block.last - block.first, self.channels, *size)
+        shape = (block.last - block.first, self.channels * self.groups, *size)
         padded = self._blank(shape)
         into, origin = [slice(None), slice(None)], [block.images, slice(None)]
         for dim, (p, n, length) in enumerate(zip(w.padding, w.size, size, strict=True)):
@@ -239,28 +243,39 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
     if out.size == 0:
         return
     depth = max(1, x.shape[2] * w.taps)
-    for group in range(x.shape[1]):
-        add = None if bias is None else bias[group]
+    for some in _bundles(x, w):
+        add = None if bias is None else bias[some]
 
-        def worker(group: int = group, add: Array | None = add) -> Any:
-            patches = Patches(w, x.shape[2], working(out.dtype))
-            matrix = patches.weight(weight[group])
+        def worker(some: slice = some, add: Array | None = add) -> Any:
+            patches = Patches(w, x.shape[2], working(out.dtype), some.stop - some.start)
+            matrix = np.stack([patches.weight(each) for each in weight[some]])
             if patches.channels_last:
-                matrix = np.ascontiguousarray(matrix.T)
+                matrix = np.ascontiguousarray(matrix[0].T)
             row = None if add is None else add.astype(patches.dtype)
 
             def fn(block: Block) -> None:
-                columns = patches.gather(x[:, group], block)
-                target = out[block.images, group, :, block.lines]
+                columns = patches.gather(x[:, some], block)
+                target = out[block.images, some, :, block.lines]
                 if patches.channels_last:
-                    _multiply_rows(patches, columns, matrix, row, target)
+                    _multiply_rows(patches, columns, matrix, row, target[:, 0])
                 else:
                     _multiply_columns(patches, matrix, columns, row, target)
                 patches.release()
 
             return fn
 
-        _each(list(blocks(w, len(x), depth)), out.size * depth // max(1, out.shape[2]), worker)
+        many = some.stop - some.start
+        elements = len(x) * many * math.prod(w.out) * depth
+        _each(list(blocks(w, len(x), many * depth)), elements, worker)
+
+
+def _bundles(x: Array, w: Window) -> list[slice]:
+    """Groups that are worked on together: several where the runs of each would be short."""
+    groups, channels = x.shape[1:3]
+    many = 1
+    if groups > 1 and channels <= _NARROW:
+        many = max(1, min(groups, SCRATCH // max(1, channels * w.taps * math.prod(w.out))))
+    return [slice(i, min(i + many, groups)) for i in range(0, groups, many)]
 
 
 def _multiply_rows(
@@ -274,7 +289,7 @@ def _multiply_rows(
     into = last.reshape(shape) if direct else patches.take(math.prod(shape)).reshape(shape)
     np.matmul(rows, matrix, out=into)
     if add is not None:
-        into += add
+        into += add[0]
     if not direct:
         target[...] = np.moveaxis(into.reshape(last.shape), -1, 1)
 
@@ -282,24 +297,24 @@ def _multiply_rows(
 def _multiply_columns(
     patches: Patches, matrix: Array, columns: Array, add: Array | None, target: Array
 ) -> None:
-    """target (images, co, *lines) = matrix (co, depth) @ columns (images, depth, places) + add, in
-    place where BLAS can write it."""
+    """target (images, groups, co, *lines) = matrix (groups, co, depth) @ columns (images, groups,
+    depth, places) + add, in place where BLAS can write it."""
     if target.dtype == patches.dtype and _rows_flat(target):
         into = _as_matrices(target)
     else:
-        shape = (*target.shape[:2], columns.shape[2])
+        shape = (*target.shape[:3], columns.shape[-1])
         into = patches.take(math.prod(shape)).reshape(shape)
     np.matmul(matrix, columns, out=into)
     if add is not None:
-        into += add[:, None]
+        into += add[..., None]
     if not np.may_share_memory(into, target):
         target[...] = into.reshape(target.shape)
 
 
 def _rows_flat(a: Array) -> bool:
-    """Whether each a[i, j] is one run of memory."""
+    """Whether each a[i, j, k] is one run of memory."""
     step = a.itemsize
-    for size, stride in zip(a.shape[:1:-1], a.strides[:1:-1], strict=True):
+    for size, stride in zip(a.shape[:2:-1], a.strides[:2:-1], strict=True):
         if size > 1 and stride != step:
             return False
         step *= size
@@ -307,9 +322,10 @@ def _rows_flat(a: Array) -> bool:
 
 
 def _as_matrices(a: Array) -> Array:
-    """(images, channels, *places), whose places are runs of memory, with the places as one dim."""
+    """(images, groups, channels, *places), whose places are runs of memory, with the places as one
+    dim."""
     return np.lib.stride_tricks.as_strided(
-        a, (*a.shape[:2], math.prod(a.shape[2:])), (*a.strides[:2], a.itemsize)
+        a, (*a.shape[:3], math.prod(a.shape[3:])), (*a.strides[:3], a.itemsize)
     )
 
 
@@ -319,46 +335,49 @@ def weights(g: Array, x: Array, out: Array, w: Window) -> None:
     depth = max(1, channels * w.taps)
     # channels first, each image of a block has a product of its own
     each = max(depth, depth * g.shape[2] // max(1, math.prod(w.out)))
-    for group in range(x.shape[1]):
-        todo = list(blocks(w, len(x), each)) if g.size else []
+    for some in _bundles(x, w):
+        many = some.stop - some.start
+        todo = list(blocks(w, len(x), many * each)) if g.size else []
         lanes = min(
             _LANES, max(1, len(todo))
         )  # sums that are added up at the end, whoever made them
-        totals = [np.zeros((g.shape[2], channels * w.taps), dtype) for _ in range(lanes)]
+        totals = [np.zeros((many, g.shape[2], channels * w.taps), dtype) for _ in range(lanes)]
 
-        def worker(group: int = group, todo: list[Any] = todo, totals: list[Array] = totals) -> Any:
-            patches = Patches(w, channels, dtype)
+        def worker(some: slice = some, todo: list[Any] = todo, totals: list[Array] = totals) -> Any:
+            patches = Patches(w, channels, dtype, some.stop - some.start)
 
             def fn(lane: int) -> None:
                 for block in todo[lane :: len(totals)]:
-                    columns = patches.gather(x[:, group], block)
-                    totals[lane] += _weigh(patches, g[block.images, group, :, block.lines], columns)
+                    columns = patches.gather(x[:, some], block)
+                    totals[lane] += _weigh(patches, g[block.images, some, :, block.lines], columns)
                     patches.release()
 
             return fn
 
         _each(list(range(lanes)), g.size * depth // max(1, g.shape[2]), worker)
-        out[group] = Patches(w, channels, dtype).weight_back(sum(totals[1:], totals[0]))
+        last = Patches(w, channels, dtype, many)
+        for group, total in zip(out[some], sum(totals[1:], totals[0]), strict=True):
+            group[...] = last.weight_back(total)
 
 
 def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
-    """What a block adds to the gradient of the weights (co, depth)."""
+    """What a block adds to the gradient of the weights (groups, co, depth)."""
     if patches.channels_last:
-        part = patches.take(g.shape[1] * columns.shape[1]).reshape(g.shape[1], -1)
-        np.matmul(_gathered(g, patches.dtype), columns, out=part)
+        part = patches.take(g.shape[2] * columns.shape[1]).reshape(1, g.shape[2], -1)
+        np.matmul(_gathered(g[:, 0], patches.dtype), columns, out=part[0])
         return part
     flat = g if g.dtype == patches.dtype and _rows_flat(g) else g.astype(patches.dtype, order="C")
-    parts = patches.take(g.shape[0] * g.shape[1] * columns.shape[1])
-    parts = parts.reshape(*g.shape[:2], columns.shape[1])
-    np.matmul(_as_matrices(flat), columns.transpose(0, 2, 1), out=parts)
+    shape = (*g.shape[:3], columns.shape[-2])
+    parts = patches.take(math.prod(shape)).reshape(shape)
+    np.matmul(_as_matrices(flat), np.swapaxes(columns, -1, -2), out=parts)
     total: Array = np.add.reduce(parts, axis=0)
     return total
 
 
 def _gathered(g: Array, dtype: np.dtype[Any]) -> Array:
     """g (images, channels, *places) as a matrix (channels, images x places)."""
-    if len(g) == 1 and g.dtype == dtype and _rows_flat(g):
-        matrix: Array = _as_matrices(g)[0]
+    if len(g) == 1 and g.dtype == dtype and _rows_flat(g[None]):
+        matrix: Array = _as_matrices(g[None])[0, 0]
         return matrix
     return np.ascontiguousarray(np.moveaxis(g, 0, 1), dtype=dtype).reshape(g.shape[1], -1)
 
@@ -374,8 +393,52 @@ def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
         back = Window(w.out, w.kernel, w.stride, padding, w.dilation, w.size)
         forward(g, turned, None, out, back)
         return
+    if all(d == 1 for d in w.dilation):
+        _phases(g, weight, out, w)
+        return
     for group in range(g.shape[1]):
         _scatter(g[:, group], weight[group], out[:, group], w)
+
+
+def _phases(g: Array, weight: Array, out: Array, w: Window) -> None:
+    """The adjoint for larger steps, without dilation: the input elements that are equally far from
+    a step see the same taps, so each such set is a convolution of g with every so many-th tap."""
+    sides = [
+        [_phase(r, k, t, p) for r in range(t)]
+        for k, t, p in zip(w.kernel, w.stride, w.padding, strict=True)
+    ]
+    ones = (1,) * len(w.size)
+    for phase in itertools.product(*sides):
+        steps = list(zip(phase, w.stride, strict=True))
+        places: Any = (..., *[slice(p.first, None, t) for p, t in steps])
+        target = out[places]
+        kernel = tuple([p.taps for p in phase])
+        if 0 in target.shape:
+            continue
+        if 0 in kernel:
+            target[...] = 0
+            continue
+        taps: Any = (..., *[slice(p.number, None, t) for p, t in steps])
+        turned = np.flip(np.swapaxes(weight[taps], 1, 2), tuple(range(3, weight.ndim)))
+        padding = tuple([p.padding for p in phase])
+        back = Window(w.out, kernel, ones, padding, ones, target.shape[3:])
+        forward(g, turned, None, target, back)
+
+
+class Phase(NamedTuple):
+    """The input elements at `number` from a step along one dim: the first of them, how many taps
+    they see, and the padding with which these go over g."""
+
+    number: int
+    first: int
+    taps: int
+    padding: int
+
+
+def _phase(number: int, kernel: int, step: int, padding: int) -> Phase:
+    taps = len(range(number, kernel, step))
+    skipped = -(-(padding - number) // step) if padding > number else 0
+    return Phase(number, skipped * step + number - padding, taps, taps - 1 - skipped)
 
 
 def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
