@@ -2,7 +2,7 @@
 # ruff: noqa: N803
 
 import builtins
-from typing import Any
+from typing import Any, NoReturn
 
 from skimp import accelerator as accelerator
 from skimp import amp as amp
@@ -18,6 +18,7 @@ from skimp import func as func
 from skimp import hub as hub
 from skimp import jit as jit
 from skimp import linalg as linalg
+from skimp import masked as masked
 from skimp import memory as memory
 from skimp import mps as mps
 from skimp import multiprocessing as multiprocessing
@@ -28,6 +29,7 @@ from skimp import placing as placing
 from skimp import random as random
 from skimp import serialization as serialization
 from skimp import signal as signal
+from skimp import sparse as sparse
 from skimp import special as special
 from skimp import tensor_types as tensor_types
 from skimp import testing as testing
@@ -95,6 +97,7 @@ from skimp.ops.formats import sparse_coo as sparse_coo
 from skimp.ops.formats import strided as strided
 from skimp.ops.random import Generator as Generator
 from skimp.ops.random import default_generator as default_generator
+from skimp.ops.sparse_tensor import SparseTensor
 from skimp.ops.storages import TypedStorage as TypedStorage
 from skimp.ops.storages import UntypedStorage as UntypedStorage
 from skimp.ops.storages import aliases as aliases
@@ -1266,6 +1269,33 @@ def greater(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 
 def greater_equal(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input >= other, as bools."""
+
+def grid_sampler(
+    input: Any,
+    grid: Any,
+    interpolation_mode: builtins.int,
+    padding_mode: builtins.int,
+    align_corners: builtins.bool,
+) -> Any:
+    """`grid_sample` with its modes as numbers."""
+
+def grid_sampler_2d(
+    input: Any,
+    grid: Any,
+    interpolation_mode: builtins.int,
+    padding_mode: builtins.int,
+    align_corners: builtins.bool,
+) -> Any:
+    """`grid_sample` of images with its modes as numbers."""
+
+def grid_sampler_3d(
+    input: Any,
+    grid: Any,
+    interpolation_mode: builtins.int,
+    padding_mode: builtins.int,
+    align_corners: builtins.bool,
+) -> Any:
+    """`grid_sample` of volumes with its modes as numbers."""
 
 def group_norm(
     input: Any,
@@ -2528,6 +2558,7 @@ def slice_scatter(
 def slogdet(input: Tensor, *, out: Any = None) -> Any:
     """The signs (phases) of determinants, and the logarithms of their sizes."""
 
+def smm(input: Any, mat: Any) -> Any: ...
 def softmax(input: Any, dim: builtins.int, dtype: dtype | None = None, *, out: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
 
@@ -2543,6 +2574,36 @@ def sort(
     """The values in order along a dim and where they were; ties keep their order; NaN counts as the
     largest."""
 
+def sparse_bsc_tensor(*args: Any, **words: Any) -> NoReturn:
+    """Refused: the only sparse layout is COO."""
+
+def sparse_bsr_tensor(*args: Any, **words: Any) -> NoReturn:
+    """Refused: the only sparse layout is COO."""
+
+def sparse_compressed_tensor(*args: Any, **words: Any) -> NoReturn:
+    """Refused: the only sparse layout is COO."""
+
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any = None,
+    size: Any = None,
+    *,
+    dtype: dtype | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+    check_invariants: builtins.bool | None = None,
+    is_coalesced: builtins.bool | None = None,
+) -> SparseTensor:
+    """A sparse tensor of `values` at `indices` (sparse_dim, nnz), or an empty one of a size; its
+    gradient goes to `values` unless it is to be a leaf (`requires_grad`)."""
+
+def sparse_csc_tensor(*args: Any, **words: Any) -> NoReturn:
+    """Refused: the only sparse layout is COO."""
+
+def sparse_csr_tensor(*args: Any, **words: Any) -> NoReturn:
+    """Refused: the only sparse layout is COO."""
+
 def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
 
@@ -2554,6 +2615,9 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: builtins.int = 0) -> 
 
 def split_with_sizes_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`split_with_sizes` that copies."""
+
+def spmm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
+    """The matrix product where one of both is sparse."""
 
 def sqrt(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The square root."""

@@ -3,7 +3,7 @@
 
 import builtins
 from collections.abc import Callable, Iterator
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from skimp.memory.storage import Storage
 from skimp.ops import formats
 from skimp.ops.interop import DLDeviceType
 from skimp.ops.random import Generator
+from skimp.ops.sparse_tensor import SparseTensor
 from skimp.ops.storages import TypedStorage, UntypedStorage
 from skimp.size import Size
 
@@ -55,6 +56,7 @@ class Tensor:
     _conj: builtins.bool
     _neg: builtins.bool
     _inference: builtins.bool
+    _sparse: builtins.bool
     _inherits: builtins.bool
     _creation: str | None
     _views: Any
@@ -393,6 +395,8 @@ class Tensor:
     def clone(self, *, memory_format: formats.memory_format | None = None) -> Tensor:
         """A copy on a storage of its own; strides as the input's where those are dense
         (preserve_format)."""
+    def coalesce(self) -> NoReturn:
+        """Refused: the tensor is dense."""
     def combinations(self, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
         """Every way to choose r elements of a vector, in order, as rows."""
     def __complex__(self) -> complex: ...
@@ -475,6 +479,7 @@ class Tensor:
         """Degrees to radians."""
     def deg2rad_(self) -> Tensor:
         """Degrees to radians. In place."""
+    def dense_dim(self) -> Any: ...
     def det(self) -> Tensor:
         """The determinants of square matrices."""
     def detach(self) -> Tensor:
@@ -807,6 +812,8 @@ class Tensor:
         self, dim: builtins.int, index: Tensor, *, out: Tensor | None = None
     ) -> Tensor:
         """The slices of `input` along `dim` at the positions in a vector."""
+    def indices(self) -> NoReturn:
+        """Refused: the tensor is dense."""
     def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The products of the vectors along the last dimensions."""
     def __int__(self) -> builtins.int: ...
@@ -818,6 +825,8 @@ class Tensor:
     def __ior__(self, other: Any) -> Tensor: ...
     def __ipow__(self, other: Any) -> Tensor: ...
     def __irshift__(self, other: Any) -> Tensor: ...
+    def is_coalesced(self) -> NoReturn:
+        """Refused: the tensor is dense."""
     def is_complex(self) -> builtins.bool:
         """Whether the dtype is a complex type."""
     def is_conj(self) -> builtins.bool:
@@ -865,7 +874,10 @@ class Tensor:
         """Whether the dtype has negative values."""
     @property
     def is_sparse(self) -> builtins.bool:
-        """Whether the tensor is sparse: never."""
+        """Whether the tensor is sparse: here not."""
+    @property
+    def is_sparse_csr(self) -> builtins.bool:
+        """Whether the tensor is in the CSR layout: never."""
     def _is_view(self) -> builtins.bool: ...
     def isclose(
         self,
@@ -1589,6 +1601,7 @@ class Tensor:
         """The input with `src` written over a slice of a dim."""
     def slogdet(self, *, out: Any = None) -> Any:
         """The signs (phases) of determinants, and the logarithms of their sizes."""
+    def smm(self, mat: Any) -> Any: ...
     def softmax(
         self, dim: builtins.int, dtype: dtypes.dtype | None = None, *, out: Any = None
     ) -> Any:
@@ -1604,6 +1617,10 @@ class Tensor:
     ) -> tuple[Tensor, Tensor]:
         """The values in order along a dim and where they were; ties keep their order; NaN counts as
         the largest."""
+    def sparse_dim(self) -> builtins.int:
+        """A dense tensor has none."""
+    def sparse_mask(self, mask: Any) -> SparseTensor:
+        """The elements where the sparse tensor `mask` has entries."""
     def split(self, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """Pieces of one size (the last may be shorter), or of the sizes given, along a
         dimension."""
@@ -1721,6 +1738,28 @@ class Tensor:
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`: the tensor itself where
         nothing changes."""
+    def to_dense(
+        self, dtype: dtypes.dtype | None = None, *, masked_grad: builtins.bool | None = None
+    ) -> Tensor:
+        """The tensor itself, which is dense."""
+    def to_sparse(
+        self, sparse_dim: builtins.int | None = None, *, layout: formats.layout | None = None
+    ) -> Any:
+        """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
+        dims."""
+    def to_sparse_bsc(self, **words: Any) -> NoReturn:
+        """Refused: the only sparse layout is COO."""
+    def to_sparse_bsr(self, **words: Any) -> NoReturn:
+        """Refused: the only sparse layout is COO."""
+    def to_sparse_coo(
+        self, sparse_dim: builtins.int | None = None, *, layout: formats.layout | None = None
+    ) -> Any:
+        """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
+        dims."""
+    def to_sparse_csc(self, **words: Any) -> NoReturn:
+        """Refused: the only sparse layout is COO."""
+    def to_sparse_csr(self, **words: Any) -> NoReturn:
+        """Refused: the only sparse layout is COO."""
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
     def topk(
@@ -1813,6 +1852,8 @@ class Tensor:
         """With a dimension of size 1 at `dim`."""
     def untyped_storage(self) -> UntypedStorage:
         """The bytes that this tensor shares with its views."""
+    def values(self) -> NoReturn:
+        """Refused: the tensor is dense."""
     def var(
         self,
         dim: Any = None,

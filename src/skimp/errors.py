@@ -53,3 +53,7 @@ class OutOfMemoryError(SkimpError, RuntimeError):
 
 class CopyError(SkimpError, RuntimeError):
     """An op had to copy where `no_copies()` forbids it; nothing was allocated."""
+
+
+class SparseArgument(SkimpError, NotImplementedError):
+    """Code for dense tensors was handed a sparse one; ops catch it and look for a sparse way."""

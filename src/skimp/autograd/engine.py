@@ -208,15 +208,19 @@ def _deliver(
         if not create and sys.getrefcount(have) == 2 and _is_own(have) and _same_kind(have, g):
             buffer[index] = have.add_(g)
         else:
-            buffer[index] = have + g
+            buffer[index] = (
+                g + have if have._sparse else have + g
+            )  # dense + sparse, not the reverse
 
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:
-    return shape_of(a) == shape_of(b) and a._dtype is b._dtype
+    return shape_of(a) == shape_of(b) and a._dtype is b._dtype and not b._sparse
 
 
 def _is_own(t: Tensor) -> bool:
     """Whether `t`, which nobody else holds, is all of a storage that nobody else reads."""
+    if t._sparse:
+        return False
     s = t._storage
     if not (
         sys.getrefcount(s) == 3  # the tensor, `s`, the call's argument
@@ -297,7 +301,9 @@ def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) ->
         raise RuntimeError("leaf variable has been moved into the graph interior")
     with _accumulating:
         have = t._grad
-        if have is None:
+        if g._sparse or (have is not None and have._sparse):
+            t._grad = g if have is None else have + g if g._sparse else g + have
+        elif have is None:
             stolen = None
             if not modes.state.grad and sys.getrefcount(g) == 2 and _obeys(g, t):
                 stolen = g if _is_plain(g) else ghost(g)

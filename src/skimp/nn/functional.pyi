@@ -267,8 +267,8 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has no
-    effect."""
+    """The rows of `weight` that `input` names; with `sparse` its gradient is a sparse tensor of the
+    rows that were read."""
 
 def embedding_bag(
     input: Any,

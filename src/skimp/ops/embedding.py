@@ -15,6 +15,7 @@ from skimp.autograd.rules import Rule
 from skimp.ops.forms import export, op
 from skimp.ops.reduction import source_of
 from skimp.ops.rowwise import wide
+from skimp.ops.sparse_tensor import made
 from skimp.ops.targets import blank
 from skimp.threads import quietly
 
@@ -152,6 +153,37 @@ def _lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: boo
     return result
 
 
+def _sparse_back(g: Any, indices: Any, shape: Any, padding_idx: int, by_freq: bool) -> Any:
+    """The gradient as the rows that were read, each as often as it was."""
+    numbers = _numbers(indices, shape[0])
+    rows = g.reshape((numbers.size, *shape[1:]))
+    if by_freq and numbers.size:
+        counts = np.bincount(numbers.reshape(-1))[numbers.reshape(-1)]
+        rows = rows / fresh(counts.astype(g._dtype.np), g._dtype).unsqueeze(-1)
+    kept = numbers.reshape(-1).astype(np.int64)
+    if padding_idx >= 0 and (kept == padding_idx).any():
+        live = np.flatnonzero(kept != padding_idx)
+        rows, kept = rows.index_select(0, fresh(live.astype(np.int64), dtypes.int64)), kept[live]
+    return made(fresh(kept[None], dtypes.int64), rows, tuple(shape), False)
+
+
+@op(
+    "_embedding_sparse",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "EmbeddingBackward0",
+        {
+            "weight": lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: (
+                _sparse_back(g, indices, weight_shape, padding_idx, scale_grad_by_freq)
+            )
+        },
+    ),
+)
+def _lookup_sparse(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    return _lookup(weight, indices, padding_idx, scale_grad_by_freq)
+
+
 def _padding(padding_idx: int | None, rows: int) -> int:
     if padding_idx is None:
         return -1
@@ -182,14 +214,16 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Any:
-    """The rows of `weight` that `input` names. Gradients are dense; `sparse` is accepted and has
-    no effect."""
+    """The rows of `weight` that `input` names; with `sparse` its gradient is a sparse tensor of the
+    rows that were read.
+    """
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     padding = _padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         renorm_rows(weight, input, max_norm, norm_type)
-    return _lookup(weight, input, padding, bool(scale_grad_by_freq))
+    lookup = _lookup_sparse if sparse else _lookup
+    return lookup(weight, input, padding, bool(scale_grad_by_freq))
 
 
 export("embedding", embedding, ("nn.functional",), method=False)
@@ -204,7 +238,8 @@ def _torch_embedding(
     sparse: bool = False,
 ) -> Any:
     """nn.functional.embedding with the table first."""
-    return _lookup(weight, indices, padding_idx, scale_grad_by_freq)
+    lookup = _lookup_sparse if sparse else _lookup
+    return lookup(weight, indices, padding_idx, scale_grad_by_freq)
 
 
 def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
@@ -281,7 +316,11 @@ def embedding_bag(
     bag, bags = _bags(input.numel(), offsets, include_last_offset)
     if per_sample_weights is not None and per_sample_weights._dtype is not weight._dtype:
         raise RuntimeError("expected weight and per_sample_weights to have the same dtype")
-    return _bagged(weight, input, bag, bags, mode, per_sample_weights, padding, scale_grad_by_freq)
+    if sparse and mode == "max":
+        raise ValueError("max mode does not support sparse weights")
+    return _bagged(
+        weight, input, bag, bags, mode, per_sample_weights, padding, scale_grad_by_freq, sparse
+    )
 
 
 export("embedding_bag", embedding_bag, ("nn.functional",), method=False)
@@ -318,6 +357,7 @@ def _bagged(
     weights: Any,
     padding: int,
     by_freq: bool,
+    sparse: bool,
 ) -> Any:
     numbers = _numbers(input, weight.shape[0])
     live = numbers != padding
@@ -325,7 +365,7 @@ def _bagged(
         at = fresh(np.flatnonzero(live).astype(np.int64), dtypes.int64)
         input, bag = input.index_select(0, at), bag[live]
         weights = None if weights is None else weights.index_select(0, at)
-    rows = _lookup(weight, input, -1, by_freq)
+    rows = (_lookup_sparse if sparse else _lookup)(weight, input, -1, by_freq)
     if weights is not None:
         rows = rows * weights.unsqueeze(-1)
     counts = np.bincount(bag[bag < bags], minlength=bags)

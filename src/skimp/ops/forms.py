@@ -24,6 +24,7 @@ from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
 from skimp.config import config
+from skimp.errors import SparseArgument
 from skimp.memory import layout as layouts
 from skimp.memory import layout_overlap as overlap
 from skimp.memory.layout import Layout
@@ -176,6 +177,8 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
         "_words": _numpy_words,
         "_required": REQUIRED,
         "_any": any,
+        "_SparseArgument": SparseArgument,
+        "_sparse_call": _sparse_call,
     }
     parts, call, starred, keyword_only = [], [], False, False
     has_dim = bool({"dim", "keepdim"} & set(signature.parameters))
@@ -215,6 +218,9 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
             f"_words({title!r}, given, numpy_words)"
         )
     lines.append(f"    return _runner(_op, given, {'out' if takes_out else 'None'})")
+    # costs nothing until it is needed: no op looks whether a tensor is sparse
+    lines = [lines[0], "    try:", *[f"    {line}" for line in lines[1:]]]
+    lines += ["    except _SparseArgument as e:", f"        return _sparse_call(_op, {words}, e)"]
     exec(compile("\n".join(lines), f"<skimp op {title}>", "exec"), space)
     f: Function = space[title]
     f.__doc__ = o.raw.__doc__
@@ -439,6 +445,14 @@ def _parameters(o: Op) -> list[tuple[str, Any]]:
         found = [(p.name, p.kind) for p in inspect.signature(o.raw).parameters.values()]
         o.__dict__["_parameters"] = found
     return found
+
+
+SPARSE: list[Function] = []  # what runs an op that was given sparse tensors (ops/sparse.py)
+
+
+def _sparse_call(o: Op, given: dict[str, Any], refused: SparseArgument) -> Any:
+    """A second try of an op whose body met a tensor without bytes."""
+    return SPARSE[0](o.name, given, refused)
 
 
 def _run(o: Op, given: dict[str, Any], out: Any) -> Any:

@@ -229,3 +229,29 @@ def grid_sample(
 
 export("affine_grid", affine_grid, ("nn.functional",), method=False)
 export("grid_sample", grid_sample, ("nn.functional",), method=False)
+
+
+# -- torch.grid_sampler: the modes by number -----------------------------------------------------
+
+_MODES = ("bilinear", "nearest", "bicubic")
+_PADDINGS = ("zeros", "border", "reflection")
+
+
+def _numbered(name: str, rank: int | None, doc: str) -> None:
+    def f(
+        input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+    ) -> Any:
+        if rank is not None and input.ndim != rank:
+            raise RuntimeError(f"{name}: expected input with {rank} dims, but got {input.ndim}")
+        return grid_sample(
+            input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners
+        )
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    export(name, f, method=False)
+
+
+_numbered("grid_sampler", None, "`grid_sample` with its modes as numbers.")
+_numbered("grid_sampler_2d", 4, "`grid_sample` of images with its modes as numbers.")
+_numbered("grid_sampler_3d", 5, "`grid_sample` of volumes with its modes as numbers.")

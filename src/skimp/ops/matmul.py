@@ -367,6 +367,8 @@ def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
         x, y = input._np, other._np
         if x is not None and y is not None and x.ndim == 2 == y.ndim:
             return mm(input, other)
+    elif getattr(input, "_sparse", False) or getattr(other, "_sparse", False):
+        return mm(input, other)
     return _matmul(input, other, out=out)
 
 

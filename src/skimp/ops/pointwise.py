@@ -226,6 +226,8 @@ def call(
         raise TypeError(
             f"{row.name}(): argument '{row.args[0]}' (position 1) must be Tensor, not {what}"
         )
+    if tensors[0]._sparse or tensors[-1]._sparse:
+        return _sparse(row, args, params, out)
     compute, result = row.types(args)
     if inplace and out is not None:
         outs.check_cast(result, out._dtype)
@@ -243,6 +245,14 @@ def call(
             record(row.rule, bindings(row, args, params), made)
         return made
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
+
+
+def _sparse(
+    row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...], out: Tensor | None
+) -> Tensor:
+    from skimp.ops.sparse import pointwise_call
+
+    return pointwise_call(row.name, args, params, out)  # type: ignore[no-any-return]
 
 
 def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:

@@ -12,6 +12,7 @@ from skimp.optim.muon import Muon
 from skimp.optim.optimizer import Optimizer
 from skimp.optim.rprop import ASGD, Rprop
 from skimp.optim.sgd import SGD
+from skimp.optim.sparse_adam import SparseAdam
 from skimp.optim.squares import Adadelta, Adagrad, RMSprop
 from skimp.optim.variants import Adamax, NAdam, RAdam
 
@@ -31,6 +32,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "SparseAdam",
     "lr_scheduler",
     "optimizer",
     "swa_utils",

@@ -124,6 +124,11 @@ class Adam(PerParameter):
         super().__init__(params, defaults)
         check_flags(fused, foreach, differentiable)
 
+    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+        raise RuntimeError(
+            "Adam does not support sparse gradients, please consider SparseAdam instead"
+        )
+
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         state = self.state[p]
         if not state:

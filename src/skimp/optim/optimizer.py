@@ -342,9 +342,17 @@ class PerParameter(Optimizer):
             for group in self.param_groups:
                 for p in group["params"]:
                     grad = p.grad
-                    if grad is not None:
+                    if grad is None:
+                        continue
+                    if grad._sparse:
+                        self._update_rows(group, p, grad)
+                    else:
                         self._update(group, p, grad)
         return loss
+
+    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+        """The step for a sparse gradient (`nn.Embedding(sparse=True)`)."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         raise NotImplementedError

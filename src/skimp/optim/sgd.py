@@ -117,3 +117,20 @@ class SGD(PerParameter):
             group["nesterov"],
             maximize,
         )
+
+    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+        """Only the rows of a sparse gradient (and of the sparse momentum) are read and written."""
+        lr, momentum = number(group["lr"]), group["momentum"]
+        grad = -grad if group["maximize"] else grad
+        if number(group["weight_decay"]) != 0:
+            grad = grad.add(p, alpha=group["weight_decay"])  # refused, in PyTorch's words
+        if momentum != 0:
+            state = self.state[p]
+            buf = state.get("momentum_buffer")
+            if buf is None:
+                buf = grad.detach().clone()
+            else:
+                buf = (buf * momentum + grad * (1 - group["dampening"])).coalesce()
+            state["momentum_buffer"] = buf
+            grad = grad + buf * momentum if group["nesterov"] else buf
+        p.add_(grad, alpha=-lr)

@@ -91,6 +91,18 @@ class Adagrad(PerParameter):
             group["maximize"],
         )
 
+    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+        """Only the rows of a sparse gradient are read and written."""
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        state = self.state[p]
+        size = number(group["lr"]) / (1 + (advance(state) - 1) * group["lr_decay"])
+        grad = (-grad if group["maximize"] else grad).coalesce()
+        values = grad._values()
+        state["sum"].add_(grad.like(values.pow(2)))
+        root = state["sum"].sparse_mask(grad)._values().sqrt().add_(group["eps"])
+        p.add_(grad.like(values / root), alpha=-size)
+
 
 def adadelta(
     p: Any,

@@ -1,0 +1,68 @@
+"""Adam for sparse gradients: moments and parameters change only in the rows of the gradient."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._tensor import Tensor
+from skimp.optim.optimizer import PerParameter, check_betas, number, zeros
+
+
+class SparseAdam(PerParameter):
+    """Adam in which a row that has no gradient stays as it is, with its moments."""
+
+    def __init__(
+        self,
+        params: Any,
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        if isinstance(lr, Tensor) and lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        if not lr > 0.0:
+            raise ValueError(f"Invalid learning rate: {lr}")
+        if not eps > 0.0:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        check_betas(betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        places = [
+            [i, j]
+            for i, group in enumerate(self.param_groups)
+            for j, p in enumerate(group["params"])
+            if p.is_sparse
+        ]
+        if places:
+            raise ValueError(
+                f"Sparse params at indices {places}: SparseAdam requires dense parameter tensors"
+            )
+
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+        raise RuntimeError(
+            "SparseAdam does not support dense gradients, please consider Adam instead"
+        )
+
+    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+        state = self.state[p]
+        if not state:
+            state.update({"step": 0, "exp_avg": zeros(p), "exp_avg_sq": zeros(p)})
+        state["step"] += 1
+        grad = (-grad if group["maximize"] else grad).coalesce()
+        g = grad._values()
+        if not g.numel():
+            return
+        first, second = (number(b) for b in group["betas"])
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        old_mean = mean.sparse_mask(grad)._values()
+        old_square = square.sparse_mask(grad)._values()
+        mean_step = (g - old_mean).mul_(1 - first)
+        square_step = (g.pow(2) - old_square).mul_(1 - second)
+        mean.add_(grad.like(mean_step))
+        square.add_(grad.like(square_step))
+        up = mean_step + old_mean
+        down = (square_step + old_square).sqrt_().add_(group["eps"])
+        n = state["step"]
+        size = number(group["lr"]) * math.sqrt(1 - second**n) / (1 - first**n)
+        p.add_(grad.like(up / down), alpha=-size)

@@ -1,0 +1,366 @@
+"""Sparse COO tensors against torch's: parts, text, arithmetic, products, gradients, optimizers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import skimp
+
+LIBS = (skimp, torch)
+# what PyTorch says of its own implementation
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def dense(t: Any) -> Any:
+    t = t.detach()
+    return (t.to_dense() if t.is_sparse else t).numpy()
+
+
+def both(f: Any) -> list[Any]:
+    return [f(lib) for lib in LIBS]
+
+
+def same(f: Any, tolerance: float = 1e-6) -> None:
+    """Dense or sparse alike, the same elements, dtype and shape; or the same class of error."""
+    found = []
+    for lib in LIBS:
+        try:
+            t = f(lib)
+            found.append((t.is_sparse, str(t.dtype), tuple(t.shape), dense(t)))
+        except (RuntimeError, TypeError, IndexError, ValueError) as error:
+            found.append((issubclass(type(error), NotImplementedError), type(error).__name__))
+    ours, theirs = found
+    if len(theirs) == 2:
+        assert ours[0] == theirs[0]
+        assert ours[0] or ours[1] == theirs[1], (ours, theirs)
+        return
+    assert len(ours) == 4, ours
+    assert ours[:3] == theirs[:3]
+    np.testing.assert_allclose(ours[3], theirs[3], rtol=tolerance, atol=tolerance)
+
+
+AT = [[0, 2, 3, 0, 2, 0], [1, 0, 3, 1, 2, 0]]  # (0, 1) twice, rows out of order
+VALUES = [1.0, 2.0, 3.0, 4.0, 5.0, -1.0]
+
+
+def matrix(lib: Any, coalesced: bool = False, grad: bool = False) -> Any:
+    v = lib.tensor(VALUES, dtype=lib.float64, requires_grad=grad)
+    a = lib.sparse_coo_tensor(lib.tensor(AT), v, (4, 4))
+    return a.coalesce() if coalesced else a
+
+
+CALLS: dict[str, Any] = {
+    "itself": lambda lib, a: a,
+    "coalesced": lambda lib, a: a.coalesce(),
+    "values": lambda lib, a: a.values(),
+    "coalesced values": lambda lib, a: a.coalesce().values(),
+    "coalesced indices": lambda lib, a: a.coalesce().indices(),
+    "turned": lambda lib, a: a.t(),
+    "transpose": lambda lib, a: lib.transpose(a, 0, 1),
+    "@": lambda lib, a: a @ lib.ones(4, 3, dtype=lib.float64),
+    "@ vector": lambda lib, a: a @ lib.arange(4, dtype=lib.float64),
+    "dense @": lambda lib, a: lib.ones(3, 4, dtype=lib.float64) @ a,
+    "mm": lambda lib, a: lib.mm(a, lib.ones(4, 3, dtype=lib.float64)),
+    "matmul": lambda lib, a: lib.matmul(a, lib.ones(4, 3, dtype=lib.float64)),
+    "dense mm": lambda lib, a: lib.mm(lib.ones(3, 4, dtype=lib.float64), a),
+    "spmm": lambda lib, a: lib.spmm(a, lib.ones(4, 3, dtype=lib.float64)),
+    "sparse.mm": lambda lib, a: lib.sparse.mm(a, lib.ones(4, 3, dtype=lib.float64)),
+    "sparse.mm sparse": lambda lib, a: lib.sparse.mm(a, a.t()),
+    "addmm": lambda lib, a: lib.addmm(
+        lib.ones(4, 3, dtype=lib.float64), a, lib.ones(4, 3, dtype=lib.float64), beta=2, alpha=3
+    ),
+    "sparse.addmm": lambda lib, a: lib.sparse.addmm(
+        lib.ones(4, 3, dtype=lib.float64), a, lib.ones(4, 3, dtype=lib.float64), beta=2, alpha=3
+    ),
+    "sizes": lambda lib, a: lib.sparse.mm(a, lib.ones(5, 3, dtype=lib.float64)),
+    "types": lambda lib, a: lib.sparse.mm(a, lib.ones(4, 3)),
+    "sum": lambda lib, a: a.sum(),
+    "lib sum": lambda lib, a: lib.sum(a),
+    "sparse.sum": lambda lib, a: lib.sparse.sum(a, 1),
+    "sparse.sum all": lambda lib, a: lib.sparse.sum(a, (0, 1)),
+    "sum of dim": lambda lib, a: a.sum(0),
+    "+": lambda lib, a: a + a.coalesce(),
+    "lib.add": lambda lib, a: lib.add(a, a, alpha=2),
+    "-": lambda lib, a: a - a.t(),
+    "dense +": lambda lib, a: lib.ones(4, 4, dtype=lib.float64) + a,
+    "dense -": lambda lib, a: lib.ones(4, 4, dtype=lib.float64) - a,
+    "+ dense": lambda lib, a: a + lib.ones(4, 4, dtype=lib.float64),
+    "add_": lambda lib, a: lib.ones(4, 4, dtype=lib.float64).add_(a, alpha=3),
+    "* number": lambda lib, a: a * 2,
+    "number *": lambda lib, a: 2 * a,
+    "/": lambda lib, a: a / 2,
+    "* sparse": lambda lib, a: a * a.t(),
+    "* dense": lambda lib, a: a.coalesce() * lib.arange(16, dtype=lib.float64).view(4, 4),
+    "neg": lambda lib, a: -a,
+    "abs": lambda lib, a: lib.abs(a),
+    "sqrt": lambda lib, a: a.abs().sqrt(),
+    "square": lambda lib, a: a**2,
+    "exp": lambda lib, a: lib.exp(a),
+    "relu": lambda lib, a: lib.relu(a),
+    "softmax": lambda lib, a: lib.sparse.softmax(a, 1),
+    "softmax of columns": lambda lib, a: lib.sparse.softmax(a, 0),
+    "log_softmax": lambda lib, a: lib.sparse.log_softmax(a, 1),
+    "row": lambda lib, a: a[2],
+    "index_select": lambda lib, a: a.index_select(0, lib.tensor([2, 0, 2])),
+    "cat": lambda lib, a: lib.cat([a, a.t()], 1),
+    "view": lambda lib, a: a.view(16),
+    "float": lambda lib, a: a.float(),
+    "to": lambda lib, a: a.to(lib.float32),
+    "type": lambda lib, a: a.type(lib.float32),
+    "sparse_mask": lambda lib, a: lib.arange(16.0).view(4, 4).sparse_mask(a.coalesce()),
+    "norm": lambda lib, a: a.coalesce().norm(),
+    "number + ": lambda lib, a: a + 1,
+    "clone": lambda lib, a: a.clone(),
+    "deepcopy": lambda lib, a: copy.deepcopy(a),
+    "to_dense": lambda lib, a: a.to_dense(),
+}
+
+
+@pytest.mark.parametrize("coalesced", [False, True])
+@pytest.mark.parametrize("case", CALLS)
+def test_calls(case: str, coalesced: bool) -> None:
+    same(lambda lib: CALLS[case](lib, matrix(lib, coalesced)))
+
+
+def test_parts_and_queries() -> None:
+    def look(lib: Any) -> Any:
+        a = matrix(lib)
+        b = lib.sparse_coo_tensor(lib.tensor(AT), lib.ones(6, 2), (4, 4, 2))
+        return [
+            (
+                t.is_sparse, str(t.layout), tuple(t.shape), t.ndim, t.dim(), t._nnz(),
+                t.sparse_dim(), t.dense_dim(), t.is_coalesced(), t.coalesce().is_coalesced(),
+                t.coalesce()._nnz(), t.numel(), len(t), t.requires_grad, str(t.device), t.type(),
+                t._indices().tolist(), t._values().tolist(), t.coalesce().indices().tolist(),
+            )
+            for t in (a, b, a.t(), lib.sparse_coo_tensor((2, 3)), lib.eye(3).to_sparse())
+        ]  # fmt: skip
+
+    ours, theirs = both(look)
+    assert ours == theirs
+    assert not skimp.ones(2).is_sparse
+
+
+MADE: dict[str, Any] = {
+    "lists": lambda lib: lib.sparse_coo_tensor([[0, 1]], [1, 2]),
+    "legacy": lambda lib: lib.sparse.FloatTensor(lib.tensor(AT), lib.ones(6), lib.Size([4, 4])),
+    "legacy, inferred": lambda lib: lib.sparse.FloatTensor(lib.tensor(AT), lib.ones(6)),
+    "dtype": lambda lib: lib.sparse_coo_tensor(lib.tensor(AT), lib.ones(6), dtype=lib.float64),
+    "counts": lambda lib: lib.sparse_coo_tensor(lib.tensor(AT), lib.ones(5), (4, 4)),
+    "rank": lambda lib: lib.sparse_coo_tensor(lib.tensor(AT), lib.ones(6), (4,)),
+    "dense dims": lambda lib: lib.sparse_coo_tensor(lib.tensor(AT), lib.ones(6, 2), (4, 4, 3)),
+    "to_sparse": lambda lib: lib.tensor([[0.0, 1.0], [2.0, 0.0]]).to_sparse(),
+    "to_sparse of rows": lambda lib: lib.tensor([[0.0, 1.0], [0.0, 0.0]]).to_sparse(1),
+    "spdiags": lambda lib: lib.sparse.spdiags(
+        lib.arange(6.0).view(2, 3), lib.tensor([0, 1]), (3, 3)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MADE)
+def test_making(case: str) -> None:
+    same(MADE[case])
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="found index 3"):
+        skimp.sparse_coo_tensor(skimp.tensor(AT), skimp.ones(6), (3, 4))
+    with pytest.raises(RuntimeError, match="negative index -1"):
+        skimp.sparse_coo_tensor(skimp.tensor([[-1]]), skimp.ones(1), (3,))
+    with pytest.raises(NotImplementedError, match="CSR"):
+        skimp.ones(2, 2).to_sparse_csr()
+    with pytest.raises(NotImplementedError, match="to_dense"):
+        matrix(skimp).softmax(0)
+    with pytest.raises(RuntimeError, match="expected sparse"):
+        skimp.ones(2).coalesce()
+
+
+TEXTS: dict[str, Any] = {
+    "plain": lambda lib: matrix(lib).float(),
+    "double": matrix,
+    "integers": lambda lib: matrix(lib).long(),
+    "empty": lambda lib: lib.sparse_coo_tensor((2, 3)),
+    "dense rows": lambda lib: lib.sparse_coo_tensor([[0, 2]], lib.ones(2, 2), (4, 2)),
+    "leaf": lambda lib: matrix(lib).detach().requires_grad_(),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_text(case: str) -> None:
+    ours, theirs = both(lambda lib: repr(TEXTS[case](lib)))
+    assert ours == theirs
+
+
+@given(st.data())
+def test_products_and_gradients(data: Any) -> None:
+    """Any pattern, repeated and unordered: the product, both gradients, and theirs."""
+    m, k, n = (data.draw(st.integers(1, 5)) for _ in range(3))
+    nnz = data.draw(st.integers(0, 12))
+    rows = data.draw(st.lists(st.integers(0, m - 1), min_size=nnz, max_size=nnz))
+    columns = data.draw(st.lists(st.integers(0, k - 1), min_size=nnz, max_size=nnz))
+    draw = np.random.default_rng(data.draw(st.integers(0, 99)))
+    v0, x0, w0 = draw.normal(size=nnz), draw.normal(size=(k, n)), draw.normal(size=(m, n))
+    found = []
+    for lib in LIBS:
+        v = lib.tensor(v0, requires_grad=True)
+        x = lib.tensor(x0, requires_grad=True)
+        at = lib.tensor([rows, columns], dtype=lib.int64)
+        whole = lib.zeros(m, k, dtype=lib.float64).index_put(tuple(at), v, accumulate=True)
+        a = lib.sparse_coo_tensor(at, v, (m, k)) if lib is skimp else whole
+        y = lib.sparse.mm(a, x) if lib is skimp else a @ x
+        first = lib.autograd.grad((y * lib.tensor(w0)).tanh().sum(), (v, x), create_graph=True)
+        second = lib.autograd.grad(sum((g**2).sum() for g in first), (v, x))
+        found.append([dense(t) for t in (y, *first, *second)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda lib, a: a.to_dense(),
+        lambda lib, a: a.coalesce().values(),
+        lambda lib, a: lib.sparse.sum(a, 1).to_dense(),
+        lambda lib, a: lib.sparse.softmax(a, 1).to_dense(),
+        lambda lib, a: lib.sparse.mm(a, a.t()).to_dense(),
+        lambda lib, a: (a * 3 + a).t().to_dense(),
+        lambda lib, a: lib.sparse.sum(a),
+    ],
+    ids=["to_dense", "coalesce", "sum", "softmax", "sparse mm", "arithmetic", "sum of all"],
+)
+def test_gradients_of_values(f: Any) -> None:
+    def run(lib: Any) -> Any:
+        v = lib.tensor(VALUES, dtype=lib.float64, requires_grad=True)
+        a = lib.sparse_coo_tensor(lib.tensor(AT), v, (4, 4))
+        (f(lib, a) ** 2).sum().backward()
+        return v.grad.tolist()
+
+    ours, theirs = both(run)
+    np.testing.assert_allclose(ours, theirs, atol=1e-9)
+
+
+def test_leaves() -> None:
+    def run(lib: Any) -> Any:
+        a = matrix(lib, True).detach().requires_grad_()
+        lib.sparse.mm(a, lib.arange(8.0, dtype=lib.float64).view(4, 2)).square().sum().backward()
+        return a.is_leaf, a.grad.is_sparse, a.grad.to_dense().tolist()
+
+    ours, theirs = both(run)
+    assert ours == theirs
+
+
+def test_dense_to_sparse_passes_gradients() -> None:
+    def run(lib: Any) -> Any:
+        d = lib.tensor([[0.0, 2.0], [3.0, 0.0]], requires_grad=True)
+        lib.sparse.mm(d.to_sparse(), lib.ones(2, 2)).square().sum().backward()
+        return d.grad.tolist()
+
+    ours, theirs = both(run)
+    assert ours == theirs
+
+
+def test_a_graph_net_learns() -> None:
+    """Two layers over a normalised adjacency, as graph convolutions are written."""
+
+    def run(lib: Any) -> Any:
+        lib.manual_seed(0)
+        at = lib.tensor([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 3, 0]])
+        degree = lib.zeros(4).index_add(0, at[0], lib.ones(6))
+        adj = lib.sparse_coo_tensor(at, 1 / degree[at[0]], (4, 4)).coalesce()
+        first, second = lib.nn.Linear(3, 8), lib.nn.Linear(8, 2)
+        step = lib.optim.Adam([*first.parameters(), *second.parameters()], lr=0.05)
+        x, y, losses = lib.randn(4, 3), lib.tensor([0, 1, 0, 1]), []
+        for _ in range(20):
+            step.zero_grad()
+            hidden = lib.relu(lib.spmm(adj, first(x)))
+            loss = lib.nn.functional.cross_entropy(adj @ second(hidden), y)
+            loss.backward()
+            step.step()
+            losses.append(loss.item())
+        return losses
+
+    ours, theirs = both(run)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+
+
+# -- gradients of tables --------------------------------------------------------------------------
+
+STEPS: dict[str, Any] = {
+    "sgd": lambda lib, p: lib.optim.SGD(p, lr=0.1),
+    "momentum": lambda lib, p: lib.optim.SGD(p, lr=0.1, momentum=0.9),
+    "nesterov": lambda lib, p: lib.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "maximize": lambda lib, p: lib.optim.SGD(p, lr=0.1, maximize=True),
+    "adagrad": lambda lib, p: lib.optim.Adagrad(p, lr=0.1),
+    "sparse adam": lambda lib, p: lib.optim.SparseAdam(p, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_tables_learn(case: str) -> None:
+    def run(lib: Any) -> Any:
+        table = lib.nn.Embedding(6, 2, sparse=True, padding_idx=5)
+        bag = lib.nn.EmbeddingBag(6, 2, sparse=True, mode="sum")
+        with lib.no_grad():
+            table.weight.copy_(lib.arange(12.0).view(6, 2).cos())
+            bag.weight.copy_(lib.arange(12.0).view(6, 2).sin())
+        parameters = [*table.parameters(), *bag.parameters()]
+        optimizer = STEPS[case](lib, parameters)
+        for rows in ([[1, 2], [2, 5]], [[0, 4], [4, 3]], [[1, 1], [1, 1]]):
+            optimizer.zero_grad()
+            x = lib.tensor(rows)
+            (table(x).sum(1) * bag(x)).sin().sum().backward()
+            optimizer.step()
+        return [p.detach().tolist() for p in parameters] + [table.weight.grad.is_sparse]
+
+    ours, theirs = both(run)
+    assert ours[-1] == theirs[-1]
+    np.testing.assert_allclose(ours[:-1], theirs[:-1], rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_tables_meet() -> None:
+    def run(lib: Any) -> Any:
+        table = lib.nn.Embedding(5, 2, sparse=True)
+        with lib.no_grad():
+            table.weight.copy_(lib.arange(10.0).view(5, 2))
+        x = lib.tensor([1, 3, 3])
+        (table(x) * table(x + 1)).sum().backward()
+        once = table.weight.grad
+        first = once.is_sparse, once._nnz(), once.to_dense().tolist()
+        table(x).sum().backward()
+        second = table.weight.grad.is_sparse, table.weight.grad.to_dense().tolist()
+        (table(x).sum() + table.weight.sum()).backward()
+        return first, second, table.weight.grad.to_dense().tolist()
+
+    ours, theirs = both(run)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop", "Adadelta", "Rprop", "NAdam"])
+def test_other_optimizers_refuse(name: str) -> None:
+    def run(lib: Any) -> Any:
+        table = lib.nn.Embedding(5, 2, sparse=True)
+        table(lib.tensor([1])).sum().backward()
+        try:
+            getattr(lib.optim, name)(table.parameters()).step()
+        except RuntimeError as error:
+            return str(error)
+        return None
+
+    ours, theirs = both(run)
+    assert ours == theirs
+
+
+def test_sparse_adam_refuses() -> None:
+    p = skimp.ones(2, requires_grad=True)
+    p.sum().backward()
+    with pytest.raises(RuntimeError, match="dense gradients"):
+        skimp.optim.SparseAdam([p]).step()
+    with pytest.raises(ValueError, match="epsilon"):
+        skimp.optim.SparseAdam([p], eps=0)
