@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from skimp._tensor import Tensor
 from skimp.autograd import functional, graph, methods
 from skimp.autograd.anomaly import (
@@ -22,10 +25,12 @@ from skimp.autograd.modes import (
     no_grad,
     set_grad_enabled,
 )
+from skimp.autograd.variable import Variable
 
 __all__ = [
     "Function",
     "GradcheckError",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",
@@ -46,3 +51,13 @@ __all__ = [
 ]
 
 methods.attach(Tensor)
+
+_LATER = frozenset({"forward_ad", "profiler"})  # modules that few programs name
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return importlib.import_module(f"skimp.autograd.{name}")
+    from skimp.compat.missing import missing
+
+    raise missing("torch.autograd", name, list(globals()))

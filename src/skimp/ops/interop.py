@@ -21,6 +21,7 @@ from skimp.ops.access import exported
 from skimp.ops.copies import clone, to
 from skimp.ops.creation import on_array
 from skimp.ops.forms import export
+from skimp.ops.storages import UntypedStorage
 
 READ_ONLY = (
     "The given buffer is not writable, and PyTorch does not support non-writable tensors. This "
@@ -267,6 +268,10 @@ def _sharing(obj: Any, dtype: Any, warns: bool) -> Tensor | None:
         return None
     if hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
         return from_dlpack(obj)
+    if isinstance(obj, UntypedStorage):
+        if not obj.nbytes():
+            return None
+        return _on_buffer(obj._bytes(), promotion.get_default_dtype() if dtype is None else dtype)
     if is_buffer(obj):
         return _on_buffer(obj, promotion.get_default_dtype() if dtype is None else dtype)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -33,11 +34,34 @@ class UntypedStorage:
             nbytes if isinstance(nbytes, storages.Storage) else storages.empty(int(nbytes))
         )
 
+    @classmethod
+    def from_file(
+        cls, filename: Any, shared: bool = False, nbytes: int = 0, **_: Any
+    ) -> UntypedStorage:
+        """The first bytes of a file, read when they are looked at; writes go to the file only if
+        `shared`, which makes it so long.
+        """
+        path = os.fspath(filename)
+        if shared:
+            with open(path, "ab") as file:
+                if file.tell() < nbytes:
+                    file.truncate(nbytes)
+        elif nbytes > (size := os.path.getsize(path)):
+            raise RuntimeError(f"{path} has {size} bytes, fewer than the {nbytes} asked for")
+        if nbytes == 0:
+            return cls(0)
+        array = np.memmap(path, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+        return cls(storages.external(np.asarray(array)))
+
     def nbytes(self) -> int:
         """Bytes that tensors may use."""
         return len(self._storage)
 
     size = __len__ = nbytes
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self
 
     def data_ptr(self) -> int:
         """The address of the first byte; delivers."""
@@ -56,9 +80,10 @@ class UntypedStorage:
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
-            raise TypeError(
-                "slices of an UntypedStorage are not supported; use a tensor's view(torch.uint8)"
-            )
+            if i.step not in (None, 1):
+                raise TypeError(f"Trying to slice with a step of {i.step}, but only a step of 1 is "
+                                "supported")  # fmt: skip
+            return UntypedStorage(storages.external(self._storage.export()[i]))
         return int(self._bytes()[i])
 
     def __setitem__(self, i: Any, value: Any) -> None:

@@ -1,0 +1,33 @@
+"""torch.profiler: where a program's time and bytes go, by op."""
+
+from __future__ import annotations
+
+from skimp import refusals
+from skimp.profiler.profile import (
+    ProfilerAction,
+    ProfilerActivity,
+    profile,
+    record_function,
+    schedule,
+    supported_activities,
+    tensorboard_trace_handler,
+)
+
+_NAMES = ("ExecutionTraceObserver",)
+__all__ = [
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]
+__all__.extend(_NAMES)
+__getattr__ = refusals.names(__name__, _NAMES, "skimp records no graphs of execution")
+
+
+def kineto_available() -> bool:
+    """Whether PyTorch's library of tracing is there: the interpreter's hook is used instead."""
+    return False

@@ -1,0 +1,172 @@
+"""torch.profiler: events are those of the ops called, nested, and nothing is watched afterwards."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+from skimp.profiler import ProfilerAction, profile, record_function, schedule
+
+
+def counts(prof: Any) -> dict[str, int]:
+    return {row.key: row.count for row in prof.key_averages()}
+
+
+def program(t: Any) -> None:
+    x = t.ones(4, 3, requires_grad=True)
+    w = t.ones(3, 2)
+    with t.profiler.record_function("forward"):
+        y = t.mm(x, w).exp()
+        y = y + 1
+    y.sum().backward()
+
+
+def test_ops_are_counted_as_pytorch_counts_them() -> None:
+    with profile() as prof:
+        program(skimp)
+    with torch.profiler.profile() as theirs:
+        program(torch)
+    got = counts(prof)
+    want = {row.key: row.count for row in theirs.key_averages()}
+    for name in ("aten::exp", "aten::sum", "forward"):
+        assert got[name] == want[name], name
+    assert got["aten::add"] >= 1  # the operator may call the function
+    for node in ("MmBackward0", "ExpBackward0", "SumBackward0"):
+        name = f"autograd::engine::evaluate_function: {node}"
+        assert got[name] == want[name] == 1
+
+
+def test_times_nest() -> None:
+    with profile() as prof, record_function("outer"):
+        with record_function("inner"):
+            skimp.rand(100, 100).exp()
+        skimp.rand(100, 100).exp()
+    rows = {row.key: row for row in prof.key_averages()}
+    outer, inner = rows["outer"], rows["inner"]
+    assert outer.cpu_time_total >= inner.cpu_time_total > inner.self_cpu_time_total > 0
+    assert prof.key_averages().self_cpu_time_total == pytest.approx(outer.cpu_time_total)
+    assert rows["aten::exp"].cpu_time * 2 == pytest.approx(rows["aten::exp"].cpu_time_total)
+    assert outer.is_user_annotation
+    assert not rows["aten::exp"].is_user_annotation
+
+
+def test_bytes_are_the_ledgers() -> None:
+    with profile(profile_memory=True) as prof:
+        x = skimp.zeros(1000)
+        y = skimp.ones(1000)
+        del x
+    rows = {row.key: row for row in prof.key_averages()}
+    assert rows["aten::zeros"].cpu_memory_usage == 4000
+    assert rows["aten::ones"].cpu_memory_usage == 4000
+    assert "3.91 KB" in prof.key_averages().table()
+    assert y.numel() == 1000
+
+
+def test_shapes_are_recorded_if_asked() -> None:
+    with profile(record_shapes=True) as prof:
+        skimp.mm(skimp.ones(2, 3), skimp.ones(3, 4))
+        skimp.mm(skimp.ones(5, 3), skimp.ones(3, 4))
+    rows = [r for r in prof.key_averages(group_by_input_shape=True) if r.key == "aten::mm"]
+    assert sorted(str(r.input_shapes[:2]) for r in rows) == ["[[2, 3], [3, 4]]", "[[5, 3], [3, 4]]"]
+    assert "[2, 3], [3, 4]" in prof.key_averages(group_by_input_shape=True).table()
+
+
+def test_tables_are_sorted_and_cut() -> None:
+    with profile() as prof:
+        for _ in range(3):
+            skimp.ones(2).neg()
+        skimp.ones(2).exp()
+    text = prof.key_averages().table(sort_by="count", row_limit=2, header="of the test")
+    lines = text.splitlines()
+    assert lines[1] == "of the test"
+    assert [line.split()[0] for line in lines[5:7]] == ["aten::ones", "aten::neg"]
+    assert "aten::exp" not in text
+    with pytest.raises(AttributeError, match=r"sort_by='colour'.*cpu_time_total"):
+        prof.key_averages().table(sort_by="colour")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"wait": 1, "warmup": 1, "active": 2},
+        {"wait": 0, "warmup": 2, "active": 1, "repeat": 2},
+        {"wait": 1, "warmup": 0, "active": 3, "repeat": 1, "skip_first": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:.*warmup.*:UserWarning")
+def test_schedules_are_pytorchs(words: dict[str, int]) -> None:
+    ours, theirs = schedule(**words), torch.profiler.schedule(**words)
+    assert [ours(i).name for i in range(15)] == [theirs(i).name for i in range(15)]
+
+
+def test_steps_follow_the_schedule() -> None:
+    ready = []
+    plan = schedule(wait=1, warmup=1, active=2, repeat=2)
+    with profile(schedule=plan, on_trace_ready=lambda p: ready.append(counts(p))) as prof:
+        for _ in range(9):
+            skimp.ones(2).exp()
+            prof.step()
+        assert prof.current_action is ProfilerAction.NONE
+    assert [found["aten::exp"] for found in ready] == [2, 2]
+    assert "ProfilerStep#2" in ready[0]
+    assert "ProfilerStep#3" in ready[0]
+
+
+def test_traces(tmp_path: Path) -> None:
+    handler = skimp.profiler.tensorboard_trace_handler(str(tmp_path), "me", use_gzip=True)
+    with profile(on_trace_ready=handler) as prof:
+        prof.add_metadata("note", "here")
+        program(skimp)
+    (path,) = tmp_path.glob("me.*.pt.trace.json.gz")
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    events = {e["name"]: e for e in trace["traceEvents"]}
+    assert trace["note"] == "here"
+    inner, outer = events["aten::exp"], events["forward"]
+    assert outer["cat"] == "user_annotation"
+    assert outer["ts"] <= inner["ts"]
+    assert inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
+    prof.export_chrome_trace(tmp_path / "plain.json")
+    assert json.loads((tmp_path / "plain.json").read_text()) == trace
+
+
+def test_nothing_is_watched_outside() -> None:
+    assert sys.getprofile() is None
+    with profile():
+        assert sys.getprofile() is not None
+    with pytest.raises(ZeroDivisionError), profile():
+        _ = 1 / 0
+    assert sys.getprofile() is None
+    with record_function("alone"):
+        skimp.ones(1)
+
+
+def test_the_older_form() -> None:
+    older = skimp.autograd.profiler
+    with older.profile(profile_memory=True) as prof, older.record_function("all"):
+        skimp.ones(3).exp()
+    assert counts(prof)["all"] == 1
+    assert prof.self_cpu_time_total > 0
+    assert "aten::exp" in prof.table(sort_by="cpu_time_total")
+    with pytest.raises(RuntimeError, match=r"emit_nvtx: there is no CUDA"):
+        skimp.autograd.profiler.emit_nvtx()
+
+
+def test_variables_are_tensors() -> None:
+    for t in (torch, skimp):
+        x = t.ones(2)
+        v = t.autograd.Variable(x, requires_grad=True)
+        assert (v.requires_grad, x.requires_grad, v.data_ptr() == x.data_ptr()) == (
+            True,
+            False,
+            True,
+        )
+        assert isinstance(x, t.autograd.Variable)
+        assert not isinstance(3, t.autograd.Variable)
