@@ -277,3 +277,59 @@ def test_storages_of_files(tmp_path: Path) -> None:
         assert path.read_bytes()[0] == 99
         assert path.stat().st_size == 20
     assert found[1] == found[0]
+
+
+# -- the Array API: SciPy and scikit-learn without a detour over arrays ---------------------------
+
+ARRAYS = {
+    "fft": "scipy.fft.fft(x)",
+    "dct": "scipy.fft.dct(x)",
+    "zscore": "scipy.stats.zscore(x)",
+    "skew": "scipy.stats.skew(x)",
+    "kurtosis": "scipy.stats.kurtosis(x)",
+    "ttest": "scipy.stats.ttest_1samp(x, 0.0).pvalue",
+    "entropy": "scipy.stats.entropy(x * x)",
+    "gmean": "scipy.stats.gmean(x * x)",
+    "gaussian_filter": "scipy.ndimage.gaussian_filter(m, 1.0)",
+    "expit": "scipy.special.expit(x)",
+    "logsumexp": "scipy.special.logsumexp(x)",
+    "xlogy": "scipy.special.xlogy(x * x, x * x)",
+    "convolve": "scipy.signal.convolve(x, x)",
+    "whiten": "scipy.cluster.vq.whiten(m)",
+    "MinMaxScaler": "MinMaxScaler().fit_transform(m)",
+    "StandardScaler": "StandardScaler().fit_transform(m)",
+    "PCA": "abs(PCA(2, svd_solver='full').fit_transform(m))",
+    "Ridge": "Ridge(solver='svd').fit(m, m[:, 0]).coef_",
+}
+
+
+@PROCESSES
+def test_scipy_and_scikit_learn_compute_on_tensors(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    printed = run(
+        tmp_path,
+        f"""
+        import os, warnings
+        os.environ["SCIPY_ARRAY_API"] = "1"
+        warnings.simplefilter("ignore")
+        import numpy as np
+        import torch
+        import scipy.cluster, scipy.fft, scipy.ndimage, scipy.signal, scipy.special, scipy.stats
+        import sklearn
+        from sklearn.decomposition import PCA
+        from sklearn.linear_model import Ridge
+        from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+        sklearn.set_config(array_api_dispatch=True)
+        torch.manual_seed(0)
+        tensors = torch.randn(64, dtype=torch.float64), torch.randn(8, 8, dtype=torch.float64)
+        for name, code in {ARRAYS!r}.items():
+            x, m = tensors
+            got = eval(code)
+            x, m = (t.numpy() for t in tensors)
+            want = eval(code)
+            same = type(got) is torch.Tensor and np.allclose(got.numpy(), want)
+            print(name, "same" if same else (got, want))
+        """,
+    )
+    assert printed.splitlines() == [f"{name} same" for name in ARRAYS]
