@@ -561,3 +561,13 @@ print(device, torch.utils.data.DataLoader is DataLoader)
     )
     assert done.stderr == ""
     assert done.stdout == "cpu True\n"
+
+
+def test_a_cast_to_its_own_type_is_the_tensor() -> None:
+    def run(lib: Any, functional: Any) -> Any:
+        x = lib.ones(2, 3)
+        kept = [x.float(memory_format=f) for f in (lib.preserve_format, lib.contiguous_format)]
+        return [y is x for y in kept], x.double(memory_format=lib.contiguous_format).stride()
+
+    ours, theirs = both(run)
+    assert ours == theirs

@@ -295,8 +295,8 @@ def _filled(input: Tensor, value: Any) -> Tensor:
 
 def _cast_method(name: str, dtype: dtypes.dtype) -> None:
     def method(input: Tensor, memory_format: Any = None) -> Tensor:
-        if dtype is input._dtype and memory_format is None:
-            return input
+        if dtype is input._dtype:
+            return input if memory_format is None else to(input, memory_format=memory_format)
         return to_copy(input, dtype, memory_format)
 
     export(name, named(method, name, f"`to({dtype})`."), namespaces=())
