@@ -97,6 +97,28 @@ def test_a_write_through_a_view_delivers_them_too() -> None:
     assert y[10].item() == 6.0
 
 
+def test_assigning_a_function_of_the_target_holds_no_second_block() -> None:
+    x, others = large(0.5), large(2.0)
+    reader = x + 1
+    named = skimp.exp(x) * others
+    doubled = named * 2
+    x[:] = named
+    assert skimp.equal(reader, large(1.5))  # what else read the old elements has delivered
+    assert skimp.equal(doubled, x * 2)
+    del reader, doubled
+    expected = large(float(np.exp(np.float32(0.5)) * 2))
+    assert skimp.allclose(x, expected)
+    assert x._version == 1
+    x.zero_()  # the name still has the values that it had
+    assert skimp.allclose(named, expected)
+    del named
+    for part in (x, x[N // 2 :], x.view(1024, 1024).t()):
+        before = host.allocated
+        with skimp.memory.region() as r:
+            part[:] = skimp.exp(part)
+        assert r.peak == before
+
+
 def test_a_write_delivers_no_others() -> None:
     x, other = large(2.0), large(3.0)
     y = other * 3

@@ -20,7 +20,7 @@ def write(root: Expr, out: Array) -> None:
     if out.flags.c_contiguous:
         evaluate(root, out)
         return
-    if out.size < _SMALL or any([_crosses(leaf.array, out) for leaf in root.leaves]):
+    if out.size < _SMALL or any([crosses(leaf.array, out) for leaf in root.leaves]):
         value = np.empty(root.shape, root.dtype)
         evaluate(root, value)
         copy(out, value)
@@ -32,7 +32,7 @@ def _place(block: Array, part: Array) -> None:
     np.copyto(part, block)
 
 
-def _crosses(leaf: Array, out: Array) -> bool:
+def crosses(leaf: Array, out: Array) -> bool:
     """Whether they share memory other than element for element."""
     if not np.may_share_memory(leaf, out):
         return False

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from skimp.eval import run
-from skimp.eval.expr import Expr, Leaf, walk
+from skimp.eval import into, run
+from skimp.eval.expr import COPY, Expr, Leaf, walk
 from skimp.memory import ledger, sites
 from skimp.memory.caching import pool
 from skimp.memory.layout import Layout
@@ -162,17 +162,38 @@ class Storage:
         if self.promise is not None:
             self.deliver()
 
-    def deliver_readers(self) -> None:
+    def deliver_readers(self, but: Storage | None = None) -> None:
         with LOCK:
-            readers, self.readers = self.readers, None
-            for ref in readers or ():
-                reader = ref()
-                if (
-                    reader is not None
-                    and reader.promise is not None
-                    and self.is_read_by(reader.promise)
-                ):
+            for reader in list(_alive(self.readers)):
+                promise = reader.promise
+                if reader is not but and promise is not None and self.is_read_by(promise):
                     reader.deliver()
+            self.readers = None  # not before: a delivery may fail, and the rest is still to come
+
+    def overwrite(self, source: Storage, array: Array) -> bool:
+        """Compute `source`'s promise straight over `array`, elements of this storage that it may
+        read one for one: `x[:] = exp(x)` without a second block. False where that can't be.
+
+        `source` has the same values afterwards, so it promises a copy of them.
+        """
+        with LOCK:
+            expr = source.promise
+            if expr is None or self.promise is not None or self.exported:
+                return False
+            if expr.shape != array.shape or expr.dtype != array.dtype:
+                return False
+            if any(into.crosses(leaf.array, array) for leaf in expr.leaves):
+                return False
+            del _PENDING[id(source)]
+            left = expr
+            try:
+                self.deliver_readers(source)
+                settle_inner(expr)
+                run.evaluate(expr, array)
+                left = Expr(COPY, (Leaf(self, array),), expr.shape, expr.dtype)
+            finally:
+                source.replace(left)
+            return True
 
     def is_read_by(self, expr: Expr) -> bool:
         return any(leaf.storage is self for leaf in expr.leaves)

@@ -10,11 +10,11 @@ import numpy as np
 
 from skimp import devices, dtypes, promotion
 from skimp._tensor import Tensor, empty, fresh, wrap
+from skimp.config import config
 from skimp.eval.copy import copy
 from skimp.memory import layout as layouts
 from skimp.memory import storage as storages
 from skimp.memory.layout import Layout, contiguous_strides, numel
-from skimp.memory.storage import POOLED
 from skimp.ops import formats, outs
 from skimp.ops.copies import clone, fill, to
 from skimp.ops.forms import export, move
@@ -69,7 +69,7 @@ def blank(
         dtype = promotion.get_default_dtype()
     elif not isinstance(dtype, dtypes.dtype):
         raise TypeError(f"dtype must be torch.dtype, not {type(dtype).__name__}")
-    if memory_format is None and numel(shape) * dtype.itemsize < POOLED:
+    if memory_format is None and numel(shape) < config.small_below:
         return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
     strides = contiguous_strides(shape)
     if memory_format in (formats.channels_last, formats.channels_last_3d):
