@@ -11,12 +11,13 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from skimp._tensor import Tensor, empty
+from skimp._tensor import Tensor
 from skimp.autograd import errors, lines, modes
 from skimp.autograd.nodes import Extra, Grads, Node, init, shape_of
 from skimp.autograd.record import OpNode, begin, edge, finish, record, save_results
-from skimp.autograd.refresh import Window, move_retain, node_of_view, window_of
+from skimp.autograd.refresh import Window, empty_like_base, move_retain, node_of_view, window_of
 from skimp.autograd.rules import Rule
+from skimp.autograd.saving import ghost
 
 _new = object.__new__
 _state = modes.state
@@ -201,6 +202,27 @@ def relaid(t: Tensor, node: OpNode | None) -> None:
         t._stale = t._version
 
 
+def leave(t: Tensor) -> None:
+    """`t` is about to look at other bytes (`set_`): it is no view any more, and the views of it are
+    views of what it was.
+
+    Under no_grad, views of a leaf that requires grad keep sending it theirs, as in PyTorch.
+    """
+    base = t._base
+    if base is not None:
+        base._views = [r for r in base._views or () if r() is not t]
+        t._base = t._creation = None
+        return
+    views = [v for r in t._views or () if (v := r()) is not None]
+    if not views or (t._rg and t._node is None):
+        return
+    was = ghost(t)
+    was._rg, was._node, was._index, was._inherits = t._rg, t._node, t._index, t._inherits
+    was._views, t._views = t._views, None
+    for view in views:
+        view._base = was
+
+
 def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
     node._shape, node._dtype = shape_of(t), t._dtype
     copy = _new(CopySlices)
@@ -253,9 +275,7 @@ class CopySlices(Node):
         if g is None:
             return (None,) * (len(self._edges) >> 1)
         grads.clear()
-        shape, strides, _ = self.base.layout
-        whole = empty(shape, self.base.dtype, strides)
-        whole.copy_(g)
+        whole = empty_like_base(self.base).copy_(g)
         del g
         part = self.view.of(whole, self.base)
         arrived: Any = part.clone()

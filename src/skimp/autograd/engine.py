@@ -345,9 +345,10 @@ def _obeys(g: Tensor, leaf: Tensor) -> bool:
     if x is not None and y is not None and x.flags.c_contiguous and y.flags.c_contiguous:
         return True
     have, want = g.layout_of(), _strides_for(leaf)
-    return all([a == b or n == 1 for a, b, n in zip(have.strides, want, have.shape, strict=True)])
+    pairs = zip(have.strides, want, have.shape, strict=False)
+    return len(have.shape) <= len(want) and all([a == b or n == 1 for a, b, n in pairs])
 
 
 def _copied(g: Tensor, leaf: Tensor) -> Tensor:
-    made = empty(shape_of(g), g._dtype, _strides_for(leaf))
-    return made.copy_(g)
+    made = empty(shape_of(leaf), g._dtype, _strides_for(leaf))
+    return made.copy_(g)  # refuses where the leaf has taken another shape since

@@ -41,11 +41,12 @@ def type_name(t: Any) -> str:
 
 
 def short(node: Any) -> str:
-    """A node's name as PyTorch's messages give it: `Mul` for MulBackward0."""
+    """A node's name as PyTorch's messages give it: `Mul` for MulBackward0, `T1` for TBackward1."""
     name: str = node.name()
-    if name.endswith("Backward0"):
-        return name[: -len("Backward0")]
-    return name.removesuffix("Backward")
+    stem, found, number = name.rpartition("Backward")
+    if found and (not number or number.isdigit()):
+        return stem + number.removeprefix("0")
+    return name
 
 
 def freed(node: Any) -> RuntimeError:
@@ -94,6 +95,17 @@ def detached(node: Any, t: Any) -> RuntimeError:
         "This is not supported, please use out-of-place `.detach()` instead"
         f"\nSaved by {node.name()} for its gradient at {lines.of(node)}."
         f"\nDetached at {lines.describe(code, lasti)}."
+    )
+
+
+def uncovered(base: Any, view: Any) -> RuntimeError:
+    """A base took another layout in place, in which some elements of its view are missing."""
+    return RuntimeError(
+        "skimp: no gradient can pass between a view and its base, which took another layout in "
+        "place and no longer shows all elements of the view: the base has "
+        f"shape {tuple(base.shape)}, strides {tuple(base.strides)} and offset {base.offset}, the "
+        f"view {tuple(view.shape)}, {tuple(view.strides)} and {view.offset}. Take the view again "
+        "after the base has changed."
     )
 
 
@@ -171,7 +183,7 @@ _BOTH = (
 
 def view_refused(creation: str, node: Any, index: int, indirect: bool) -> RuntimeError:
     """A view whose history can't be rebased was modified, itself or through its base."""
-    mode = "in inference mode" if creation == "inference" else "in no_grad mode"
+    mode = "inference mode" if creation == "inference" else "no_grad mode"
     what = (
         "its base or another view of its base has been modified inplace"
         if indirect
@@ -180,7 +192,10 @@ def view_refused(creation: str, node: Any, index: int, indirect: bool) -> Runtim
     if creation in ("no_grad", "inference"):
         block = "inference_mode" if creation == "inference" else "no_grad"
         normal = " in normal mode" if creation == "inference" else " with grad mode enabled"
-        return RuntimeError(f"A view was created {mode} and {what}{normal}." + _BOTH.format(block))
+        of = "A view was"
+        if node is not None:
+            of = f"Output {index} of {short(node)} is a view of a view which was"
+        return RuntimeError(f"{of} created in {mode} and {what}{normal}." + _BOTH.format(block))
     if node is None:
         prefix = f"A view was created in no_grad mode and {what} with grad mode enabled."
     else:

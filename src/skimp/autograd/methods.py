@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Marks, Tensor, VersionCounter
+from skimp._tensor import Tensor, VersionCounter
 from skimp.autograd import alias, calls, lines, modes
 from skimp.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp.autograd.refresh import node_of_view
@@ -206,8 +206,8 @@ def detach(t: Tensor) -> Tensor:
             new._cut = ("detach()", code, f.f_lasti)
         else:
             new._cut = ("detach()", *lines.outside(f))
-    if Marks.anywhere:
-        new._inference = t._inference
+    if t._inference:
+        new._inference = True
     return new
 
 
@@ -229,6 +229,8 @@ def get_data(t: Tensor) -> Tensor:
     """
     new = ghost(t)
     new._counter = VersionCounter()
+    if t._inference:
+        new._inference = True
     return new
 
 

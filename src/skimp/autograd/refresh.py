@@ -8,9 +8,13 @@ present one.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from skimp import dtypes
 from skimp._tensor import Tensor, empty
@@ -37,7 +41,9 @@ class Window(NamedTuple):
         layout = self.layout
         if self.dtype.is_complex and not like.dtype.is_complex:
             layout = real_layout(self)
-        start = base.layout_of().offset + layout.offset - like.layout.offset
+        if not covers(like.layout, layout):
+            raise errors.uncovered(like.layout, layout)
+        start = base.layout_of().offset + max(0, layout.offset - like.layout.offset)
         seen = base.as_strided(layout.shape, layout.strides, start)
         if self.dtype.is_complex and not like.dtype.is_complex:
             seen = seen.view_as_complex()
@@ -63,6 +69,9 @@ def node_of_view(t: Tensor) -> Node | None:
         return t._node
     if t._creation is not None:
         raise errors.view_refused(t._creation, t._node, t._index, True)
+    if not base._rg and (t._dtype, t._conj, t._neg) != (base._dtype, base._conj, base._neg):
+        t._node, t._index, t._rg, t._stale = None, 0, False, version
+        return None  # PyTorch calls the view anew, and finds nothing to differentiate
     before, index = t._node, t._index
     source = base._node
     edge = (source, base._index) if source is not None else (accumulate_of(base), 0)
@@ -109,10 +118,13 @@ def strided(edge: tuple[Node, int], base: Window, view: Window, t: Tensor) -> No
     return node
 
 
-def zeros_like_base(base: Window) -> Tensor:
-    """Zeros with the base's shape, strides and dtype."""
-    shape, strides, _ = base.layout
-    return empty(shape, base.dtype, strides).zero_()
+def empty_like_base(base: Window) -> Tensor:
+    """Uninitialised, with the base's shape, strides and dtype."""
+    shape, strides, first = base.layout
+    reach = 0 if 0 in shape else _last(base.layout) - first + 1
+    if reach <= math.prod(shape):
+        return empty(shape, base.dtype, strides)
+    return empty((reach,), base.dtype).as_strided(shape, strides, 0)
 
 
 def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
@@ -121,13 +133,41 @@ def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
         g = g.conj()
     if view.neg:
         g = -g
+    if 0 in view.layout.shape:
+        return empty_like_base(base).zero_()
+    if not covers(base.layout, view.layout) and view.dtype is base.dtype:
+        raise errors.uncovered(base.layout, view.layout)
     if not (may_overlap(view.layout) or may_overlap(base.layout)):
-        zeros = zeros_like_base(base)
+        zeros = empty_like_base(base).zero_()
         view.of(zeros, base).copy_(g)
         return zeros
     from skimp.ops.strided import gather_strided_gradient
 
     return gather_strided_gradient(g, base.layout, view.layout)
+
+
+def covers(base: Layout, view: Layout) -> bool:
+    """Whether a base still shows all elements of a view of it: it may have taken another layout."""
+    if 0 in view.shape:
+        return True
+    if 0 in base.shape:
+        return False
+    first, last = base.offset, _last(base)
+    if view.offset < first or _last(view) > last:
+        return False
+    if last - first < math.prod(base.shape) and not may_overlap(base):
+        return True
+    shown = np.zeros(last - first + 1, np.bool_)
+    as_strided(shown, base.shape, base.strides)[...] = True
+    seen = as_strided(shown[view.offset - first :], view.shape, view.strides)
+    return bool(seen.all())
+
+
+def _last(layout: Layout) -> int:
+    """The place of the last element."""
+    return layout.offset + sum(
+        [s * (n - 1) for s, n in zip(layout.strides, layout.shape, strict=True)]
+    )
 
 
 def may_overlap(layout: Layout) -> bool:

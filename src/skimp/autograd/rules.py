@@ -83,12 +83,12 @@ class Plan:
         self.single = not self.gcount and not self.zeros
         slots: dict[str, Slot] = {}
         self.steps = tuple([self._step(key, f, slots, bound, wanted) for key, f in used])
-        frees = not wanted and _read_twice(rule)
-        if frees:  # something to forget, although nothing is kept
-            slots["needs"] = Slot(CONSTANT, "needs", wanted)
+        if not wanted:
+            for name in _read_twice(rule):
+                slots[name] = Slot(ARG, name, name)
         self.slots = tuple(slots.values())
         self.keeps = any(s.kind in (ARG, RESULT) for s in self.slots)
-        self.frees = frees or any(
+        self.frees = any(
             s.kind == RESULT or (s.kind == ARG and s.of in rule.names) for s in self.slots
         )
         self.codes = _codes(self.slots, rule.args)
@@ -181,7 +181,7 @@ class Rule:
 
 def _label(name: str) -> str:
     """What `node.name()` says: PyTorch qualifies the few nodes that it writes by hand."""
-    return f"torch::autograd::{name}" if name == "CopyBackwards" else name
+    return f"torch::autograd::{name}" if name in ("CopyBackwards", "NotImplemented") else name
 
 
 def parameters(f: Formula) -> tuple[str, ...]:
@@ -190,12 +190,13 @@ def parameters(f: Formula) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount]
 
 
-def _read_twice(rule: Rule) -> bool:
-    """Whether two formulas read one input: PyTorch then saves it, and refuses a second backward,
-    even where no gradient has anywhere to go (the inputs are views made under no_grad).
+def _read_twice(rule: Rule) -> list[str]:
+    """The inputs that two formulas read: PyTorch saves them, and so refuses a second backward and
+    one after a write, even where no gradient has anywhere to go (the inputs are views made under
+    no_grad).
     """
     reads = [p for f in rule.formulas.values() for p in parameters(f)]
-    return any([reads.count(name) > 1 for name in rule.names])
+    return [name for name in rule.names if reads.count(name) > 1]
 
 
 def _is_grad(p: str) -> bool:

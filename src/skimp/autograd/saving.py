@@ -269,8 +269,10 @@ def _changed(node: Any, slot: Any, value: Tensor, version: int) -> RuntimeError:
 
 
 def modified(node: Any, t: Tensor, version: int, result: int | None) -> RuntimeError:
-    made_by, index = (t._node, t._index) if result is None else (node, result)
-    return errors.modified(node, t, version, t._version, made_by, index)
+    if result is not None:
+        return errors.modified(node, t, version, t._version, node, result)
+    made_by = t._node if t._base is None else node_of_view(t)  # which may refuse first
+    return errors.modified(node, t, version, t._version, made_by, t._index)
 
 
 def with_zeros(node: Node, grads: Grads) -> list[Tensor]:

@@ -286,7 +286,7 @@ def users(s: Storage) -> list[Any]:
             )
         elif getattr(holder, "_storage", None) is s:
             found.append(holder)
-    return found
+    return [t for t in found if hasattr(t, "layout_of")]  # not what Python shows of a storage
 
 
 class _Export:

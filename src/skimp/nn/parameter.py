@@ -65,6 +65,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         new = ghost(data)
         new.__class__ = cls
         new._rg = requires_grad
+        if data._inference:
+            new._inference = True
         return new  # type: ignore[return-value]
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:

@@ -38,8 +38,9 @@ def _both(f: F) -> F:
 REAL = Rule("ViewAsRealBackward0", {"input": lambda g: view_as_complex(g.contiguous())})
 COMPLEX = Rule("ViewAsComplexBackward0", {"input": lambda g: view_as_real(resolve_conj(g))})
 CONJ = Rule("ConjBackward0", {"input": lambda g: g.conj()})
-RE = Rule("RealBackward0", {"input": lambda g: g})
-IM = Rule("ImagBackward0", {"input": lambda g: g * 1j})
+# PyTorch selects from the view as real numbers, and names the node after that.
+RE = Rule("SelectBackward0", {"input": lambda g: g})
+IM = Rule("SelectBackward0", {"input": lambda g: g * 1j})
 
 
 @_both

@@ -200,16 +200,26 @@ def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         history.before_inplace(input)
         input.bump()
         return input
+    if input.shape != src.shape:
+        history.before_inplace(input)
+        outs.check_overlap(input, ())
+        shape = layouts.broadcast_shapes(tuple(input.shape), tuple(src.shape))
+        if shape != input.shape:
+            raise RuntimeError(
+                f"output with shape {list(input.shape)} doesn't match the broadcast shape "
+                f"{list(shape)}"
+            )
     write(input, src)
     return input
 
 
 def write(target: Tensor, src: Tensor) -> None:
     """`target[...] = src`, recorded: broadcast, converted, in place."""
-    layout_views.expand(src.layout_of(), tuple(target.shape))  # raises where the shapes don't fit
-    outs.check_overlap(target, ())
+    if target.shape != src.shape:  # raises where the shapes don't fit
+        layout_views.expand(src.layout_of(), tuple(target.shape), src._dtype)
     tracked = modes.state.grad and (target._rg or src._rg)
     history.before_inplace(target)
+    outs.check_overlap(target, ())
     kept = history.prepare(target, COPIED, {"input": target, "src": src}) if tracked else None
     if _shares(target, src):
         src = copied(
@@ -263,7 +273,8 @@ def _overwritten(target: Tensor, src: Tensor) -> bool:
     return target._storage.overwrite(src._storage, array)
 
 
-FILL = Rule("FillBackward0", {})
+ZERO = Rule("ZeroBackward0", {})
+FILL = Rule("FillBackward2", {})
 
 
 def fill(target: Tensor, value: Any) -> None:
@@ -301,13 +312,13 @@ def filled(input: Tensor, value: Any) -> Tensor:
 @op("zero_", namespaces=("",))
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over all elements."""
-    return _filled(input, 0)
+    return _filled(input, 0, ZERO)
 
 
-def _filled(input: Tensor, value: Any) -> Tensor:
+def _filled(input: Tensor, value: Any, rule: Rule = FILL) -> Tensor:
     tracked = modes.state.grad and input._rg
     history.before_inplace(input)
-    kept = history.prepare(input, FILL, {"input": input}) if tracked else None
+    kept = history.prepare(input, rule, {"input": input}) if tracked else None
     fill(input, value)
     if kept is not None:
         history.rebase(input, kept)

@@ -14,7 +14,7 @@ import inspect
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from skimp.ops import outs
 
 Function = Callable[..., Any]
 R = TypeVar("R")
+# one, or the one for the arguments of a call
+AnyRule: TypeAlias = Rule | Callable[[dict[str, Any]], Rule]
 NUMPY_WORDS = {
     "axis": "dim",
     "axes": "dim",
@@ -57,13 +59,14 @@ class Op:
 
     name: str
     raw: Function
-    rule: Rule | Callable[[dict[str, Any]], Rule] | None = None
+    rule: AnyRule | None = None
     nondiff: tuple[int, ...] = ()
     namespaces: tuple[str, ...] = ("",)
     method: bool = True
     views: bool = False
     multi: bool = False
     out: bool | str = False
+    inplace_rule: AnyRule | None = None  # of a view op's form in place, which PyTorch numbers apart
     hand: str | None = None
     otherwise: Function | None = None
     forms: dict[str, Function] = field(default_factory=dict)
@@ -89,7 +92,7 @@ def export(
 def op(
     name: str | None = None,
     *,
-    rule: Rule | Callable[[dict[str, Any]], Rule] | None = None,
+    rule: AnyRule | None = None,
     nondiff: tuple[int, ...] = (),
     inplace: bool = False,
     out: bool | str = False,
@@ -126,9 +129,9 @@ def op(
 def view(
     name: str | None = None,
     *,
-    rule: Rule | None = None,
+    rule: AnyRule | None = None,
     multi: bool = False,
-    inplace: bool = False,
+    inplace: AnyRule | None = None,
     hand: str | None = None,
     otherwise: Function | None = None,
     function: bool = True,
@@ -138,15 +141,16 @@ def view(
     """Declare a view op by its arithmetic: `f(layout, ...)` gives the view's Layout (`multi`: a
     list of them).
 
-    With `inplace` the tensor itself takes the new layout (`transpose_`). `hand` is an expression
-    of the same view of `a`, a small tensor's ndarray; None, or an error, sends it the general way.
-    `otherwise` is asked there first, and may answer a call of another kind (`x.view(dtype)`).
+    With `inplace`, its rule, there is a form in which the tensor itself takes the new layout
+    (`transpose_`). `hand` is an expression of the same view of `a`, a small tensor's ndarray; None,
+    or an error, sends it the general way. `otherwise` is asked there first, and may answer a call
+    of another kind (`x.view(dtype)`).
     """
 
     def declare(raw: Function) -> Function:
         title = name or raw.__name__
         o = Op(title, raw, rule, (), ("",) if function else (), method, True, multi)
-        o.hand, o.otherwise = hand, otherwise
+        o.hand, o.otherwise, o.inplace_rule = hand, otherwise, inplace
         OPS[title] = o
         main = _wrapper(title, o, "_run_view", False)
         _spread(o, title, main, aliases)
@@ -488,7 +492,7 @@ def _run_out(o: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     for t in targets:
         if not isinstance(t, Tensor):
             raise TypeError(f"{o.name}(): argument 'out' must be Tensor, not {type(t).__name__}")
-        outs.refuse_grad(o.name, t, tensors)
+        outs.refuse_grad(o.name.removeprefix("_").removesuffix("_dim"), t, tensors)
     if "out" in inspect.signature(o.raw).parameters:
         return _call(o, {**given, "out": out})
     result = _call(o, given)
@@ -559,7 +563,8 @@ def _run_view(o: Op, given: dict[str, Any], out: None) -> Any:
     found = _view_layout(o, given, input)
     rule = o.rule
     if not o.multi:
-        assert rule is None or isinstance(rule, Rule)
+        if rule is not None and not isinstance(rule, Rule):
+            rule = rule(given)
         new = alias(input, found)
         history.view_of(input, new, rule, given)
         return new
@@ -577,10 +582,11 @@ def _view_layout(o: Op, given: dict[str, Any], input: Tensor) -> Any:
 
 def _run_view_inplace(o: Op, given: dict[str, Any], out: None) -> Tensor:
     input: Tensor = given["input"]
-    layout: Layout = _view_layout(o, given, input)
     history.before_inplace(input)
-    tracked = modes.state.grad and input._rg and o.rule is not None
-    kept = history.prepare(input, rule_for(o, given), given) if tracked else None
+    layout: Layout = _view_layout(o, given, input)
+    rule = o.inplace_rule
+    rule = rule(given) if rule is not None and not isinstance(rule, Rule) else rule
+    kept = history.prepare(input, rule, given) if rule and modes.state.grad and input._rg else None
     input.bump()
     input._np = None
     input._layout = layout

@@ -145,7 +145,9 @@ def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...
         return self, plan.tensors
     new = alias(self, plan.layout)
     plain = tuple(plan.plain)
-    history.view_of(self, new, _RULES[plan.last or "alias"], {"input": self, "index": plain})
+    # a slice of everything is one where it is the whole index, else nothing
+    kind = plan.last or ("slice" if len(items) == 1 and type(items[0]) is slice else "alias")
+    history.view_of(self, new, _RULES[kind], {"input": self, "index": plain})
     return new, plan.tensors
 
 

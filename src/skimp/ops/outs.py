@@ -10,6 +10,8 @@ from typing import Any
 
 from skimp import dtypes, promotion
 from skimp._tensor import Tensor
+from skimp.autograd import alias as history
+from skimp.autograd import modes
 from skimp.memory import layout as layouts
 from skimp.memory import layout_overlap as overlap
 from skimp.memory.layout import Layout, contiguous_strides, numel
@@ -68,19 +70,25 @@ def check_out_dtype(dtype: dtypes.dtype | None, out: Tensor) -> None:
 
 
 def refuse_grad(name: str, out: Tensor, inputs: Iterable[Tensor]) -> None:
-    from skimp.autograd import modes
-
+    """Before `out` is written to: refuse what autograd would have to follow, and tensors of
+    inference mode outside it.
+    """
     if modes.state.grad and (out._rg or any([t._rg for t in inputs])):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
         )
+    history.before_inplace(out)
 
 
 def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
     """Give `out` the result's shape; PyTorch's warning where that changes a tensor that has
     elements.
+
+    Functions without tensors to differentiate (`zeros`, `arange`) have no other check of `out`.
     """
+    if out._inference or out._rg:
+        refuse_grad(f"aten::{name}", out, ())
     if tuple(out.shape) == shape:
         return
     if numel(tuple(out.shape)):

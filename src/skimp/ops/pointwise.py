@@ -228,17 +228,20 @@ def call(
         )
     if tensors[0]._sparse or tensors[-1]._sparse:
         return _sparse(row, args, params, out)
+    if inplace and out is not None:
+        history.before_inplace(out)
+        outs.check_overlap(out, tensors)
+    shape: tuple[int, ...] = tensors[0].shape
+    if len(tensors) > 1:
+        shape = layouts.broadcast_shapes(*[t.shape for t in tensors])
     compute, result = row.types(args)
     if inplace and out is not None:
-        outs.check_cast(result, out._dtype)
+        outs.check_inplace(row.name, out, result, tuple(shape))
     kernel = row.kernel(compute)
     if row.check is not None:
         row.check(compute, args)
     if params:
         kernel = bound(kernel, *params)
-    shape: tuple[int, ...] = tensors[0].shape
-    if len(tensors) > 1:
-        shape = layouts.broadcast_shapes(*[t.shape for t in tensors])
     if out is None:
         made = _compute(row, kernel, args, compute, result, tuple(shape))
         if row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
@@ -452,7 +455,11 @@ def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
 def cast(array: Array, dtype: dtypes.dtype) -> Array:
     if array.dtype == dtype.np:
         return array
-    made = np.empty_like(array, dtype=dtype.np)
+    if 0 in array.strides:  # repeated elements: NumPy's order for these is another
+        layout = Layout(array.shape, tuple([s // array.itemsize for s in array.strides]), 0)
+        made = empty_dense(array.shape, layouts.empty_like_strides(layout), dtype.np)
+    else:
+        made = np.empty_like(array, dtype=dtype.np)
     convert(made, array)
     return made
 
@@ -552,14 +559,10 @@ def _write(
 ) -> Tensor:
     tensors = [a for a in args if isinstance(a, Tensor)]
     tracked = modes.state.grad and any([t._rg for t in tensors])
-    if inplace:
-        outs.check_inplace(row.name, out, result, shape)
-    else:
+    if not inplace:
         outs.check_out(row.name, out, result, shape, tensors if modes.state.grad else ())
         outs.resize_out(row.name, out, shape)
-    outs.check_overlap(out, tensors)
-    if inplace:
-        history.before_inplace(out)
+        outs.check_overlap(out, tensors)
     kept = None
     if inplace and tracked and row.rule is not None:
         kept = history.prepare(out, row.rule, bindings(row, args, params))

@@ -341,6 +341,7 @@ def bernoulli(
     """Ones with the chances that `input` holds (or with chance `p`), else zeros."""
     target = empty_as(input) if out is None else out
     if out is not None:
+        outs.refuse_grad("bernoulli", out, [input])
         outs.resize_out("bernoulli", out, tuple(input.shape))
     chances = input.detach() if p is None else p
     draw = _bernoulli_draw(chances, engine_of(generator), target)
@@ -534,7 +535,8 @@ def normal(
         if out is not None:
             outs.check_out_dtype(dtype, out)
             outs.resize_out("normal", out, sizes_of((size,)))
-        return finish(t.normal_(mean, std, generator=generator), requires_grad)
+        t.normal_(mean, std, generator=generator)
+        return finish(t, requires_grad) if out is None else t
     like = mean if isinstance(mean, Tensor) else std
     if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")

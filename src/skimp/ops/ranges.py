@@ -145,7 +145,7 @@ def linspace(
     elif count:
         for i, j, values in _spaced(start, end, count, dtype, _working(dtype)):
             copy(into[i:j], values)
-    return finish(t, requires_grad)
+    return finish(t, requires_grad) if out is None else t
 
 
 @create
@@ -179,7 +179,7 @@ def logspace(
     elif count:
         for i, j, values in _spaced(start, end, count, dtype, work):
             copy(into[i:j], np.power(work.type(base), values))
-    return finish(t, requires_grad)
+    return finish(t, requires_grad) if out is None else t
 
 
 @create
@@ -209,4 +209,4 @@ def eye(
         t = blank((rows, columns), dtype, device, layout, zeroed=True)
         into = t._storage.view(t.layout_of(), t._dtype.np)
     np.einsum("ii->i", into[: min(rows, columns), : min(rows, columns)])[...] = 1
-    return finish(t, requires_grad)
+    return finish(t, requires_grad) if out is None else t

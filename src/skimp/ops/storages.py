@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp import dtypes, printing
-from skimp._tensor import Tensor, wrap
+from skimp._tensor import Tensor, VersionCounter, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
+from skimp.autograd.rules import Rule
 from skimp.devices import CPU, device
 from skimp.memory import layout as layouts
 from skimp.memory import layout_bits as B
@@ -20,8 +21,23 @@ from skimp.memory.layout import Layout, contiguous_strides
 from skimp.ops import outs
 from skimp.ops.forms import export
 from skimp.ops.views import ints
+from skimp.promotion import scalar_type_name
 
 F = TypeVar("F", bound=Callable[..., Any])
+_C_NAMES = {
+    "bool": "bool",
+    "uint8": "unsigned char",
+    "int8": "signed char",
+    "int16": "short int",
+    "int32": "int",
+    "int64": "long int",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}  # C++'s names of the dtypes
 
 
 class UntypedStorage:
@@ -282,6 +298,7 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     shape = ints(sizes)
     if self._rg:
         raise RuntimeError("cannot resize variables that require grad")
+    history.before_inplace(self)
     _resized(self, shape, memory_format)
     return self
 
@@ -294,11 +311,14 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
             raise RuntimeError(
                 f"Trying to create tensor with negative dimension {n}: {list(shape)}"
             )
+    before = self.layout_of()
     if memory_format in (formats.channels_last, formats.channels_last_3d):
         outs.resize(self, shape, layouts.channels_last_strides(shape))
-    elif tuple(self.shape) != shape:
+    elif before.shape != shape:
         outs.resize(self, shape)
-    self.bump()
+    if before != self.layout_of():
+        self.bump()
+        self._accumulate = None
 
 
 @_method
@@ -310,44 +330,97 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None)
 export("resize_as_", resize_as_, method=False)
 
 
+class FollowingCounter(VersionCounter):
+    """The version of a tensor that went over to another storage: its own so far, then that
+    storage's, so that a write by either is seen by both.
+    """
+
+    __slots__ = ("ahead", "storage")
+
+    def __init__(self, storage: storages.Storage, version: int) -> None:
+        self.storage = storage
+        self.ahead = version - storage.version
+
+    @property
+    def version(self) -> int:
+        return self.storage.version + self.ahead
+
+    @version.setter
+    def version(self, value: int) -> None:
+        self.storage.version = value - self.ahead
+
+
+def _no_derivative(g: Tensor) -> Any:
+    raise RuntimeError("derivative for set_ is not implemented")
+
+
+SET = Rule("NotImplemented", {("input", "source"): _no_derivative})
+
+
 @_method
 def set_(
     self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
 ) -> Tensor:
-    """Look at another tensor's or storage's bytes from now on; without arguments, at none."""
-    if self._rg and modes.state.grad:
-        history.before_inplace(self)
-    if source is None:
-        found, layout = storages.empty(0), Layout((0,), (1,), 0)
-    elif isinstance(source, Tensor):
-        if source._dtype is not self._dtype:
-            raise RuntimeError(
-                f"Could not set tensor of type {source._dtype} to a tensor of type {self._dtype}"
-            )
-        found, layout = source._storage, source.layout_of()
-        if size is not None:
-            layout = _given(size, stride, storage_offset)
-    else:
-        untyped = source.untyped() if isinstance(source, TypedStorage) else source
-        found = untyped._storage
-        if size is None:
-            n = len(found) // self._dtype.itemsize - storage_offset
-            layout = Layout((n,), (1,), storage_offset)
-        else:
-            layout = _given(size, stride, storage_offset)
+    """Look at another tensor's or storage's bytes from now on; without arguments, at none.
+
+    The tensor is no view any more, and its views stay with the old bytes. No gradient passes.
+    """
+    found, layout = _looked_at(self, source, storage_offset, size, stride)
+    history.before_inplace(self)
     need = layouts.nbytes_needed(layout, self._dtype.itemsize)
     if need > len(found):
         found.resize(need)
+    given = {"input": self, "source": source if size is None else None}
+    tracked = modes.state.grad and (self._rg or (size is None and getattr(source, "_rg", False)))
+    kept = history.prepare(self, SET, given) if tracked else None
     self.bump()
-    kept = self._version
+    history.rebase(self, kept)
+    history.leave(self)
+    version = self._version
     self._np = None
     self._storage = found
     self._layout = layout
-    from skimp._tensor import VersionCounter
-
-    self._counter = VersionCounter()
-    self._counter.version = kept
+    self._counter = FollowingCounter(found, version)
+    self._accumulate = None
+    if kept is not None:
+        self._node, self._index = kept, 0
+        kept._shape = layout.shape
     return self
+
+
+def _looked_at(
+    self: Tensor, source: Any, offset: int, size: Any, stride: Any
+) -> tuple[storages.Storage, Layout]:
+    """The storage that the arguments of `set_` name, and the layout on it."""
+    if source is None:
+        return storages.empty(0), Layout((0,), (1,), 0)
+    if isinstance(source, Tensor):
+        there = source.layout_of()
+        if size is not None:
+            if not layouts.is_contiguous(there):
+                raise RuntimeError("passed in tensor to be used as storage must be contiguous")
+            return source._storage, _given(size, stride, there.offset + offset)
+        if source._dtype is not self._dtype:
+            raise RuntimeError(
+                f"Could not set tensor of type {_C_NAMES[source._dtype.name]} to a tensor of type "
+                f"{_C_NAMES[self._dtype.name]}"
+            )
+        return source._storage, there
+    if isinstance(source, TypedStorage):
+        if source.dtype is not self._dtype:
+            raise RuntimeError(
+                f"Expected a Storage of type {_C_NAMES[self._dtype.name]} or an UntypedStorage, "
+                f"but got type {scalar_type_name(source.dtype)} for argument 1 'storage'"
+            )
+        source = source.untyped()
+    if not isinstance(source, UntypedStorage):
+        raise TypeError(
+            "set_() received an invalid combination of arguments - got "
+            f"({type(source).__name__}), but expected a tensor or a storage"
+        )
+    if size is not None:
+        return source._storage, _given(size, stride, offset)
+    return source._storage, Layout((source.nbytes() // self._dtype.itemsize,), (1,), 0)
 
 
 def _given(size: Any, stride: Any, offset: int) -> Layout:

@@ -49,11 +49,13 @@ def reshaped(g: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
+EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
+TURN = {"input": lambda g: g.t()}
 
 
 @view(
-    rule=Rule("TransposeBackward0", {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}),
-    inplace=True,
+    rule=Rule("TransposeBackward0", EXCHANGE),
+    inplace=Rule("TransposeBackward1", EXCHANGE),
     hand="a.swapaxes(dim0, dim1)",
     aliases=("swapaxes", "swapdims"),
 )
@@ -63,8 +65,8 @@ def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
 
 
 @view(
-    rule=Rule("TBackward0", {"input": lambda g: g.t()}),
-    inplace=True,
+    rule=Rule("TBackward0", TURN),
+    inplace=Rule("TBackward1", TURN),
     hand="a.T if a.ndim == 2 else None",
 )
 def t(layout: Layout) -> Layout:
@@ -145,12 +147,18 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     ledger is told.
     """
     wanted = V.infer_size(ints(sizes if shape is None else (shape,), "shape"), input.numel())
-    if V.view(input.layout_of(), wanted) is not None:
-        return _VIEW(input, wanted)
-    return _reshape_copy(input, wanted)
+    layout = input.layout_of()
+    if V.view(layout, wanted) is None:
+        return _reshape_copy(input, wanted)
+    return _VIEW(input, wanted) if layouts.is_contiguous(layout) else _reshape_alias(input, wanted)
 
 
-@op(rule=Rule("ViewBackward0", BACK), method=False, namespaces=(), name="_reshape_copy")
+@view(function=False, method=False, rule=Rule("ReshapeAliasBackward0", BACK))
+def _reshape_alias(layout: Layout, wanted: tuple[int, ...]) -> Layout:
+    return V.view_or_raise(layout, wanted)
+
+
+@op(rule=Rule("UnsafeViewBackward0", BACK), method=False, namespaces=(), name="_reshape_copy")
 def _reshape_copy(input: Tensor, wanted: tuple[int, ...]) -> Tensor:
     strides = layouts.contiguous_strides(tuple(input.shape))
     whole = copied(input, strides, input._dtype, "reshape", lambda: f"reshape of {describe(input)}")
@@ -191,13 +199,27 @@ def unflatten(layout: Layout, dim: int, sizes: Any) -> Layout:
     return V.unflatten(layout, dim, _dims(sizes))
 
 
-@view(rule=Rule("SqueezeBackward0", BACK), inplace=True)
+def _squeezed(*names: str) -> Callable[[dict[str, Any]], Rule]:
+    """The rule's name says whether the call named no dim, one, or several."""
+    all_, one, several = [Rule(name, BACK) for name in names]
+
+    def choose(given: dict[str, Any]) -> Rule:
+        dim = given.get("dim")
+        return all_ if dim is None else several if isinstance(dim, (tuple, list)) else one
+
+    return choose
+
+
+@view(
+    rule=_squeezed("SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2"),
+    inplace=_squeezed("SqueezeBackward3", "SqueezeBackward4", "SqueezeBackward5"),
+)
 def squeeze(layout: Layout, dim: Any = None) -> Layout:
     """Without the dimensions of size 1 (of all, of one, or of several)."""
     return V.squeeze(layout, dim)
 
 
-@view(rule=Rule("UnsqueezeBackward0", BACK), inplace=True)
+@view(rule=Rule("UnsqueezeBackward0", BACK), inplace=Rule("UnsqueezeBackward1", BACK))
 def unsqueeze(layout: Layout, dim: int) -> Layout:
     """With a dimension of size 1 at `dim`."""
     return V.unsqueeze(layout, dim)
@@ -304,9 +326,20 @@ def _unfold_back(g: Tensor, shape: Sequence[int], dimension: int, size: int, ste
     return _strided_back(g, dense, V.unfold(dense, dimension, size, step))
 
 
-@view("_as_strided", function=False, method=False, inplace=True, rule=Rule("AsStridedBackward0", {
+PLACED = {
     "input": lambda g, input_layout, size, stride, storage_offset: _strided_back(
-        g, input_layout, _strided(input_layout, size, stride, storage_offset))}))  # fmt: skip
+        g, input_layout, _strided(input_layout, size, stride, storage_offset)
+    )
+}
+
+
+@view(
+    "_as_strided",
+    function=False,
+    method=False,
+    rule=Rule("AsStridedBackward0", PLACED),
+    inplace=Rule("AsStridedBackward1", PLACED),
+)
 def _as_strided(
     layout: Layout, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Layout:
@@ -335,6 +368,7 @@ export("as_strided", as_strided)
 
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """The tensor itself takes another layout on its storage."""
+    history.before_inplace(input)
     found = _strided(input.layout_of(), size, stride, storage_offset)
     B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
     return _as_strided_(input, size, stride, storage_offset)

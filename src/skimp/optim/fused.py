@@ -20,6 +20,7 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Array, Tensor
 from skimp.autograd import modes
+from skimp.autograd.alias import before_inplace
 from skimp.config import config
 from skimp.eval import run
 from skimp.eval.expr import COPY, Expr, Kernel, Leaf
@@ -168,7 +169,9 @@ def lerp(a: Any, b: Any, weight: float) -> Any:
 def update(
     formula: Formula, written: Sequence[Tensor], read: Sequence[Tensor], *numbers: Any
 ) -> None:
-    """Replace the values of `written` by the formula's."""
+    """Replace the values of `written` by the formula's. Each counts as written to once."""
+    for t in written:
+        before_inplace(t)
     first = written[0]
     dtype = first._dtype
     if not modes.state.grad and dtype in _PLAIN:
