@@ -458,8 +458,8 @@ ORPHANS = """
 
     it = iter(DataLoader(Slow(), 2, num_workers=2))
     next(it)
-    print(*[p.pid for p in it._pool.processes], flush=True)
     try:
+        print(*[p.pid for p in it._pool.processes], flush=True)
         while True:
             next(it)
     except KeyboardInterrupt:
@@ -495,14 +495,14 @@ def test_no_orphans(how: int, tmp_path: Path) -> None:
     else:
         process.kill()
     process.wait(20)
-    if how == signal.SIGINT:  # 1 where a worker's end was seen before the interrupt
-        assert process.returncode in (1, 3)
+    if how == signal.SIGINT:
+        assert process.returncode == 3, process.stderr.read()
     end = time.monotonic() + 20
     while any(alive(pid) for pid in pids) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(alive(pid) for pid in pids)
-    if process.returncode == 3:
-        assert process.stderr.read() == ""
+    if how == signal.SIGINT:  # Python itself may say that a finalizer was interrupted
+        assert "DataLoader" not in process.stderr.read()
     process.stdout.close()
     process.stderr.close()
 

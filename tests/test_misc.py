@@ -61,6 +61,7 @@ OPS: dict[str, Any] = {
     "cat mixed": lambda lib, f, x: lib.cat([x, x.bfloat16(), x.float()]),
     "stack lower": lambda lib, f, x: lib.stack([x.bfloat16(), x.bfloat16()]),
     "inside": lambda lib, f, x: f.linear(x, x).relu() @ x,
+    "fft": lambda lib, f, x: lib.fft.fft(x).real,
 }
 
 
@@ -80,6 +81,26 @@ def test_autocast_casts_as_torchs(name: str, dtype: str) -> None:
         assert ours[0] == theirs[0]
         assert skimp.allclose(
             ours[1], skimp.tensor(theirs[1].tolist(), dtype=skimp.float64), rtol=2e-2, atol=1e-2
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_autocast_of_recurrent_layers(name: str, dtype: str) -> None:
+    def run(lib: Any, functional: Any) -> Any:
+        lib.manual_seed(0)
+        layer = getattr(lib.nn, name)(4, 3, 2, bidirectional=True)
+        x = lib.linspace(-1, 1, 24).view(3, 2, 4).to(getattr(lib, dtype))
+        with lib.autocast("cpu"):
+            y, _ = layer(x)
+        y.float().sum().backward()
+        return str(y.dtype), y.double(), layer.weight_ih_l0.grad.double()
+
+    ours, theirs = both(run)
+    assert ours[0] == theirs[0]
+    for got, want in zip(ours[1:], theirs[1:], strict=True):
+        assert skimp.allclose(
+            got, skimp.tensor(want.tolist(), dtype=skimp.float64), rtol=5e-2, atol=3e-2
         )
 
 
@@ -571,3 +592,17 @@ def test_a_cast_to_its_own_type_is_the_tensor() -> None:
 
     ours, theirs = both(run)
     assert ours == theirs
+
+
+def test_numbers_of_threads_that_are_none() -> None:
+    for bad in (0, -1, 1.5, None):
+        with pytest.raises(RuntimeError) as want:
+            torch.set_num_threads(bad)
+        with pytest.raises(RuntimeError) as got:
+            skimp.set_num_threads(bad)
+        assert str(got.value) == str(want.value)
+
+
+def test_what_this_was_built_with() -> None:
+    assert "NumPy" in skimp.__config__.show()
+    assert "get_num_threads" in skimp.__config__.parallel_info()

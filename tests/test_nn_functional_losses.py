@@ -139,7 +139,7 @@ def test_warnings_and_refusals() -> None:
         lambda x, y: F.huber_loss(x, y),
         lambda x, y: F.smooth_l1_loss(x, y),
         lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
-        lambda x, y: F.soft_margin_loss(x, y),
+        lambda x, y: F.soft_margin_loss(x + y, x.detach().sign()),
         lambda x, y: F.binary_cross_entropy_with_logits(x, y),
         lambda x, y: F.cosine_similarity(x, y),
     ],
@@ -148,3 +148,69 @@ def test_second_derivatives(call: Any) -> None:
     x, y = (skimp.randn(3, 4, dtype=skimp.float64).requires_grad_() for _ in range(2))
     assert skimp.autograd.gradcheck(call, (x, y))
     assert skimp.autograd.gradgradcheck(call, (x, y))
+
+
+TYPES = ["int64", "float32", "float64", "bool", "bfloat16"]
+LOSSES = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss",
+          "soft_margin_loss", "hinge_embedding_loss", "binary_cross_entropy",
+          "binary_cross_entropy_with_logits"]  # fmt: skip
+
+
+def outcome(torch: Any, name: str, *args: Any, **words: Any) -> str:
+    """The type of a loss, or of the error."""
+    try:
+        return str(getattr(torch.nn.functional, name)(*args, **words).dtype)
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+        return type(error).__name__
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+@pytest.mark.parametrize("name", LOSSES)
+def test_types_of_results_and_of_errors(name: str) -> None:
+    for reduction in ("mean", "none"):
+        for a in TYPES:
+            for b in TYPES:
+                found = [
+                    outcome(
+                        t,
+                        name,
+                        t.tensor([0.0, 1, 1, 0]).to(getattr(t, a)),
+                        t.tensor([1.0, 1, 0, 0]).to(getattr(t, b)),
+                        reduction=reduction,
+                    )
+                    for t in (skimp, torch)
+                ]
+                assert found[0] == found[1], (a, b, reduction)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_targets_that_do_not_fit(name: str) -> None:
+    f, g = getattr(F, name), getattr(torch.nn.functional, name)
+    for shape in [(3,), (2, 3), (2, 3, 4), (2, 3, 4, 5)]:
+        for have in [(), (1,), (2,), (3,), (2, 3), (2, 4), (3, 4), (2, 4, 5), (2, 5, 4), (0,)]:
+            for kind in ("int64", "float32", "int32"):
+                said = []
+                for h, t in ((f, skimp), (g, torch)):
+                    target = t.zeros(have, dtype=getattr(t, kind))
+                    try:
+                        said.append(tuple(h(t.ones(shape), target, reduction="none").shape))
+                    except (RuntimeError, ValueError) as error:
+                        said.append((type(error), str(error)))
+                assert said[0] == said[1], (shape, have, kind)
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+def test_what_is_no_target() -> None:
+    for name in ("cross_entropy", "nll_loss", "kl_div", "hinge_embedding_loss"):
+        with pytest.raises(TypeError, match="argument 'target'"):
+            getattr(F, name)(skimp.ones(2, 3), None)
+    with pytest.raises(RuntimeError, match="all elements of target should be between 0 and 1"):
+        F.binary_cross_entropy(skimp.rand(3), skimp.rand(3) + 3)
+    with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'target'"):
+        F.soft_margin_loss(skimp.ones(3), skimp.ones(3).requires_grad_())
+    with pytest.raises(RuntimeError, match="expected scalar type Float but found Double"):
+        F.cross_entropy(
+            skimp.ones(2, 3),
+            skimp.tensor([0, 1]),
+            weight=skimp.ones(3, dtype=skimp.float64),
+        )

@@ -399,3 +399,11 @@ def test_transformers() -> None:
         return [causal, *out]
 
     same(program, 1e-4, 1e-5)
+
+
+def test_packed_sequences_of_other_types() -> None:
+    for torch in (skimp, oracle):
+        packed = torch.nn.utils.rnn.pack_sequence([torch.arange(3.0), torch.arange(2.0)])
+        for name in ("byte", "char", "short", "int", "long", "half", "float", "double"):
+            whole = getattr(torch.arange(1), name)().dtype
+            assert getattr(packed, name)().data.dtype == whole

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -121,6 +122,33 @@ def test_plain_multiprocessing_as_in_the_article() -> None:
         assert z.get().is_shared()
     with multiprocessing.Pool(1) as pool:
         pool.apply_async(twice, [x])
+
+
+class Slow:
+    """Takes its time to arrive in another process."""
+
+    def __reduce__(self) -> Any:
+        return slowly, (os.getpid(),)
+
+
+def slowly(sender: int) -> None:
+    if os.getpid() != sender:
+        time.sleep(60)
+
+
+def test_a_tensor_that_a_terminated_worker_never_fetched_is_freed() -> None:
+    x = skimp.rand(300, 300).share_memory_()
+    ours = len(segments())
+    with multiprocessing.Pool(1) as pool:
+        pool.apply_async(print, [Slow(), x])
+        end = time.monotonic() + 20
+        while len(segments()) == ours and time.monotonic() < end:
+            time.sleep(0.01)
+        assert len(segments()) == ours + 1  # the copy that lies ready for the worker
+        time.sleep(0.2)
+    del pool
+    gc.collect()
+    assert len(segments()) == ours
 
 
 def test_a_pool_writes_where_we_read() -> None:
@@ -258,7 +286,7 @@ PROGRAM = """
         x = skimp.rand(1000, 1000)
         with multiprocessing.Pool(2) as pool:
             kept = [pool.apply_async(f, [x]) for _ in range(4)]
-            print(kept[0].get().shape)
+            print([one.get().shape for one in kept][0])
         x.share_memory_()
         {end}
 """

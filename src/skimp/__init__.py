@@ -13,6 +13,7 @@ _np.seterr(all="ignore")
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"skimp\.")
 
 from skimp import (
+    __config__,
     accelerator,
     amp,
     autograd,

@@ -37,7 +37,8 @@ FLOAT32 = """
     triangular_solve linalg.cholesky linalg.cholesky_ex linalg.cond linalg.eig linalg.eigh
     linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv linalg.inv_ex
     linalg.lstsq linalg.matrix_rank linalg.qr linalg.solve linalg.svd linalg.svdvals
-    linalg.tensorinv linalg.tensorsolve
+    linalg.tensorinv linalg.tensorsolve fft.fft fft.ifft fft.fft2 fft.ifft2 fft.fftn fft.ifftn
+    fft.rfft fft.irfft fft.rfft2 fft.irfft2 fft.rfftn fft.irfftn fft.hfft fft.ihfft
 """
 WIDEST = "stack cat concat concatenate index_copy"
 
@@ -141,9 +142,12 @@ def _run(
 def _each(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, Tensor):
         return change(value)
-    if isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(v, _HOLDS) for v in value):
         return type(value)([_each(v, change) for v in value])
     return value
+
+
+_HOLDS = (Tensor, list, tuple)
 
 
 def _eligible(t: Tensor) -> bool:
@@ -154,6 +158,11 @@ def to_lower(values: Any) -> Callable[[Tensor], Tensor]:
     """Cast to autocast's type."""
     dtype = state.dtype["cpu"]
     return lambda t: cached(t, dtype) if _eligible(t) else t
+
+
+def lowered(value: Any) -> Any:
+    """Cast to autocast's type, in containers too."""
+    return _each(value, to_lower(())) if value is not None else None
 
 
 def to_float32(values: Any) -> Callable[[Tensor], Tensor]:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import threading
 import weakref
-from multiprocessing import reduction
+from multiprocessing import reduction, resource_sharer
+from multiprocessing.pool import Pool
 from typing import Any
 
 import numpy as np
@@ -118,7 +120,29 @@ def _reduce_storage(s: Storage) -> Any:
         if len(s) < SHARE_FROM or not CAN_SHARE:
             return s.__reduce__()
         share(s)
-    return received, (reduction.DupFd(_SEGMENTS[s].fd), len(s))
+    handle = reduction.DupFd(_SEGMENTS[s].fd)
+    _forget_with_pool(handle)
+    return received, (handle, len(s))
+
+
+def _forget_with_pool(handle: Any) -> None:
+    """Close the copy of a descriptor that lies ready for a pool's worker when the pool is gone.
+
+    The standard library keeps the copy until somebody fetches it, which a worker that was
+    terminated never does. The thread that hands out a pool's tasks lives as long as the pool can
+    have workers.
+    """
+    thread = threading.current_thread()
+    waiting = getattr(getattr(resource_sharer, "_resource_sharer", None), "_cache", None)
+    if getattr(thread, "_target", None) is not Pool._handle_tasks or waiting is None:  # type: ignore[attr-defined]
+        return
+    weakref.finalize(thread, _close, waiting, handle._id[1])
+
+
+def _close(waiting: dict[Any, Any], key: Any) -> None:
+    found = waiting.pop(key, None)
+    if found is not None:
+        found[1]()
 
 
 def _reduce_tensor(t: Tensor) -> Any:

@@ -249,7 +249,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
     """The mean over the rows of a small matrix with a class index each; None where the general way
     is needed.
     """
-    x, t = input._np, target._np
+    x, t = input._np, getattr(target, "_np", None)
     if x is None or t is None or x.ndim != 2 or t.ndim != 1 or len(x) != len(t):
         return None
     if (
@@ -370,38 +370,64 @@ def cross_entropy(
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    check_tensor("cross_entropy_loss", target)
+    if input.ndim == 0:
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     if tuple(target.shape) == tuple(input.shape):
         return _of_probabilities(input, target, weight, reduction, ignore_index, label_smoothing)
-    _check_target(input, target, weight)
+    target = _checked(input, target, weight)
     floating("log_softmax_lastdim_kernel_impl", input)
     return _cross_entropy(input, target, weight, reduction, ignore_index, label_smoothing)[0]
 
 
-def _check_target(input: Any, target: Any, weight: Any) -> None:
-    if input.ndim == 0:
-        raise RuntimeError("input and target should not be 0-d tensors both of them")
+def check_tensor(name: str, target: Any) -> None:
+    """Refuse a target that is no tensor."""
+    if not isinstance(target, Tensor):
+        kind = type(target).__name__
+        raise TypeError(f"{name}(): argument 'target' (position 2) must be Tensor, not {kind}")
+
+
+def _checked(input: Any, target: Any, weight: Any) -> Any:
+    """Class indices, checked in PyTorch's order; that of one row has no dims."""
     dim = 1 if input.ndim > 1 else 0
-    expected = tuple(input.shape[:dim]) + tuple(input.shape[dim + 1 :])
-    have = tuple(target.shape)
-    if input.ndim <= 2 and len(have) > len(expected):
-        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    if input.ndim > 1 and (not have or have[0] != input.shape[0]):
+    shape, have = tuple(input.shape), tuple(target.shape)
+    expected = shape[:dim] + shape[dim + 1 :]
+    if input.ndim > 1 and (not have or have[0] != shape[0]):
         raise ValueError(
-            f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
-            f"({have[0] if have else 1})."
+            f"Expected input batch_size ({shape[0]}) to match target batch_size "
+            f"({have[0] if have else 0})."
         )
-    if have != expected:
+    if input.ndim <= 2 and len(have) > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if input.ndim == 4 and len(have) != 3:
+        raise RuntimeError(
+            "only batches of spatial targets supported (3D tensors) but got targets of dimension: "
+            f"{len(have)}"
+        )
+    if input.ndim not in (1, 4) and have != expected:
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(have)}")
     if target._dtype not in (dtypes.int64, dtypes.uint8):
         name = promotion.scalar_type_name(target._dtype)
-        raise RuntimeError(f"expected scalar type Long but found {name}")
-    if weight is not None and tuple(weight.shape) != (input.shape[dim],):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {name}")
+    if input.ndim == 1 and have not in ((), (1,)):
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {have[0]}"
+        )
+    if input.ndim == 4 and have != expected:
+        raise RuntimeError(f"size mismatch (got input: {list(shape)} , target: {list(have)}")
+    if weight is not None:
+        _check_weight("", shape[dim], weight)
+        if weight._dtype is not input._dtype:
+            a, b = map(promotion.scalar_type_name, (input._dtype, weight._dtype))
+            raise RuntimeError(f"expected scalar type {a} but found {b}")
+    return target.reshape(()) if input.ndim == 1 else target
+
+
+def _check_weight(prefix: str, classes: int, weight: Any) -> None:
+    if tuple(weight.shape) != (classes,):
         raise RuntimeError(
-            "weight tensor should be defined either for all or no classes: cross_entropy: weight "
-            "tensor should be "
-            f"defined either for all {input.shape[dim]} classes or no classes but got weight "
-            "tensor of shape: "
-            f"{list(weight.shape)}"
+            f"{prefix}weight tensor should be defined either for all {classes} classes or no "
+            f"classes but got weight tensor of shape: {list(weight.shape)}"
         )
 
 
@@ -417,11 +443,8 @@ def _of_probabilities(
         raise RuntimeError("ignore_index is not supported for floating point target")
     dim = 1 if input.ndim > 1 else 0
     n = input.shape[dim] if input.ndim else 1
-    if weight is not None and tuple(weight.shape) != (n,):
-        raise RuntimeError(
-            f"cross_entropy: weight tensor should be defined either for all {n} classes or no "
-            "classes"
-        )
+    if weight is not None:
+        _check_weight("cross_entropy: ", n, weight)
     if smoothing:
         target = target * (1 - smoothing) + smoothing / n
     logs = _log_softmax(input, dim)
@@ -469,15 +492,13 @@ def nll_loss(
     """Minus each row's element at its target; the input holds log-probabilities."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
+    check_tensor("nll_loss_nd", target)
     if input.ndim == 0:
-        raise RuntimeError("input tensor should be 1D or 2D")
+        raise ValueError("Expected 1 or more dimensions (got 0)")
     if target._rg:
         raise RuntimeError("the derivative for 'target' is not implemented")
-    _check_target(input, target, weight)
+    target = _checked(input, target, weight)
     floating("nll_loss_out_frame", input)
-    if weight is not None and weight._dtype is not input._dtype:
-        a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(weight._dtype)
-        raise RuntimeError(f"expected scalar type {a} but found {b}")
     rows = Rows(tuple(input.shape), target, weight, ignore_index, input._dtype.np)
     outer, n, inner = sides(tuple(input.shape), rows.dim)
     shares = np.ascontiguousarray(np.broadcast_to(rows.share, rows.at.shape)).reshape(

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from skimp import promotion
-from skimp._tensor import Array, Tensor
+from skimp import dtypes, promotion
+from skimp._tensor import Array
 from skimp.autograd.rules import Rule
-from skimp.ops.cross_entropy import check_reduction, reduction_of
+from skimp.ops.cross_entropy import check_reduction, check_tensor, reduction_of
 from skimp.ops.forms import NAMESPACES, export, op
 from skimp.ops.pointwise import Pointwise, call, same
 
@@ -134,6 +134,7 @@ def _difference_square(input: Any, target: Any) -> Any:
         raise NotImplementedError(
             f"\"mse_cpu\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
         )
+    _real("mse_cpu", input, target)
     return call(MSE, (input, target))
 
 
@@ -180,7 +181,7 @@ def smooth_l1_loss(
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0.0:
         return l1_loss(input, target, reduction=reduction)
-    _real("smooth_l1_cpu", input)
+    _real("smooth_l1_cpu", input, target)
     return reduced(call(SMOOTH, (input, target), (float(beta),)), reduction)
 
 
@@ -191,8 +192,12 @@ def huber_loss(
     _warn_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    _real("huber_cpu", input)
-    loss = call(HUBER, (input, target), (float(delta),))
+    kind = _computed_in(input, target)
+    if kind is input._dtype:
+        _real("huber_cpu", input)
+    else:
+        refuse_cast(kind, input._dtype)
+    loss = as_input(input, call(HUBER, (input, target), (float(delta),)))
     return (
         reduced(loss, reduction)
         if weight is None
@@ -200,11 +205,33 @@ def huber_loss(
     )
 
 
-def _real(name: str, t: Tensor) -> None:
-    if not t._dtype.is_floating_point:
+def _computed_in(*tensors: Any) -> dtypes.dtype:
+    return promotion.result_dtype(tuple([(t._dtype, t.ndim == 0, False) for t in tensors]))
+
+
+def _real(name: str, *tensors: Any) -> None:
+    """Refuse what is not computed in floating point."""
+    kind = _computed_in(*tensors)
+    if not kind.is_floating_point:
         raise NotImplementedError(
-            f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(kind)}'"
         )
+
+
+def refuse_cast(found: dtypes.dtype, wanted: dtypes.dtype) -> None:
+    """Refuse to make an integer or a bool of what was computed."""
+    if not wanted.is_floating_point:
+        a, b = map(promotion.scalar_type_name, (found, wanted))
+        raise RuntimeError(f"result type {a} can't be cast to the desired output type {b}")
+
+
+def as_input(input: Any, loss: Any) -> Any:
+    """A loss that has the input's type, as where PyTorch writes it into a tensor like the input."""
+    kind = input._dtype
+    if loss._dtype is kind:
+        return loss
+    refuse_cast(loss._dtype, kind)
+    return loss.to(kind)
 
 
 # -- probabilities
@@ -259,11 +286,12 @@ def binary_cross_entropy(
             f"({input.shape}) is deprecated. "
             "Please ensure they have the same size."
         )
-    _real("binary_cross_entropy", input)
     _same_type(input, target)
-    values = input.detach().array()
-    if values.size and not bool(((values >= 0) & (values <= 1)).all()):
-        raise RuntimeError("all elements of input should be between 0 and 1")
+    _real("binary_cross_entropy", input)
+    for name, t in (("input", input), ("target", target)):
+        values = t.detach().array()
+        if values.size and not (values.min() >= 0 and values.max() <= 1):  # nor nan
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     return reduced(_weighted(call(BCE, (input, target)), weight), reduction)
 
 
@@ -316,9 +344,15 @@ def binary_cross_entropy_with_logits(
         raise ValueError(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
-    _real("binary_cross_entropy_with_logits", input)
+    _real("log_sigmoid_cpu", input)
+    if target._dtype is dtypes.bool:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        )
+    refuse_cast(input._dtype, target._dtype)
     if pos_weight is None:
-        loss = call(BCE_LOGITS, (input, target))
+        loss = as_input(target, call(BCE_LOGITS, (input, target)))
     else:
         log_weight = (pos_weight - 1) * target + 1
         loss = (1 - target) * input - log_weight * _f("logsigmoid")(input)
@@ -353,6 +387,9 @@ def kl_div(
             )
     else:
         reduction = reduction_of(size_average, reduce, reduction)
+    check_tensor("kl_div", target)
+    if not (input._dtype.is_floating_point and target._dtype.is_floating_point):
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
         loss = target.exp() * (target - input)
     else:
@@ -380,6 +417,7 @@ def poisson_nll_loss(
     log(target!)."""
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
+    check_tensor("poisson_nll_loss", target)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()

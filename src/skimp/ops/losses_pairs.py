@@ -8,11 +8,12 @@ import numpy as np
 
 from skimp import dtypes, promotion
 from skimp._tensor import Array
+from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
-from skimp.ops.cross_entropy import check_reduction, reduction_of
+from skimp.ops.cross_entropy import check_reduction, check_tensor, reduction_of
 from skimp.ops.forms import NAMESPACES, export
-from skimp.ops.losses import reduced
+from skimp.ops.losses import as_input, reduced, refuse_cast
 from skimp.ops.pointwise import Pointwise, call, same
 
 # -- margins between pairs
@@ -29,10 +30,12 @@ def hinge_embedding_loss(
 ) -> Any:
     """input where the target is 1, max(0, margin - input) where it is -1."""
     reduction = reduction_of(size_average, reduce, reduction)
+    check_tensor("hinge_embedding_loss", target)
     zero = input.new_zeros(())
     far = _where(target != 1, (margin - input).clamp_min(0), zero)
     near = _where(target != -1, input, zero)
-    return reduced(far + near, reduction)
+    loss = far + near
+    return reduced(loss if input._dtype.is_floating_point else loss.to(input._dtype), reduction)
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
@@ -65,20 +68,13 @@ def _soft_margin(x: Array, y: Array, *, out: Array) -> None:
     np.log1p(out, out=out)
 
 
-def _soft_margin_back(g: Any, of: Any, other: Any) -> Any:
-    return -g * other * (-of * other).sigmoid()
-
-
 SOFT_MARGIN = Pointwise(
     "soft_margin_loss",
     _soft_margin,
     same,
     Rule(
         "SoftMarginLossBackward0",
-        {
-            "input": lambda g, input, target: _soft_margin_back(g, input, target),
-            "target": lambda g, input, target: _soft_margin_back(g, target, input),
-        },
+        {"input": lambda g, input, target: -g * target * (-input * target).sigmoid()},
     ),
     ("input", "target"),
 )
@@ -93,7 +89,15 @@ def soft_margin_loss(
 ) -> Any:
     """log(1 + exp(-target input))."""
     reduction = reduction_of(size_average, reduce, reduction)
-    return reduced(call(SOFT_MARGIN, (input, target)), reduction)
+    if modes.state.grad and target.requires_grad:
+        raise RuntimeError(
+            "The function 'soft_margin_loss' is not differentiable with respect to argument "
+            "'target'. This input cannot have requires_grad True."
+        )
+    refuse_cast(
+        promotion.to_float(promotion.promote_types(input._dtype, target._dtype)), input._dtype
+    )
+    return reduced(as_input(input, call(SOFT_MARGIN, (input, target))), reduction)
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:

@@ -182,6 +182,9 @@ def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
     if k != k2:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {k2}x{n})")
     if input._dtype is not mat2._dtype:
+        if first == "mat1":
+            a, b = map(promotion.scalar_type_name, (input._dtype, mat2._dtype))
+            raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {a} and {b}")
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {c_name(input._dtype)} != "
             f"{c_name(mat2._dtype)}"

@@ -7,12 +7,14 @@ from __future__ import annotations
 import collections
 from typing import Any, Final
 
+import numpy as np
+
 from skimp import dtypes
 from skimp._tensor import Tensor
 from skimp.devices import device
-from skimp.nn.parameter import Parameter
+from skimp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from skimp.ops.storages import TypedStorage, UntypedStorage
-from skimp.serialization import rebuild
+from skimp.serialization import arrays, rebuild
 from skimp.size import Size
 from skimp.tensor_types import NAMES as TYPES
 
@@ -40,6 +42,20 @@ DEFAULT: Final[dict[str, Any]] = {
     "torch._tensor._rebuild_from_type_v2": rebuild.from_type,
     **{f"torch.{d.name}": d for d in dtypes.ALL},
     **{f"torch.{name}": t for name, t in TYPES.items()},
+}
+
+# What `weights_only=False` adds, besides the modules of `torch.nn`.
+WHOLE: Final[dict[str, Any]] = {
+    "torch.nn.parameter.UninitializedParameter": UninitializedParameter,
+    "torch.nn.parameter.UninitializedBuffer": UninitializedBuffer,
+    "builtins.bytes": rebuild.no_bytes,
+    "numpy.dtype": arrays.dtype,
+    "numpy.ndarray": np.ndarray,
+    **{
+        f"numpy.{core}.multiarray.{name}": f
+        for core in ("core", "_core")
+        for name, f in (("scalar", arrays.scalar), ("_reconstruct", arrays.blank))
+    },
 }
 
 # By identity: dtypes and classes are singletons. The name that a file gets for an object of ours.
@@ -79,11 +95,37 @@ ABSENT: Final = (
 BLOCKED: Final = ("sys", "os", "posix", "nt", "subprocess")
 
 
-def theirs(module: str) -> str:
-    """The module's name in PyTorch's files."""
-    return (
-        THEIRS + module[len(OURS) :] if module == OURS or module.startswith(OURS + ".") else module
-    )
+FUNCTIONAL: Final = ("torch.nn.functional", "torch._C._nn")  # where its functions say they are
+
+# Where PyTorch keeps classes that are elsewhere here, by class or else by module.
+_NN = "torch.nn.modules."
+_ELSEWHERE: Final = {
+    "ChannelShuffle": _NN + "channelshuffle",
+    "Flatten": _NN + "flatten",
+    "Unflatten": _NN + "flatten",
+    "Fold": _NN + "fold",
+    "Unfold": _NN + "fold",
+    "PixelShuffle": _NN + "pixelshuffle",
+    "PixelUnshuffle": _NN + "pixelshuffle",
+    "ParameterDict": _NN + "container",
+    "ParameterList": _NN + "container",
+    _NN + "rnn_cells": _NN + "rnn",
+    _NN + "lazy_conv": _NN + "conv",
+    _NN + "attention": _NN + "activation",
+    **{f"{lazy}InstanceNorm{n}d": _NN + "instancenorm" for lazy in ("", "Lazy") for n in (1, 2, 3)},
+}
+
+
+def theirs(module: str, name: str = "") -> str:
+    """The module's name in PyTorch's files; that of a class in it, where PyTorch has it
+    elsewhere.
+    """
+    if module != OURS and not module.startswith(OURS + "."):
+        return module
+    found = THEIRS + module[len(OURS) :]
+    if not found.startswith(_NN):
+        return found
+    return _ELSEWHERE.get(name) or _ELSEWHERE.get(found, found)
 
 
 def full_name(found: Any) -> str:
@@ -91,4 +133,4 @@ def full_name(found: Any) -> str:
     known = WRITTEN.get(id(found))
     if known is not None:
         return ".".join(known)
-    return f"{theirs(found.__module__)}.{found.__qualname__}"
+    return f"{theirs(found.__module__, found.__qualname__)}.{found.__qualname__}"

@@ -14,6 +14,7 @@ from skimp._tensor import Tensor
 from skimp.memory.storage import Storage
 from skimp.nn.parameter import Parameter
 from skimp.ops.formats import layout
+from skimp.ops.forms import NAMESPACES
 from skimp.ops.storages import TypedStorage, UntypedStorage
 from skimp.serialization import names, rebuild
 from skimp.size import Size
@@ -74,7 +75,10 @@ class Pickler(_Base):  # type: ignore[misc]
             if not module.startswith("skimp.") or "." in title:
                 super().save_global(obj, name)
                 return
-            known = names.theirs(module), title
+            if NAMESPACES["nn.functional"].get(title) is obj:
+                known = names.FUNCTIONAL[0], title
+            else:
+                known = names.theirs(module, title), title
         if self.proto >= 4:
             self.save(known[0])
             self.save(known[1])

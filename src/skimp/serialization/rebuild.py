@@ -99,6 +99,13 @@ def encode(text: Any, encoding: Any = "latin1") -> bytes:
     return text.encode("latin1")
 
 
+def no_bytes(*args: Any) -> bytes:
+    """How protocol 2 writes b""."""
+    if args:
+        refuse("bytes made of something else")
+    return b""
+
+
 def set_attributes(t: Tensor, state: Any) -> None:
     """Set what a program had set on a tensor; names that are the tensor's own are refused."""
     found = state[0] if isinstance(state, tuple) and len(state) == 2 else state

@@ -10,7 +10,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import IO, Any, NoReturn
 
-from skimp.serialization import names, safe
+import numpy as np
+
+from skimp.ops.forms import NAMESPACES
+from skimp.serialization import arrays, names, safe
 from skimp.serialization.rebuild import refuse
 
 # What may stand in a file: numbers, text, containers, memo, references, calls of listed functions.
@@ -90,18 +93,24 @@ class Unpickler(_Base):  # type: ignore[misc]
         if module.partition(".")[0] in names.BLOCKED:
             _refuse_blocked(module, full)
         found = names.DEFAULT.get(full) or self._allowed.get(full) or self._module(module, name)
+        if found is None and self._modules:
+            found = names.WHOLE.get(full)
         if found is None:
             _refuse_global(module, name)
         self._given[id(found)] = found
         return found
 
     def _module(self, module: str, name: str) -> Any:
-        """A class of `torch.nn`, in whichever of its files PyTorch keeps it."""
+        """A class of `torch.nn`, in whichever of its files PyTorch keeps it, or a function of
+        `torch.nn.functional`, as modules keep their activation.
+        """
+        if self._modules and module in names.FUNCTIONAL:
+            return NAMESPACES["nn.functional"].get(name)
         if not module.startswith("torch.nn."):
             return None
         from skimp import nn
 
-        found = getattr(nn, name, None) if hasattr(nn.modules, name) else None
+        found = getattr(nn.modules, name, None)
         if not isinstance(found, type) or not issubclass(found, nn.Module):
             return None
         return found if self._modules or found in self._allowed.values() else None
@@ -148,6 +157,8 @@ class Unpickler(_Base):  # type: ignore[misc]
         found = self.stack[-1]
         if type(found) is OrderedDict and isinstance(state, dict):
             found.__dict__.update(state)
+        elif self._modules and isinstance(found, (np.ndarray, np.dtype)):
+            arrays.set_state(found, state)
         elif self._is_given(type(found)) and self._is_programs(type(found)):
             _set_state(found, state)
         else:

@@ -92,6 +92,13 @@ class RNNBase(Module):
         """The weights of each layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With the list of weights that PyTorch's layers keep."""
+        return {**super().__getstate__(), "_flat_weights": self._flat_weights}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({k: v for k, v in state.items() if k != "_flat_weights"})
+
     @property
     def _flat_weights(self) -> list[Any]:
         return [getattr(self, name) for name in self._flat_weights_names]
@@ -125,7 +132,7 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Refuse an input of the wrong dtype, rank or width."""
         weight = self._flat_weights[0]
-        if input.dtype != weight.dtype:
+        if input.dtype != weight.dtype and not _autocast():
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
                 "Convert input: "
@@ -211,7 +218,12 @@ class RNNBase(Module):
     def _run(self, rows: Tensor, hidden: Any, sizes: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         directions = 2 if self.bidirectional else 1
         dropout = self.dropout if self.training else 0.0
-        return recurrence.run(self.mode, rows, hidden, self._weights(), sizes, directions, dropout)
+        weights = self._weights()
+        if self.mode == "LSTM" and _autocast():  # PyTorch's is one op, which is on the list
+            from skimp.amp.casting import lowered
+
+            rows, hidden, weights = lowered((rows, hidden, weights))
+        return recurrence.run(self.mode, rows, hidden, weights, sizes, directions, dropout)
 
     def _given(self, hx: Any, batched: bool) -> tuple[Tensor, ...] | None:
         """The state that the caller gave, as a tuple with a batch dimension."""
@@ -236,6 +248,12 @@ class RNNBase(Module):
             return (whole.zeros(shape, dtype=input.dtype),)
         self.check_hidden_size(hidden[0], shape)
         return hidden  # type: ignore[no-any-return]
+
+
+def _autocast() -> bool:
+    from skimp.amp.state import state
+
+    return state.enabled["cpu"]
 
 
 def _fraction(dropout: Any) -> float:

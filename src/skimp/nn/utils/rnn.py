@@ -60,9 +60,9 @@ class PackedSequence(PackedSequence_):
         """The same: there is no device that pinned memory would serve."""
         return self
 
-    def cpu(self) -> PackedSequence:
+    def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """The same: all memory is the host's."""
-        return self
+        return self.to(*args, **kwargs) if args or kwargs else self
 
     def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
         """Raises: no CUDA here."""
@@ -82,6 +82,15 @@ class PackedSequence(PackedSequence_):
 
     def int(self) -> PackedSequence:
         return self.to(dtypes.int32)
+
+    def short(self) -> PackedSequence:
+        return self.to(dtypes.int16)
+
+    def char(self) -> PackedSequence:
+        return self.to(dtypes.int8)
+
+    def byte(self) -> PackedSequence:
+        return self.to(dtypes.uint8)
 
     @property
     def is_cuda(self) -> bool:
@@ -206,7 +215,9 @@ def pad_sequence(
     if not parts:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
-        raise RuntimeError(f"padding_side should be either right or left. But got {padding_side}")
+        raise RuntimeError(
+            f"Expected padding_side to be one of left or right, but got {padding_side}."
+        )
     longest = max(p.size(0) for p in parts)
     rows = []
     for p in parts:

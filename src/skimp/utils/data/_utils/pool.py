@@ -7,14 +7,16 @@ import itertools
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import connection
 from typing import Any
 
-from skimp.utils.data._utils.worker import End, Resume, Work, run
+from skimp.utils.data._utils.worker import INTERRUPTED, End, Resume, Work, run
 
 PATIENCE = 5.0  # seconds that a worker may take to end by itself
+GRACE = 1.0  # seconds between a worker's interrupt and the parent's, at most
 IMPATIENCE = 0.2  # and after a failure
 
 
@@ -63,21 +65,36 @@ class Pool:
             for one in ready:
                 if one in readers:
                     worker = readers[one]
-                    number, data = pickle.loads(self._results[worker].get())
-                    return worker, number, data
+                    return self._opened(worker)
             if not ready:
                 raise RuntimeError(f"DataLoader timed out after {timeout:g} seconds")
             for one in ready:
                 i = sentinels.pop(one)
+                if self.processes[i].exitcode in (INTERRUPTED, -signal.SIGINT):
+                    _interrupted()
                 if self.processes[i].exitcode != 0:
                     raise RuntimeError(self._died(i))
             if not sentinels:
                 raise RuntimeError("all DataLoader workers have ended, and results are missing")
 
+    def _opened(self, worker: int) -> tuple[int, Any, Any]:
+        """A worker's next result; its tensors are fetched from it, so it must live."""
+        try:
+            number, data = pickle.loads(self._results[worker].get())
+        except (ConnectionError, EOFError, FileNotFoundError):
+            process = self.processes[worker]
+            process.join(GRACE)
+            if process.is_alive():
+                raise
+            if process.exitcode in (INTERRUPTED, -signal.SIGINT):
+                _interrupted()
+            raise RuntimeError(self._died(worker)) from None
+        return worker, number, data
+
     def _died(self, i: int) -> str:
         process = self.processes[i]
         process.join()
-        code = process.exitcode
+        code = -signal.SIGINT if process.exitcode == INTERRUPTED else process.exitcode
         if code is not None and code < 0:
             return (
                 f"DataLoader worker (pid {process.pid}) is killed by signal: "
@@ -106,6 +123,16 @@ class Pool:
         for one in (*self._tasks, *self._results):
             one.cancel_join_thread()
             one.close()
+
+
+def _interrupted() -> None:
+    """A worker was interrupted: a terminal interrupts all processes, so this one will be too.
+
+    It may have been already: Python drops a KeyboardInterrupt that is raised in a finalizer.
+    """
+    if threading.current_thread() is threading.main_thread():
+        time.sleep(GRACE)
+        raise KeyboardInterrupt
 
 
 class Schedule:

@@ -9,6 +9,7 @@ import os
 import pickle
 import queue
 import random
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from skimp.config import set_num_threads
 from skimp.ops.random import manual_seed
 from skimp.utils.data._utils.fetch import Fetcher
 
+INTERRUPTED = 130  # how a worker ends that was interrupted, as shells say it
 LOOK_AROUND = 1.0  # seconds after which an idle worker looks whether its parent lives
 
 
@@ -122,8 +124,12 @@ def run(work: Work, worker_id: int, tasks: Any, results: Any, done: Any) -> None
         np.random.seed(numpy_seed(work.base_seed, worker_id))
         _info = WorkerInfo(worker_id, work.num_workers, seed, work.dataset)
         _Worker(work, worker_id, results).serve(tasks, done, watched)
-    except KeyboardInterrupt:  # so has the parent been, and it raises it
+    except KeyboardInterrupt:  # so has the parent been, or will be, and it raises it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         results.cancel_join_thread()
+        results.close()
+        sys.exit(INTERRUPTED)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     if done.is_set() or not watched.lives():
         results.cancel_join_thread()  # nobody reads what is left
     results.close()

@@ -1,0 +1,24 @@
+"""torch.__config__: what this was built with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skimp.config import get_num_threads
+from skimp.version import VERSION, __version__
+
+__all__ = ["parallel_info", "show"]
+
+
+def show() -> str:
+    """The versions of what computes here."""
+    return (
+        f"skimp {VERSION}, which behaves as PyTorch {__version__.partition('+')[0]}:\n"
+        f"  - NumPy {np.__version__}\n"
+        "  - no C++ of its own, no CUDA"
+    )
+
+
+def parallel_info() -> str:
+    """The threads that an op may use."""
+    return f"skimp.get_num_threads() : {get_num_threads()}\n"
