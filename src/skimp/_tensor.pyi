@@ -44,6 +44,7 @@ class Tensor:
 
     _np: Array | None
     _layout: Layout | None
+    _turned: builtins.bool
     _storage: Storage
     _dtype: dtypes.dtype
     _rg: builtins.bool

@@ -195,6 +195,8 @@ def detach(t: Tensor) -> Tensor:
     new._layout = t._layout
     new._storage = t._storage
     new._dtype = t._dtype
+    if t._turned:
+        new._turned = True
     if t._counter is not None:
         new._counter = t._counter
     if t._conj or t._neg:
@@ -245,6 +247,7 @@ def set_data(t: Tensor, value: Any) -> None:
     counter = VersionCounter()
     counter.version = t._version
     t._np = value._np
+    t._turned = value._turned
     t._layout = value._layout
     t._storage = value._storage
     t._dtype = value._dtype

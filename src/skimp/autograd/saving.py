@@ -125,6 +125,8 @@ def ghost(t: Tensor) -> Tensor:
     new._layout = t._layout
     new._storage = t._storage
     new._dtype = t._dtype
+    if t._turned:
+        new._turned = True
     if t._counter is not None:
         new._counter = t._counter
     if t._conj or t._neg:

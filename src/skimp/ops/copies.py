@@ -63,6 +63,7 @@ def copied(
         copy(made, source)
         new = fresh(made, dtype)
         new._layout = layout
+        new._turned = not made.flags.c_contiguous
         return new
     new = empty(shape, dtype, strides)
     copy(new._storage.view(layout, dtype.np), t.array())

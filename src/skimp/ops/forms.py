@@ -268,6 +268,8 @@ _HAND_VIEW = """\
                 _new._np = a
                 _new._storage = _storage = input._storage
                 _new._dtype = input._dtype
+                if {turns} and not a.flags.c_contiguous:
+                    _new._turned = True
                 if 1 in a.shape:
                     _new._layout = {layout}
                 _counter = input._counter
@@ -319,7 +321,9 @@ def _short_view(
     layout = f"_raw({', '.join(['input.layout_of()', *rest])})"
     lines.append(f"    if {unless}isinstance(input, _Tensor){''.join(required)}:")
     if o.hand is not None:
-        lines += _HAND_VIEW.format(hand=o.hand, layout=layout, words=words).splitlines()
+        lines += _HAND_VIEW.format(
+            hand=o.hand, layout=layout, words=words, turns="reshape" not in o.hand
+        ).splitlines()
     if o.otherwise is not None:
         space["_otherwise"] = o.otherwise
         lines += [

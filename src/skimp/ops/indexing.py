@@ -53,6 +53,8 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             t._np = found
             t._storage = self._storage
             t._dtype = self._dtype
+            if self._turned:
+                t._turned = True
             if self._counter is not None:
                 t._counter = self._counter
             _view_of(self, t)

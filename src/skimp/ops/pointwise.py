@@ -320,7 +320,11 @@ def _compute(
     shape: tuple[int, ...],
 ) -> Tensor:
     if layouts.numel(shape) < config.small_below:
-        return fresh(_direct(row, kernel, args, compute, result, shape), result)
+        array = _direct(row, kernel, args, compute, result, shape)
+        made = fresh(array, result)
+        if not array.flags.c_contiguous:
+            made._turned = True
+        return made
     tensors = [a for a in args if isinstance(a, Tensor)]
     strides = layouts.dense_strides_like([t.layout_of() for t in tensors], shape)
     root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))

@@ -66,7 +66,12 @@ def unary(
     def function(input: Any, *, out: Tensor | None = None) -> Tensor:
         if out is None and type(input) is Tensor:
             x = input._np
-            if x is not None and input._dtype in ok and (strided or x.flags.c_contiguous):
+            if (
+                x is not None
+                and input._dtype in ok
+                and not input._turned
+                and (strided or x.flags.c_contiguous)
+            ):
                 made = fresh(ufunc(x), result or input._dtype)
                 if input._rg and rule is not None and _state.grad:
                     record1(rule, input, made)
@@ -101,7 +106,7 @@ def binary(
             if dtype is other._dtype and dtype in ok:
                 x = input._np
                 y = other._np
-                if x is not None and y is not None:
+                if x is not None and y is not None and not input._turned:
                     try:
                         made = fresh(ufunc(x, y), result or dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
@@ -205,7 +210,7 @@ def operators(
             if dtype is other._dtype and dtype in ok:
                 x = self._np
                 y = other._np
-                if x is not None and y is not None:
+                if x is not None and y is not None and not self._turned:
                     try:
                         made = fresh(ufunc(x, y), dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
@@ -215,7 +220,11 @@ def operators(
                     return made
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
-            if x is not None and (self._dtype in numbers or (kind is int and self._dtype in whole)):
+            if (
+                x is not None
+                and not self._turned
+                and (self._dtype in numbers or (kind is int and self._dtype in whole))
+            ):
                 made = fresh(ufunc(x, other), self._dtype)
                 if self._rg and _state.grad:
                     record2(rule, self, other, made)
@@ -228,7 +237,11 @@ def operators(
         kind = type(other)
         if kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
-            if x is not None and (self._dtype in numbers or (kind is int and self._dtype in whole)):
+            if (
+                x is not None
+                and not self._turned
+                and (self._dtype in numbers or (kind is int and self._dtype in whole))
+            ):
                 made = fresh(ufunc(other, x), self._dtype)
                 if self._rg and _state.grad:
                     record2(rule, other, self, made)
@@ -295,6 +308,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
                 and y is not None
                 and self._dtype is other._dtype
                 and self._dtype in ok
+                and not self._turned
             ):
                 try:
                     return fresh(ufunc(x, y), _BOOL)
