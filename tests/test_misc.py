@@ -8,6 +8,7 @@ import importlib
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -606,3 +607,73 @@ def test_numbers_of_threads_that_are_none() -> None:
 def test_what_this_was_built_with() -> None:
     assert "NumPy" in skimp.__config__.show()
     assert "get_num_threads" in skimp.__config__.parallel_info()
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, complex])
+def test_pythons_types_are_dtypes(kind: type) -> None:
+    makers: list[Callable[[Any], Any]] = [
+        lambda lib: lib.zeros(2, dtype=kind),
+        lambda lib: lib.tensor([1, 0], dtype=kind),
+        lambda lib: lib.as_tensor([1, 0], dtype=kind),
+        lambda lib: lib.ones(2).to(kind),
+        lambda lib: lib.ones(2).to(dtype=kind),
+        lambda lib: lib.ones_like(lib.ones(2), dtype=kind),
+        lambda lib: lib.full((2,), 1, dtype=kind),
+        lambda lib: lib.ones(2).sum(dtype=kind),
+        lambda lib: lib.ones(2).prod(dtype=kind),
+        lambda lib: lib.ones(2).new_zeros(2, dtype=kind),
+        lambda lib: lib.eye(2, dtype=kind),
+    ]
+    for make in makers:
+        wanted, given = make(torch), make(skimp)
+        assert str(given.dtype) == str(wanted.dtype)
+        assert given.tolist() == wanted.tolist()
+    assert str(skimp.arange(3, dtype=float).dtype) == str(
+        skimp.ones(3).cumsum(0, dtype=float).dtype
+    )
+
+
+def test_gradients_for_any_iterable_of_inputs() -> None:
+    inputs = {"a": skimp.ones(2, requires_grad=True), "b": skimp.ones(2, requires_grad=True)}
+    y = (inputs["a"] * 2 + inputs["b"]).sum()
+    found = skimp.autograd.grad(y, inputs.values(), retain_graph=True)
+    assert [g.tolist() for g in found] == [[2.0, 2.0], [1.0, 1.0]]
+    y.backward(inputs=iter(inputs.values()))
+    assert inputs["a"].grad is not None
+
+
+def test_variables_are_tensors() -> None:
+    for lib in (torch, skimp):
+        variable = lib.autograd.Variable
+        x = lib.ones(2, requires_grad=True) * 2
+        v = variable(x)
+        assert type(v) is lib.Tensor
+        assert isinstance(x, variable)
+        assert v.grad_fn is None
+        assert not v.requires_grad
+        assert v.data_ptr() == x.data_ptr()
+        assert variable(lib.ones(2), requires_grad=True).is_leaf
+        assert variable().shape == (0,)
+        with pytest.raises(TypeError, match="Variable data has to be a tensor, but got list"):
+            variable([1.0])
+        with pytest.warns(UserWarning, match="volatile was removed"):
+            variable(lib.ones(1), volatile=True)
+
+
+def test_histogram_has_a_hundred_bins() -> None:
+    x = torch.arange(30.0)
+    wanted, given = torch.histogram(x), skimp.histogram(skimp.arange(30.0))
+    assert given.hist.tolist() == wanted.hist.tolist()
+    assert given.bin_edges.tolist() == pytest.approx(wanted.bin_edges.tolist(), rel=1e-6)
+
+
+def test_a_number_of_a_tensor_with_gradients_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from skimp.ops import access
+
+    monkeypatch.setattr(access, "_told", False)
+    x = skimp.ones(1, requires_grad=True)
+    with skimp.no_grad():
+        assert float(x) == 1.0
+    with pytest.warns(UserWarning, match="Converting a tensor with requires_grad=True"):
+        float(x)
+    assert int(x) == 1

@@ -4,6 +4,7 @@ whole or not at all.
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import pickle
@@ -426,10 +427,52 @@ class Net(skimp.nn.Module):
         return self.body(x) + self.seen
 
 
+def halve(x: Any) -> Any:
+    return x / 2
+
+
+@pytest.fixture
+def as_main(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This file is the running program."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules[__name__])
+
+
+@pytest.mark.usefixtures("as_main")
+def test_what_the_program_has_defined_loads_without_weights_only() -> None:
+    net = Net()
+    net.config = argparse.Namespace(lr=0.1, act=halve)
+    optimizer = skimp.optim.Adam(net.parameters())
+    rng = np.random.RandomState(0).get_state()
+    data = {"net": net, "optimizer": optimizer, "rng": rng, "best": np.float64(0.5)}
+    found = through(data, skimp.save, skimp.load, weights_only=False)
+    x = skimp.ones(1, 2)
+    assert type(found["net"]) is Net
+    assert found["net"](x).tolist() == net(x).tolist()
+    assert found["net"].config.act is halve
+    assert type(found["optimizer"]) is skimp.optim.Adam
+    assert found["rng"][1].tolist() == rng[1].tolist()
+    assert found["best"] == 0.5
+    with pytest.raises(pickle.UnpicklingError):
+        through(net, skimp.save, skimp.load)
+
+
+@pytest.mark.usefixtures("as_main")
+@pytest.mark.parametrize(
+    "what",
+    [
+        f"c{__name__}\nos.system\nX\x01\x00\x00\x00a\x85R.",  # what the program has imported
+        f"c{__name__}\nhalve\nK\x01\x85R.",  # a call of the program's function
+        "cshutil\nrmtree\nX\x01\x00\x00\x00a\x85R.",
+        "cbuiltins\neval\nX\x01\x00\x00\x00a\x85R.",
+    ],
+)
+def test_files_still_call_no_functions(what: str) -> None:
+    with pytest.raises(pickle.UnpicklingError):
+        skimp.load(pickled(b"\x80\x02" + what.encode("latin-1")), weights_only=False)
+
+
 def test_whole_modules() -> None:
     net = Net()
-    with pytest.raises(pickle.UnpicklingError, match="Net"):
-        through(net, skimp.save, skimp.load, weights_only=False)
     skimp.serialization.add_safe_globals([Net])
     with pytest.raises(pickle.UnpicklingError, match=r"torch.nn.modules.\w+.(Sequential|Linear)"):
         through(net, skimp.save, skimp.load)

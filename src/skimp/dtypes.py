@@ -78,3 +78,16 @@ _TO_COMPLEX = {
     complex64: complex64,
     complex128: complex128,
 }
+
+# What Python's own types mean where a dtype is asked for.
+_PYTHON: Final[dict[Any, dtype]] = {
+    builtins.bool: bool,
+    builtins.int: int64,
+    builtins.float: float64,
+    builtins.complex: complex128,
+}
+
+
+def asked(given: Any) -> Any:
+    """The dtype that an argument means; what means none comes back as it is."""
+    return _PYTHON.get(given, given) if isinstance(given, type) else given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from skimp.autograd.record import edge
 
 
 def _tensors(values: Any) -> tuple[Any, ...]:
-    return tuple(values) if isinstance(values, (list, tuple)) else (values,)
+    if isinstance(values, (list, tuple)):
+        return tuple(values)
+    one = isinstance(values, (Tensor, GradientEdge)) or not isinstance(values, Iterable)
+    return (values,) if one else tuple(values)
 
 
 def backward(

@@ -1,20 +1,34 @@
-"""torch.autograd.Variable: what tensors with gradients were before they were tensors."""
+"""torch.autograd.Variable: the name that tensors with gradients had before 2018."""
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._tensor import Tensor, empty
+from skimp.promotion import get_default_dtype
 
 
-class _Kind(type):
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, Tensor)
+class _VariableType(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
 
-    def __call__(cls, data: Tensor, requires_grad: bool = False, **_: Any) -> Tensor:
-        made: Tensor = data.detach()
+    def __call__(
+        cls, data: Any = None, requires_grad: bool = False, volatile: Any = None
+    ) -> Tensor:
+        """The data as a tensor of its own, without history, in the same memory."""
+        if volatile:
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
+                stacklevel=2,
+            )
+        if data is None:
+            return empty((0,), get_default_dtype())
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        made = data.detach()
         return made.requires_grad_() if requires_grad else made
 
 
-class Variable(metaclass=_Kind):
-    """Calling it gives a tensor on the same bytes; all tensors are instances."""
+class Variable(metaclass=_VariableType):
+    """`Variable(tensor)` is a tensor, and every tensor is an instance."""

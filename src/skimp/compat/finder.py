@@ -72,6 +72,7 @@ def install() -> None:
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, Finder())
+    _rename(OURS, THEIRS)
     sys.path.insert(1, SHIM)
     # Its server imports these modules at its start, and by default the main module first, whose
     # `import torch` would come too early.
@@ -80,12 +81,34 @@ def install() -> None:
 
 def uninstall() -> None:
     """Forget the name `torch` again; modules that imported it keep what they have."""
+    _rename(THEIRS, OURS)
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
     sys.path[:] = [entry for entry in sys.path if entry != SHIM]
     for name, module in list(sys.modules.items()):
         if ours(name) != name and module is sys.modules.get(ours(name)):
             del sys.modules[name]
     multiprocessing.set_forkserver_preload(["__main__"])
+
+
+_BARE = ("Tensor", "Size", "dtype", "device")
+_SHOWN = ("nn", "nn.parameter", "optim", "optim.lr_scheduler", "utils.data", "distributions")
+
+
+def _rename(old: str, new: str) -> None:
+    """Classes that programs print say that they are from `new`, in the modules of `old`'s names."""
+    whole = sys.modules.get(OURS)
+    for name in _BARE:
+        cls = getattr(whole, name, None)
+        if cls is not None:
+            _HOMES.setdefault(name, cls.__module__)
+            cls.__module__ = THEIRS if new == THEIRS else _HOMES[name]
+    for place in _SHOWN:
+        for cls in list(vars(sys.modules.get(f"{OURS}.{place}", ModuleType(""))).values()):
+            if isinstance(cls, type) and cls.__module__.startswith(old + "."):
+                cls.__module__ = new + cls.__module__[len(old) :]
+
+
+_HOMES: dict[str, str] = {}
 
 
 def _no_module(fullname: str, real: str) -> ModuleNotFoundError:

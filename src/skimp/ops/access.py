@@ -4,6 +4,7 @@ truth, iteration.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from skimp import dtypes, printing, promotion
 from skimp._tensor import Array, Tensor
+from skimp.autograd import modes
 from skimp.memory import layout as layouts
 from skimp.ops import formats
 from skimp.ops.forms import export
@@ -229,11 +231,31 @@ def _format(self: Tensor, spec: str) -> str:
     return repr(self)
 
 
+_told = False
+
+
+def _tell_of_gradients() -> None:
+    """PyTorch's warning about numbers made of tensors that have gradients, once."""
+    global _told
+    if modes.state.grad:
+        _told = True
+        warnings.warn(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
+            "behavior.\nConsider using tensor.detach() first.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 def _float(self: Tensor) -> float:
+    if self._rg and not _told:
+        _tell_of_gradients()
     return float(value(self).item())
 
 
 def _int(self: Tensor) -> int:
+    if self._rg and not _told:
+        _tell_of_gradients()
     return int(value(self).item())
 
 

@@ -157,7 +157,8 @@ def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
             f"to() received an invalid combination of arguments: unknown keyword "
             f"'{next(iter(words))}'"
         )
-    rest = list(args)
+    rest = [dtypes.asked(one) for one in args]
+    dtype = dtypes.asked(dtype)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)
     elif rest and isinstance(rest[0], dtypes.dtype):

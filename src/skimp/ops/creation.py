@@ -67,7 +67,7 @@ def blank(
         raise RuntimeError(f"skimp makes strided tensors only, not {layout}")
     if dtype is None:
         dtype = promotion.get_default_dtype()
-    elif not isinstance(dtype, dtypes.dtype):
+    elif not isinstance(dtype := dtypes.asked(dtype), dtypes.dtype):
         raise TypeError(f"dtype must be torch.dtype, not {type(dtype).__name__}")
     if memory_format is None and numel(shape) < config.small_below:
         return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
@@ -227,6 +227,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 
 
 def _copy_of(data: Any, dtype: Any) -> Tensor:
+    dtype = dtypes.asked(dtype)
     if dtype is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
         return fresh(_checked_number(data, dtype), dtype)
     array = infer(data, dtype)
@@ -457,7 +458,7 @@ def empty_as(
     """An uninitialised (or zeroed) tensor of the input's shape; strides as `memory_format` says."""
     devices.check(device)
     strides = formats.strides_for(input, memory_format)
-    dtype = dtype or input._dtype
+    dtype = dtypes.asked(dtype) or input._dtype
     shape = tuple(input.shape)
     s = storages.empty(numel(shape) * dtype.itemsize, zeroed=zeroed)
     return wrap(s, Layout(shape, strides, 0), dtype)
@@ -597,6 +598,7 @@ def arange(
     if out is not None:
         outs.check_out_dtype(dtype, out)
         dtype = out._dtype
+    dtype = dtypes.asked(dtype)
     if dtype is None:
         whole = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if whole else promotion.get_default_dtype()

@@ -70,6 +70,7 @@ def _with(ufunc: Any) -> Step:
 
 
 def _summed(input: Tensor, dtype: Any) -> tuple[Tensor, dtypes.dtype]:
+    dtype = dtypes.asked(dtype)
     if dtype is None:
         return input, dtypes.int64 if input._dtype.category < dtypes.FLOAT else input._dtype
     return (input if dtype is input._dtype else input.to(dtype)), dtype

@@ -48,6 +48,7 @@ def _steps(name: str, steps: Any) -> int:
 
 
 def _type_of(name: str, start: Any, end: Any, dtype: Any, out: Tensor | None) -> dtypes.dtype:
+    dtype = dtypes.asked(dtype)
     if out is not None:
         dtype = _of_out(dtype, out)
     inferred = promotion.get_default_dtype()

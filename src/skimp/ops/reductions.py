@@ -46,7 +46,7 @@ def wide(d: dtypes.dtype) -> dtypes.dtype:
 
 def number_dtype(name: str, t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
     """The result type of mean and its like: floating, or an error that says what to do."""
-    found = dtype or t._dtype
+    found: dtypes.dtype = dtypes.asked(dtype) or t._dtype
     if found.category < dtypes.FLOAT:
         what = "Input" if dtype is None else "Optional"
         raise RuntimeError(
@@ -90,6 +90,7 @@ def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         return fresh(
             np.add.reduce(x.reshape(-1)), input._dtype
         )  # the one unit that `reduced` would make of it
+    dtype = dtypes.asked(dtype)
     result = whole_dtype(input, dtype)
     if dtype is not None and dtype.category < input._dtype.category:
         input = input.to(dtype)
@@ -203,6 +204,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
             f"prod() received an invalid combination of arguments - dim must be int, not "
             f"{type(dim).__name__}"
         )
+    dtype = dtypes.asked(dtype)
     result = whole_dtype(input, dtype)
     if dtype is not None and dtype is not input._dtype:
         input = input.to(dtype)

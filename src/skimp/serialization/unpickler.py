@@ -8,12 +8,13 @@ import _compat_pickle
 import pickle
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from types import FunctionType
 from typing import IO, Any, NoReturn
 
 import numpy as np
 
 from skimp.ops.forms import NAMESPACES
-from skimp.serialization import arrays, names, safe
+from skimp.serialization import arrays, names, own, safe
 from skimp.serialization.rebuild import refuse
 
 # What may stand in a file: numbers, text, containers, memo, references, calls of listed functions.
@@ -95,6 +96,10 @@ class Unpickler(_Base):  # type: ignore[misc]
         found = names.DEFAULT.get(full) or self._allowed.get(full) or self._module(module, name)
         if found is None and self._modules:
             found = names.WHOLE.get(full)
+        if found is None and self._modules:
+            found = own.find(module, name)
+            if isinstance(found, FunctionType):
+                return found  # to be kept, not to be called
         if found is None:
             _refuse_global(module, name)
         self._given[id(found)] = found

@@ -48,7 +48,7 @@ def get_total_norm(
 
 
 def _finite(t: Tensor) -> bool:
-    value = float(t)
+    value: float = t.item()
     return value - value == 0
 
 
@@ -63,7 +63,7 @@ def clip_grads_with_norm_(
     if not grads:
         return
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    if float(factor) == 1.0:
+    if factor.item() == 1.0:
         return
     for g in grads:
         g.mul_(factor)
