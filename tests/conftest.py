@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +15,23 @@ from hypothesis import settings
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+# What these test is not computed by deferred work: commands, pages, stubs, other libraries. They
+# run in the default mode only (SKIMP_DEFER=auto, or not set), the rest of the suite in all three.
+TOOLS = frozenset(
+    f"test_{name}.py"
+    for name in (
+        "bench", "beside", "check", "cli", "compat", "docs", "imports", "libraries", "report",
+        "stubs", "tensorboard",
+    )
+)  # fmt: skip
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out a file (None: pytest decides)."""
+    once = os.environ.get("SKIMP_DEFER", "auto") != "auto"
+    return True if once and collection_path.name in TOOLS else None
 
 
 @pytest.fixture(autouse=True)

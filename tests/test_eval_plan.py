@@ -223,7 +223,7 @@ def test_num_threads() -> None:
     with config.using():
         set_num_threads(3)
         assert get_num_threads() == 3
-        with pytest.raises(ValueError, match="at least 1"):
+        with pytest.raises(RuntimeError, match="positive integer"):
             set_num_threads(0)
 
 
