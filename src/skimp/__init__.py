@@ -148,10 +148,10 @@ globals().update(tensor_types.NAMES)
 globals().update(_NAMESPACES[""])
 
 
-# modules of PyTorch's that few programs name: imported when they do
+# modules that few programs name: imported when they do
 _LATER: frozenset[str] = frozenset({
-    "_dynamo", "_inductor", "ao", "export", "futures", "fx", "library", "monitor", "mtia", "onnx",
-    "overrides", "package", "profiler", "quantization", "return_types",
+    "_dynamo", "_inductor", "ao", "array_api", "export", "futures", "fx", "library", "monitor",
+    "mtia", "onnx", "overrides", "package", "profiler", "quantization", "return_types",
 })  # fmt: skip
 
 

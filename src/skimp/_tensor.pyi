@@ -236,6 +236,7 @@ class Tensor:
     def array(self) -> Array:
         """The elements as an ndarray over the storage's bytes; delivers. For reading (see
         `writable`)."""
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any: ...
     def __array_wrap__(
         self, array: Any, context: Any = None, return_scalar: builtins.bool = False
     ) -> Tensor: ...
@@ -1743,6 +1744,10 @@ class Tensor:
         self, dtype: dtypes.dtype | None = None, *, masked_grad: builtins.bool | None = None
     ) -> Tensor:
         """The tensor itself, which is dense."""
+    def to_device(
+        self, device: devices.device | str | builtins.int, *, stream: Any = None
+    ) -> Tensor:
+        """`to(device)`, under the Array API standard's name; streams mean nothing on a CPU."""
     def to_sparse(
         self, sparse_dim: builtins.int | None = None, *, layout: formats.layout | None = None
     ) -> Any:

@@ -319,7 +319,31 @@ def array_wrap(
     return on_array(array)
 
 
+# -- the Array API standard ------------------------------------------------------------------------
+
+VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")  # each holds what those before it hold
+
+
+def array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
+    """The functions of the Array API standard, `skimp.array_api`."""
+    if api_version is not None and api_version not in VERSIONS:
+        raise ValueError(
+            f"__array_namespace__: version {api_version!r} of the Array API standard is not here; "
+            f"there are {', '.join(VERSIONS)}"
+        )
+    from skimp import array_api  # above the operations: imported when somebody asks
+
+    return array_api
+
+
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """`to(device)`, under the Array API standard's name; streams mean nothing on a CPU."""
+    return to(self, device)
+
+
 for _name, _f in {
+    "__array_namespace__": array_namespace,
+    "to_device": to_device,
     "__dlpack__": dlpack,
     "__dlpack_device__": dlpack_device,
     "__buffer__": buffer_of,

@@ -1,0 +1,605 @@
+"""The Array API standard 2024.12: names, signatures, values, types, shapes of array-api-strict."""
+
+from __future__ import annotations
+
+import array as buffers
+import inspect
+import operator
+import zlib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+
+import skimp
+from skimp import array_api as ours
+
+LATER = {"isin", "broadcast_shapes"}  # of version 2025.12
+ITS_OWN = {
+    "Device", "__version__", "ArrayAPIStrictFlags", "get_array_api_strict_flags",
+    "set_array_api_strict_flags", "reset_array_api_strict_flags",
+}  # fmt: skip
+MISSING = {"uint16", "uint32", "uint64"}
+DTYPES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float64", "complex64",
+    "complex128",
+]  # fmt: skip
+SHAPES: list[tuple[int, ...]] = [(), (4,), (2, 3), (0, 3), (2, 1, 3)]
+SPACES = {"": (strict, ours), "linalg": (strict.linalg, ours.linalg), "fft": (strict.fft, ours.fft)}
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[None]:
+    """The version, and array-api-strict's default type."""
+    strict.set_array_api_strict_flags(api_version="2024.12")
+    before = skimp.get_default_dtype()
+    skimp.set_default_dtype(skimp.float64)
+    yield
+    skimp.set_default_dtype(before)
+    strict.reset_array_api_strict_flags()
+
+
+def array(
+    dtype: str, shape: tuple[int, ...], low: int = -4, high: int = 5, salt: str = ""
+) -> Array:
+    """Small numbers, the same in each run: integers with ties, fractions, both parts."""
+    rng = np.random.default_rng(zlib.crc32(f"{dtype}{shape}{salt}".encode()))
+    whole = rng.integers(max(low, 0) if dtype == "uint8" else low, high, shape)
+    if dtype == "bool":
+        return np.asarray(whole > 0)
+    if dtype.startswith("complex"):
+        return np.asarray(whole + rng.random(shape) + 1j * rng.normal(size=shape), dtype=dtype)
+    if dtype.startswith("float"):
+        return np.asarray(whole + rng.choice([0.0, 0.5, 0.3], shape), dtype=dtype)
+    return np.asarray(whole, dtype=dtype)
+
+
+def given(xp: ModuleType, value: Any) -> Any:
+    """An argument as the library wants it: dtypes by name, arrays, the rest as it is."""
+    if isinstance(value, np.ndarray):
+        return xp.asarray(value.copy())
+    if isinstance(value, np.dtype):
+        return getattr(xp, value.name)
+    if isinstance(value, list):
+        return [given(xp, each) for each in value]
+    return value
+
+
+def name_of(dtype: Any) -> str:
+    return dtype.name if isinstance(dtype, skimp.dtype) else str(dtype).rpartition(".")[2]
+
+
+def same(mine: Any, theirs: Any, tolerance: float = 0.0) -> None:
+    """Dtypes, shapes and values; of tuples each, and the names of their fields."""
+    if isinstance(theirs, tuple | list):
+        assert isinstance(mine, tuple) == isinstance(theirs, tuple)
+        fields = getattr(theirs, "_fields", ())
+        assert all(hasattr(mine, field) for field in fields)
+        assert len(mine) == len(theirs)
+        for one, other in zip(mine, theirs, strict=True):
+            same(one, other, tolerance)
+        return
+    if not hasattr(theirs, "shape"):
+        assert mine == theirs
+        return
+    # the integers' sums that have no type here: see the page
+    dtype = {"uint64": "int64"}.get(str(theirs.dtype).rpartition(".")[2], name_of(theirs.dtype))
+    assert isinstance(mine, skimp.Tensor)
+    assert name_of(mine.dtype) == dtype
+    assert tuple(mine.shape) == theirs.shape
+    precise = 1e-12 if dtype in ("float64", "complex128") else 2e-5
+    np.testing.assert_allclose(
+        np.asarray(mine.resolve_conj()), np.asarray(theirs), rtol=precise, atol=precise + tolerance
+    )
+
+
+def functions(space: str) -> list[str]:
+    strict.set_array_api_strict_flags(api_version="2024.12")
+    names = [n for n in SPACES[space][0].__all__ if n not in LATER | ITS_OWN | MISSING]
+    strict.reset_array_api_strict_flags()
+    return names
+
+
+ALL = [(space, name) for space in SPACES for name in functions(space)]
+
+
+@pytest.mark.parametrize(("space", "name"), ALL)
+def test_names_and_signatures_are_the_standards(space: str, name: str) -> None:
+    theirs, mine = (getattr(xp, name) for xp in SPACES[space])
+    assert name in SPACES[space][1].__all__
+    if not inspect.isfunction(theirs) or isinstance(theirs, type):
+        return
+    found = [p.replace(annotation=p.empty) for p in inspect.signature(mine).parameters.values()]
+    wanted = [
+        p.replace(annotation=p.empty, default=None if "Undef" in repr(p.default) else p.default)
+        for p in inspect.signature(theirs).parameters.values()
+    ]
+    if name != "__array_namespace_info__":
+        assert found == wanted
+
+
+def test_nothing_but_the_standards_names() -> None:
+    assert set(ours.__all__) == {name for space, name in ALL if not space} | {"linalg", "fft"}
+    assert [n for n in DTYPES if getattr(ours, n) is not getattr(skimp, n)] == []
+    assert not MISSING & set(ours.__all__)
+    assert (ours.e, ours.pi, ours.inf, ours.newaxis) == (np.e, np.pi, np.inf, None)
+    assert ours.nan != ours.nan
+    assert ours.__array_api_version__ == "2024.12"
+
+
+def taking(*arguments: str) -> list[str]:
+    """Functions of the main namespace whose arguments are these and no others."""
+    return [
+        name
+        for space, name in ALL
+        if not space
+        and inspect.isfunction(getattr(ours, name))
+        and tuple(inspect.signature(getattr(ours, name)).parameters) == arguments
+    ]
+
+
+NOT_BY_ELEMENT = {
+    "matmul", "matrix_transpose", "nonzero", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values",
+}  # fmt: skip
+
+
+def call(xp: ModuleType, name: str, *values: Any) -> Any:
+    return getattr(xp, name)(*(given(xp, value) for value in values))
+
+
+def outside(name: str, *values: Any) -> bool:
+    """Whether array-api-strict says that the standard does not have this case."""
+    with np.errstate(all="ignore"):
+        try:
+            call(strict, name, *values)
+        except TypeError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", [n for n in taking("x") if n not in NOT_BY_ELEMENT])
+def test_functions_of_one(name: str) -> None:
+    compared = 0
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            value = array(dtype, shape)
+            if outside(name, value):
+                continue
+            with np.errstate(all="ignore"):
+                same(call(ours, name, value), call(strict, name, value), 1e-13)
+            compared += 1
+    assert compared >= len(SHAPES)
+
+
+PAIRS = [*((d, d) for d in DTYPES), ("int8", "uint8"), ("int16", "int64"), ("uint8", "int32")]
+PAIRS += [("float32", "float64"), ("complex64", "float64"), ("float32", "complex128")]
+TWO_SHAPES = [((4,), (4,)), ((2, 1), (3,)), ((), (3,)), ((0, 3), (1,)), ((2, 3), ())]
+
+
+@pytest.mark.parametrize("name", [n for n in taking("x1", "x2") if n not in NOT_BY_ELEMENT])
+def test_functions_of_two(name: str) -> None:
+    integers_only = name in ("floor_divide", "remainder", "bitwise_left_shift")
+    positive = integers_only or name in ("pow", "bitwise_right_shift")
+    compared = 0
+    for left, right in PAIRS:
+        for one, other in TWO_SHAPES:
+            a, b = array(left, one), array(right, other, 1 if positive else -4, 4, "b")
+            b = np.asarray(1 + np.abs(b)).astype(b.dtype) if integers_only else b
+            if outside(name, a, b):
+                continue
+            with np.errstate(all="ignore"):
+                same(call(ours, name, a, b), call(strict, name, a, b), 1e-13)
+            compared += 1
+    assert compared >= len(TWO_SHAPES)
+
+
+@pytest.mark.parametrize("name", [n for n in taking("x1", "x2") if n not in NOT_BY_ELEMENT])
+def test_either_argument_may_be_a_number(name: str) -> None:
+    compared = 0
+    for dtype in DTYPES:
+        number = True if dtype == "bool" else 2 if "int" in dtype else 1.5
+        value = array(dtype, (2, 3), 1, 4)
+        for values in ((value, number), (number, value)):
+            if not outside(name, *values):
+                with np.errstate(all="ignore"):
+                    same(call(ours, name, *values), call(strict, name, *values), 1e-13)
+                compared += 1
+    assert compared >= 2
+    with pytest.raises(TypeError, match="at least one tensor"):
+        getattr(ours, name)(1, 2)
+
+
+OPERATORS = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
+    operator.pow, operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift,
+    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge, operator.matmul,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operate", OPERATORS)
+def test_operators(operate: Callable[[Any, Any], Any]) -> None:
+    """All of the standard's, but for a tensor without dimensions of another type (as PyTorch's)."""
+    compared = 0
+    product = operate is operator.matmul
+    for left, right in PAIRS:
+        for one, other in [*TWO_SHAPES, ((3, 2), (2, 4))]:
+            if left != right and (product or not (one and other)):
+                continue
+            values = array(left, one, 1, 4), array(right, other, 1, 4, "b")
+            try:
+                with np.errstate(all="ignore"):
+                    theirs = operate(*(given(strict, value) for value in values))
+            except (TypeError, ValueError):
+                continue
+            same(operate(*(given(ours, value) for value in values)), theirs, 1e-13)
+            compared += 1
+    assert compared >= 5
+
+
+def test_operators_keep_pytorchs_rules_for_types() -> None:
+    """Where they part from the standard's functions, as the page says."""
+    vector, number = ours.ones(3, dtype=ours.float32), ours.asarray(2.0, dtype=ours.float64)
+    assert (vector + number).dtype is ours.float32
+    assert ours.add(vector, number).dtype is ours.float64
+    with pytest.raises(RuntimeError, match="dtype"):
+        vector @ ours.ones(3, dtype=ours.float64)
+    assert ours.matmul(vector, ours.ones(3, dtype=ours.float64)).dtype is ours.float64
+    with pytest.raises(ValueError, match="step must be greater than zero"):
+        vector[::-1]
+
+
+A, B = array("float64", (2, 3)), array("float64", (3, 4))
+N, J = array("int32", (2, 3)), array("int32", (3,))
+V, W = array("float64", (4,)), array("float64", (4,), salt="w")
+C = array("complex128", (2, 4))
+BOOLS, ROWS = array("bool", (2, 3)), array("float64", (2, 3, 4))
+SMALL = array("uint8", (2, 3))
+SQUARE = array("float64", (3, 3)) + 5 * np.eye(3)
+SQUARES = np.stack([SQUARE, SQUARE.T @ SQUARE, SQUARE + 1])
+SYMMETRIC = SQUARE @ SQUARE.T
+TIES = np.array([3, 1, 3, 2, 1, 1])
+SORTED = np.array([-1.5, 0.0, 0.0, 2.0, 7.0])
+F4, U1, I8 = np.dtype("float32"), np.dtype("uint8"), np.dtype("int64")
+
+Row = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+def row(name: str, *values: Any, **words: Any) -> Row:
+    return name, values, words
+
+
+ROWS_OF_CALLS = [
+    row("arange", 5), row("arange", 2, 9, 3), row("arange", 5, 1, -2), row("arange", 5, 1),
+    row("arange", 0.5, 3), row("arange", 1, 4, dtype=F4), row("arange", 1, 4, -1),
+    row("asarray", [1, 2]), row("asarray", [1.5, True]), row("asarray", 3), row("asarray", 2j),
+    row("asarray", True), row("asarray", [[1], [2]], dtype=F4), row("asarray", N, copy=True),
+    row("eye", 3), row("eye", 2, 4, k=1), row("eye", 4, 2, k=-2), row("eye", 2, k=5, dtype=I8),
+    row("eye", 0, 3), row("full", (2, 3), 7), row("full", 3, 1.5), row("full", (), True),
+    row("full", (2,), 1j), row("full", (2,), 3, dtype=F4), row("full_like", N, 4),
+    row("full_like", N, 4, dtype=F4), row("ones", (2, 3)), row("ones", 4, dtype=I8),
+    row("ones_like", C), row("ones_like", N, dtype=F4), row("zeros", ()), row("zeros", 3),
+    row("zeros_like", SMALL), row("zeros_like", A, dtype=U1),
+    row("linspace", 0, 1, 5), row("linspace", 0, 1, 5, endpoint=False), row("linspace", 3, -1, 1),
+    row("linspace", 2.0, 3.0, 4, dtype=F4), row("linspace", 0, 1, 0), row("linspace", 0, 1j, 3),
+    row("linspace", 0, 1, 0, endpoint=False), row("linspace", 0, 8, 4, dtype=I8, endpoint=False),
+    row("meshgrid", V, J.astype("float64")), row("meshgrid", V, W, indexing="ij"),
+    row("tril", A), row("tril", SQUARES, k=1), row("triu", N, k=-1), row("triu", A, k=2),
+    row("astype", N, F4), row("astype", A, I8), row("astype", BOOLS, F4, copy=False),
+    row("broadcast_arrays", A, J), row("broadcast_to", J, (2, 3)), row("can_cast", U1, I8),
+    row("can_cast", I8, U1), row("can_cast", F4, np.dtype("float64")), row("can_cast", A, F4),
+    row("can_cast", np.dtype("int8"), U1), row("can_cast", F4, np.dtype("complex64")),
+    row("clip", A), row("clip", A, 0.0), row("clip", A, None, 1.0), row("clip", N, -1, 2),
+    row("clip", A, A - 9, 2.0), row("clip", N, np.asarray(0, N.dtype), np.asarray(2, N.dtype)),
+    row("concat", [A, A + 1]), row("concat", [A, A], axis=-1), row("concat", [N, J], axis=None),
+    row("concat", [N, N.astype("int64")]), row("count_nonzero", N), row("count_nonzero", C, axis=0),
+    row("count_nonzero", N, axis=(0, 1), keepdims=True), row("count_nonzero", BOOLS, axis=-1),
+    row("expand_dims", A, 0), row("expand_dims", A, -1), row("expand_dims", A, axis=1),
+    row("flip", A), row("flip", A, axis=1), row("flip", ROWS, axis=(0, -1)),
+    row("moveaxis", ROWS, 0, -1), row("moveaxis", ROWS, (0, 1), (2, 0)),
+    row("permute_dims", ROWS, (2, 0, 1)), row("repeat", A, 2), row("repeat", A, 2, axis=1),
+    row("repeat", A, np.array([1, 2, 0]), axis=1), row("reshape", A, (3, 2)),
+    row("reshape", A, (-1,), copy=True), row("reshape", A, (6,), copy=False),
+    row("roll", A, 1), row("roll", A, -1, axis=0), row("roll", A, (1, 2), axis=(0, 1)),
+    row("roll", A, 1, axis=(0, 1)), row("squeeze", A[None], 0), row("stack", [A, A], axis=-1),
+    row("squeeze", A[None, :, None], (0, 2)), row("stack", [N, N.astype("int8")]),
+    row("tile", A, (2,)), row("tile", J, (2, 1, 2)), row("unstack", ROWS),
+    row("unstack", A, axis=1),
+    row("argmax", TIES), row("argmax", A, axis=1), row("argmax", A, keepdims=True),
+    row("argmin", TIES), row("argmin", N, axis=0, keepdims=True), row("nonzero", N),
+    row("nonzero", BOOLS), row("nonzero", C), row("searchsorted", SORTED, V),
+    row("searchsorted", SORTED, A, side="right"),
+    row("searchsorted", SORTED[::-1].copy(), A, sorter=np.arange(4, -1, -1)),
+    row("where", BOOLS, A, A + 10), row("where", BOOLS, N, J.astype("int64")),
+    row("where", BOOLS, N, 3), row("where", BOOLS, 0.5, A.astype("float32")),
+    row("take", A, np.array([1, 0, 1]), axis=0), row("take", V, np.array([3, 0])),
+    row("take", A, np.array([2], dtype="int32"), axis=-1),
+    row("take_along_axis", A, np.array([[0, 1], [2, 2]])),
+    row("take_along_axis", A, np.array([[1, 0, 1]]), axis=0),
+    row("sort", N), row("sort", N, axis=0, descending=True), row("argsort", TIES),
+    row("argsort", TIES, descending=True), row("argsort", N, axis=0), row("sort", A, stable=False),
+    row("cumulative_sum", V), row("cumulative_sum", N, axis=1), row("cumulative_sum", A, axis=0),
+    row("cumulative_sum", A, axis=-1, include_initial=True), row("cumulative_sum", SMALL, axis=0),
+    row("cumulative_sum", N, axis=0, dtype=F4), row("cumulative_prod", V),
+    row("cumulative_prod", N, axis=1, include_initial=True), row("cumulative_prod", C, axis=1),
+    row("diff", V), row("diff", A, axis=0), row("diff", A, n=2), row("diff", V, prepend=W),
+    row("diff", A, append=A), row("diff", N, axis=0, prepend=N, append=N),
+    row("matmul", A, B), row("matmul", N, J), row("matmul", ROWS, B.T), row("matmul", V, V),
+    row("matmul", N, J.astype("int64")), row("matrix_transpose", ROWS),
+    row("tensordot", A, B, axes=1), row("tensordot", A, A),
+    row("tensordot", N, J, axes=((1,), (0,))),
+    row("tensordot", ROWS, A, axes=((0, 1), (0, 1))), row("tensordot", V, W, axes=0),
+    row("vecdot", V, W), row("vecdot", N, J), row("vecdot", C, C + 1j), row("vecdot", ROWS, V),
+    row("vecdot", A, A, axis=-2), row("result_type", F4, np.dtype("float64")),
+    row("result_type", U1, np.dtype("int8")), row("result_type", N, J.astype("int64")),
+    row("result_type", np.asarray(1.0), F4), row("result_type", F4, 1, 2.5),
+    row("result_type", F4, 1j), row("result_type", N, 3),
+]  # fmt: skip
+AXES: list[Any] = [None, 0, -1, (0, 1), (0, 2), ()]
+REDUCING = ["all", "any", "max", "min", "mean", "prod", "std", "sum", "var"]
+
+
+def compare(space: str, name: str, values: Any, words: dict[str, Any], close: float = 0.0) -> None:
+    results = [
+        getattr(xp, name)(
+            *(given(main, v) for v in values), **{k: given(main, v) for k, v in words.items()}
+        )
+        for xp, main in zip(SPACES[space], SPACES[""], strict=True)
+    ]
+    theirs, mine = results
+    if name == "result_type":
+        assert name_of(mine) == name_of(theirs)
+    else:
+        same(mine, theirs, close)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    ROWS_OF_CALLS,
+    ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(ROWS_OF_CALLS)],
+)
+def test_functions_of_arrays(name: str, values: Any, words: dict[str, Any]) -> None:
+    compare("", name, values, words, 1e-13)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(n, d) for n in REDUCING for d in DTYPES if not outside(n, array(d, (2, 3)))],
+)
+def test_reductions(name: str, dtype: str) -> None:
+    value = array(dtype, (2, 3, 4))
+    for axis in AXES:
+        for keepdims in (False, True):
+            compare("", name, (value,), {"axis": axis, "keepdims": keepdims}, 1e-10)
+    compare("", name, (np.asarray(value[0, 0, 0]),), {})
+    if name in ("std", "var"):
+        compare("", name, (value,), {"axis": 1, "correction": 1.0})
+    if name in ("sum", "prod") and not dtype.startswith("complex"):
+        compare("", name, (value,), {"dtype": np.dtype("float32"), "axis": 0}, 1e-3)
+
+
+@pytest.mark.parametrize("name", ["unique_all", "unique_counts", "unique_inverse", "unique_values"])
+@pytest.mark.parametrize("value", [TIES, N, BOOLS, A, np.array([1j, 1, 1j, 0]), np.zeros((0,))])
+def test_sets(name: str, value: Array) -> None:
+    compare("", name, (value,), {})
+
+
+def test_values_that_are_no_number_are_each_their_own() -> None:
+    found = ours.unique_all(ours.asarray([np.nan, 1.0, np.nan]))
+    assert found.counts.tolist() == [1, 1, 1]
+    assert found.indices.tolist() == [1, 0, 2]
+
+
+LINALG = [
+    row("cholesky", SYMMETRIC), row("cholesky", SYMMETRIC, upper=True),
+    row("cross", SQUARE, J * 1.0),
+    row("cross", SQUARE, SQUARE.T, axis=-2), row("det", SQUARES), row("diagonal", ROWS, offset=1),
+    row("diagonal", SQUARE, offset=-1), row("eigvalsh", SYMMETRIC), row("inv", SQUARES),
+    row("matmul", A, B), row("matrix_norm", ROWS), row("matrix_norm", A, keepdims=True, ord=2),
+    row("matrix_norm", ROWS, ord="nuc"), row("matrix_norm", A, ord=1),
+    row("matrix_norm", A, ord=-2),
+    row("matrix_power", SQUARE, 3), row("matrix_power", SQUARE, -1), row("matrix_rank", SQUARES),
+    row("matrix_rank", A, rtol=0.5), row("matrix_transpose", ROWS), row("outer", V, J * 1.0),
+    row("pinv", A), row("pinv", ROWS, rtol=1e-3), row("slogdet", SQUARES),
+    row("solve", SQUARE, V[:3]),
+    row("solve", SQUARE, B), row("solve", SQUARES, SQUARE), row("solve", SQUARES, V[:3]),
+    row("svdvals", ROWS), row("tensordot", A, B, axes=1), row("trace", SQUARES),
+    row("trace", SQUARE, offset=1), row("trace", N, dtype=I8), row("trace", N), row("vecdot", V, W),
+    row("vector_norm", A), row("vector_norm", ROWS, axis=(0, 2), keepdims=True),
+    row("vector_norm", C, axis=1), row("vector_norm", A, axis=0, ord=1),
+    row("vector_norm", A, ord=np.inf), row("vector_norm", A, keepdims=True, ord=3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"), LINALG, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(LINALG)]
+)
+def test_linalg(name: str, values: Any, words: dict[str, Any]) -> None:
+    compare("linalg", name, values, words, 1e-9)
+
+
+def test_factors_are_those_of_the_matrix() -> None:
+    """Signs of vectors are free: the products are compared."""
+    la, square, wide = ours.linalg, ours.asarray(SYMMETRIC), ours.asarray(ROWS)
+    values, vectors = la.eigh(square)
+
+    np.testing.assert_allclose(np.asarray((vectors * values) @ vectors.mT), SYMMETRIC)
+    assert (la.eigh(square).eigenvalues == values).all()
+    for mode, shape in (("reduced", (2, 3, 3)), ("complete", (2, 3, 3))):
+        factors = la.qr(wide, mode=mode)
+        assert tuple(factors.Q.shape) == shape
+        np.testing.assert_allclose(np.asarray(factors.Q @ factors.R), ROWS, atol=1e-12)
+    found = la.svd(wide, full_matrices=False)
+    np.testing.assert_allclose(
+        np.asarray((found.U * found.S[..., None, :]) @ found.Vh), ROWS, atol=1e-12
+    )
+    assert tuple(la.svd(wide).Vh.shape) == (2, 4, 4)
+    assert {"sign", "logabsdet"} <= set(dir(la.slogdet(square)))
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("words", [{}, {"n": 3}, {"axis": 0}, {"n": 6, "axis": 0}])
+def test_transforms(name: str, norm: str, words: dict[str, Any]) -> None:
+    value = ROWS if name in ("rfft", "ihfft") else C
+    compare("fft", name, (value,), {**words, "norm": norm}, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
+@pytest.mark.parametrize("words", [{}, {"axes": (0,)}, {"s": (3, 4), "axes": (0, 1)}])
+def test_transforms_of_several_axes(name: str, words: dict[str, Any]) -> None:
+    compare("fft", name, (ROWS if name == "rfftn" else C,), words, 1e-12)
+
+
+def test_each_function_is_called_above() -> None:
+    tried = {name for name, _, _ in ROWS_OF_CALLS} | set(taking("x") + taking("x1", "x2"))
+    tried |= {*REDUCING, "empty", "empty_like", "from_dlpack", "isdtype", "finfo", "iinfo"}
+    functions = {n for s, n in ALL if not s and inspect.isfunction(getattr(ours, n))}
+    assert functions - tried == {"__array_namespace_info__"}
+    in_linalg = {name for name, _, _ in LINALG} | {"eigh", "qr", "svd"}
+    assert set(ours.linalg.__all__) == in_linalg
+
+
+def test_empty() -> None:
+    for shape in (3, (), (2, 0)):
+        for dtype in DTYPES:
+            found, wanted = (xp.empty(shape, dtype=getattr(xp, dtype)) for xp in (ours, strict))
+            assert (name_of(found.dtype), tuple(found.shape)) == (dtype, wanted.shape)
+            like = ours.empty_like(found)
+            assert (like.dtype, like.shape) == (found.dtype, found.shape)
+    assert ours.empty(2).dtype is ours.float64
+    assert ours.empty_like(ours.empty(2), dtype=ours.int8).dtype is ours.int8
+
+
+FREQUENCIES = [
+    row("fftfreq", 5), row("fftfreq", 4, d=0.5), row("rfftfreq", 5), row("rfftfreq", 4, dtype=F4),
+    row("fftshift", A), row("fftshift", A, axes=0), row("ifftshift", A),
+    row("ifftshift", V, axes=(0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "values", "words"), FREQUENCIES)
+def test_frequencies(name: str, values: Any, words: dict[str, Any]) -> None:
+    compare("fft", name, values, words, 1e-13)
+
+
+KINDS = [
+    "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating",
+    "numeric",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_kinds_and_limits(dtype: str) -> None:
+    mine, theirs = getattr(ours, dtype), getattr(strict, dtype)
+    for kind in [*KINDS, ("bool", "real floating"), ()]:
+        assert ours.isdtype(mine, kind) == strict.isdtype(theirs, kind)
+    assert ours.isdtype(mine, (mine,))
+    assert ours.isdtype(mine, ours.float32) == (dtype == "float32")
+    with pytest.raises(ValueError, match="no kind 'float'"):
+        ours.isdtype(mine, "float")
+    limits = "iinfo" if "int" in dtype else "finfo"
+    if dtype == "bool":
+        return
+    for argument in (mine, ours.zeros(1, dtype=mine)):
+        found, wanted = getattr(ours, limits)(argument), getattr(strict, limits)(theirs)
+        assert name_of(found.dtype) == name_of(wanted.dtype)
+        fields = ["bits", "min", "max"] + ["eps", "smallest_normal"] * (limits == "finfo")
+        assert [getattr(found, f) for f in fields] == [getattr(wanted, f) for f in fields]
+
+
+def test_what_the_namespace_says_of_itself() -> None:
+    mine, theirs = ours.__array_namespace_info__(), strict.__array_namespace_info__()
+    assert mine.capabilities() == theirs.capabilities()
+    skimp.ones((1,) * mine.capabilities()["max dimensions"])
+    with pytest.raises(ValueError, match="maximum supported dimension"):
+        skimp.ones((1,) * (mine.capabilities()["max dimensions"] + 1))
+    assert mine.default_device() in mine.devices()
+    named = {k: name_of(v) for k, v in theirs.default_dtypes().items()}
+    assert {k: name_of(v) for k, v in mine.default_dtypes().items()} == named
+    for kind in [None, *KINDS, ("bool", "integral")]:
+        wanted = {k: name_of(v) for k, v in theirs.dtypes(kind=kind).items() if k not in MISSING}
+        assert {k: name_of(v) for k, v in mine.dtypes(kind=kind).items()} == wanted
+    skimp.set_default_dtype(skimp.float32)
+    assert mine.default_dtypes()["complex floating"] is skimp.complex64
+
+
+def test_the_namespace_of_a_tensor() -> None:
+    x = skimp.ones(2)
+    for version in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        assert x.__array_namespace__(api_version=version) is ours
+    with pytest.raises(ValueError, match=r"2030\.12.*there are 2021\.12"):
+        x.__array_namespace__(api_version="2030.12")
+    assert x.to_device("cpu") is x
+    assert x.to_device(x.device, stream=None) is x
+    assert skimp.array_api.astype(x, x.dtype).data_ptr() != x.data_ptr()
+
+
+def test_members_of_arrays() -> None:
+    """All that the standard asks of an array is here; `@=` by way of `@`."""
+    wanted = {n for n in dir(strict.asarray(1.0)) if not n.startswith("_") or n.endswith("__")}
+    lacking = {n for n in wanted if not hasattr(skimp.Tensor, n)}
+    assert lacking - {"__slots__"} == {"__imatmul__"}
+    x = skimp.eye(2)
+    x @= 2 * skimp.eye(2)
+    assert x.tolist() == [[2.0, 0.0], [0.0, 2.0]]
+    assert callable(x.size)  # PyTorch's, a method
+
+
+def test_dlpack_there_and_back() -> None:
+    x = ours.asarray(A)
+    assert ours.from_dlpack(x).data_ptr() == x.data_ptr()
+    assert ours.from_dlpack(x, copy=True).data_ptr() != x.data_ptr()
+    np.testing.assert_array_equal(np.asarray(ours.from_dlpack(strict.asarray(A))), A)
+    np.testing.assert_array_equal(np.asarray(strict.from_dlpack(x)), A)
+    assert np.from_dlpack(ours.conj(ours.asarray(C))).dtype == "complex128"
+
+
+def test_copies_are_made_or_refused_as_asked() -> None:
+    x = ours.reshape(ours.arange(6), (2, 3))
+    assert ours.reshape(x, (6,)).data_ptr() == x.data_ptr()
+    assert ours.reshape(x, (6,), copy=True).data_ptr() != x.data_ptr()
+    with pytest.raises(ValueError, match="no view"):
+        ours.reshape(x.mT, (6,), copy=False)
+    assert ours.asarray(x).data_ptr() == ours.asarray(x, copy=False).data_ptr() == x.data_ptr()
+    assert ours.asarray(x, copy=True).data_ptr() != x.data_ptr()
+    assert ours.astype(x, x.dtype, copy=False) is x
+    held = buffers.array("h", [1, 2, 3])
+    shared = ours.asarray(held)
+    held[0] = 7
+    assert (shared.dtype, shared.tolist()) == (ours.int16, [7, 2, 3])
+    assert ours.asarray(memoryview(held), dtype=ours.int8).tolist() == [7, 2, 3]
+    for refused in ([1, 2], x):
+        with pytest.raises(ValueError, match=r"copy|alias"):
+            ours.asarray(refused, dtype=ours.float32, copy=False)
+
+
+REFUSED: dict[str, Callable[[ModuleType, Any], Any]] = {
+    "squeeze": lambda xp, x: xp.squeeze(x, 0),
+    "take": lambda xp, x: xp.take(x, xp.asarray([0])),
+    "cumulative_sum": lambda xp, x: xp.cumulative_sum(x),
+    "nonzero": lambda xp, x: xp.nonzero(xp.sum(x)),
+    "vecdot": lambda xp, x: xp.vecdot(x, x[:, :1]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str) -> None:
+    for xp in (ours, strict):
+        with pytest.raises(ValueError, match=r"\w"):
+            REFUSED[name](xp, xp.asarray(A))
+
+
+def test_gradients_go_through() -> None:
+    x = skimp.tensor([1.0, 2.0, 4.0], requires_grad=True)
+    ours.sum(ours.cumulative_sum(ours.square(x), include_initial=True)).backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [6.0, 8.0, 8.0]
+    assert ours.std(x).requires_grad
+    assert ours.asarray(x) is x
+    assert ours.asarray(2 * x, copy=True).requires_grad
+    assert ours.asarray(x, dtype=ours.int64).tolist() == [1, 2, 4]
