@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import skimp
+from running import SKIMP, start, write
 from running import skimp as command
-from running import write
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROCESSES = pytest.mark.skipif(
@@ -304,16 +305,19 @@ ARRAYS = {
 
 
 @PROCESSES
-def test_scipy_and_scikit_learn_compute_on_tensors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("namespace", ["PyTorch's", "the standard's"])
+def test_scipy_and_scikit_learn_compute_on_tensors(tmp_path: Path, namespace: str) -> None:
+    """Both ways: by the name `torch`, and without it by `__array_namespace__`."""
     pytest.importorskip("sklearn")
-    printed = run(
+    by_name = namespace == "PyTorch's"
+    script = write(
         tmp_path,
         f"""
         import os, warnings
         os.environ["SCIPY_ARRAY_API"] = "1"
         warnings.simplefilter("ignore")
         import numpy as np
-        import torch
+        import {"torch" if by_name else "skimp as torch"}
         import scipy.cluster, scipy.fft, scipy.ndimage, scipy.signal, scipy.special, scipy.stats
         import sklearn
         from sklearn.decomposition import PCA
@@ -332,4 +336,8 @@ def test_scipy_and_scikit_learn_compute_on_tensors(tmp_path: Path) -> None:
             print(name, "same" if same else (got, want))
         """,
     )
-    assert printed.splitlines() == [f"{name} same" for name in ARRAYS]
+    done = start(
+        [*SKIMP, "run", "--quiet", script] if by_name else [sys.executable, script], tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{name} same" for name in ARRAYS]
