@@ -214,6 +214,40 @@ def test_either_argument_may_be_a_number(name: str) -> None:
         getattr(ours, name)(1, 2)
 
 
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 1e300, -1e300])
+ENDS = {"int8": [-128, -1, 0, 1, 127], "uint8": [0, 1, 200, 255], "int64": [-(2**63), 0, 2**63 - 1]}
+
+
+def same_in_every_bit_that_counts(name: str, *values: Any) -> None:
+    """Also the signs of zeros and infinities."""
+    with np.errstate(all="ignore"):
+        found, wanted = (np.asarray(call(xp, name, *values)) for xp in (ours, strict))
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    if wanted.dtype.kind == "f" and name != "remainder":
+        numbers = ~np.isnan(wanted)
+        assert (np.signbit(found) == np.signbit(wanted))[numbers].all()
+
+
+@pytest.mark.parametrize("name", [n for n in taking("x") if n not in NOT_BY_ELEMENT])
+def test_special_values_of_one(name: str) -> None:
+    values = [SPECIAL, *(np.array(ends, dtype) for dtype, ends in ENDS.items())]
+    values = [value for value in values if not outside(name, value)]
+    for value in values:
+        same_in_every_bit_that_counts(name, value)
+    assert values or outside(name, array("float64", (1,)))
+
+
+@pytest.mark.parametrize("name", [n for n in taking("x1", "x2") if n not in NOT_BY_ELEMENT])
+def test_special_values_of_two(name: str) -> None:
+    if not name.startswith("bitwise") and not outside(name, SPECIAL, SPECIAL):
+        same_in_every_bit_that_counts(name, SPECIAL[:, None], SPECIAL)
+    for dtype, ends in ENDS.items():
+        left, right = np.array(ends, dtype)[:, None], np.array([1, 2, 3, 7], dtype)
+        if not outside(name, left, right):
+            same_in_every_bit_that_counts(name, left, right)
+
+
 OPERATORS = [
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
     operator.pow, operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift,

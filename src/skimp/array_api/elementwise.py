@@ -48,6 +48,12 @@ def _round(x: Tensor) -> Tensor:
     return torch.complex(torch.round(x.real), torch.round(x.imag))
 
 
+def _sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1, NaN of NaN (PyTorch: 0); x / |x| of complex numbers."""
+    sign = torch.sgn(x)
+    return torch.where(torch.isnan(x), x, sign) if x.is_floating_point() else sign
+
+
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     """Values between bounds, of the type of `x`. Bounds are tensors or numbers."""
     low, high = (
@@ -91,7 +97,7 @@ positive = _one("positive", torch.positive)
 real = _one("real", torch.real)
 reciprocal = _one("reciprocal", torch.reciprocal)
 round = _one("round", _round)
-sign = _one("sign", torch.sgn)
+sign = _one("sign", _sign)
 signbit = _one("signbit", torch.signbit)
 sin = _one("sin", torch.sin)
 sinh = _one("sinh", torch.sinh)
