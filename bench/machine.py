@@ -20,7 +20,7 @@ def machine() -> dict[str, Any]:
         "processor": _after("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
         "cores": cores(),
         "memory_gib": _memory_gib(),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "huge_pages": _huge_pages(),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }
