@@ -2327,6 +2327,9 @@ def randperm(
 ) -> Tensor:
     """The numbers below n in random order."""
 
+def range(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
+    """Numbers from start to end, both included: PyTorch's first form of arange."""
+
 def ravel(input: Tensor) -> Tensor:
     """One dimension: a view where the tensor is contiguous."""
 
@@ -2480,6 +2483,20 @@ def searchsorted(
 
 def seed() -> builtins.int:
     """Begin the default stream of a seed that the system chooses, and return it."""
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: builtins.int = 0,
+    unsafe: builtins.bool = False,
+    initial: Any = None,
+) -> Tensor:
+    """One result for each run of rows: `lengths` says how long the runs are, or `offsets` where
+    they begin and end."""
 
 def select(input: Tensor, dim: builtins.int, index: builtins.int) -> Tensor:
     """One position of a dimension, which goes away."""

@@ -183,6 +183,9 @@ class Tensor:
         self, dim: Any = None, keepdim: builtins.bool = False, *, out: Tensor | None = None
     ) -> Tensor:
         """Whether some element is true (not zero)."""
+    def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
+        """Replace each element by what a Python function makes of it: slow, and not
+        differentiable."""
     def arccos(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse cosine."""
     def arccos_(self) -> Tensor:
@@ -604,6 +607,8 @@ class Tensor:
         """Exponential numbers of rate `lambd`."""
     def fill_(self, value: Any) -> Tensor:
         """Write one value, a number or a 0-d tensor, over all elements."""
+    def fill_diagonal_(self, fill_value: Any, wrap: builtins.bool = False) -> Tensor:
+        """Write one number over the main diagonal; `wrap` goes on below it in tall matrices."""
     def fix(self, *, out: Tensor | None = None) -> Tensor:
         """The integer part."""
     def fix_(self) -> Tensor:
@@ -1045,6 +1050,9 @@ class Tensor:
     @property
     def mT(self) -> Tensor:
         """The last two dimensions exchanged."""
+    def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+        """Replace each element by what a Python function makes of it and its partner in
+        `tensor`."""
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
         """`value`, a number or a 0-d tensor, where the mask holds, else the input."""
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
