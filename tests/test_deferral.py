@@ -33,6 +33,29 @@ def is_promise(t: Any) -> bool:
     return t._storage.promise is not None
 
 
+def test_a_view_as_another_type_shows_the_bits_of_the_promise() -> None:
+    bits = 1073741824  # of 2.0 in float32
+    for look in (
+        lambda v: v + 0,
+        lambda v: v.amax(),
+        lambda v: skimp.cat([v, v]),
+        lambda v: v.clone(),
+        lambda v: v[v == bits],
+        lambda v: v.add_(0),
+    ):
+        promise = large(1.0) + 1.0
+        found = look(promise.view(skimp.int32))
+        assert found.dtype is skimp.int32
+        assert bool((found == bits).all())
+        assert bool((promise == 2.0).all())
+    promise = large(1.0) + 1.0
+    promise.view(skimp.int32).copy_(skimp.full((N,), 1065353216, dtype=skimp.int32))
+    assert bool((promise == 1.0).all())
+    pairs = skimp.complex(large(1.0), large(2.0)) * 2
+    assert bool((skimp.view_as_real(pairs)[:, 1] * 1 == 4.0).all())
+    assert bool((pairs.imag + 0 == 4.0).all())
+
+
 # -- 1: the same bits -----------------------------------------------------------------------------
 
 

@@ -527,6 +527,7 @@ def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ..
         and not (a._conj or a._neg)
         and a.layout_of() == layout
         and expr.shape == inner
+        and expr.dtype == a._dtype.np  # else a view of the bytes as another type
     ):
         return expr
     array = a.array()

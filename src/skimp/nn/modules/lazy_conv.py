@@ -27,8 +27,7 @@ class _LazyConv(LazyModuleMixin):
 
     def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
         device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-        me: Any = self
-        place = 5 if isinstance(me, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 4
+        place = 4  # of `bias` among them, in the transposed classes too
         bias = kwargs.pop("bias", True)
         if len(args) > place:
             bias, args = args[place], (*args[:place], False, *args[place + 1 :])
