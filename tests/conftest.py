@@ -17,21 +17,23 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
-# What these test is not computed by deferred work: commands, pages, stubs, other libraries. They
-# run in the default mode only (SKIMP_DEFER=auto, or not set), the rest of the suite in all three.
-TOOLS = frozenset(
+# What these test does not depend on the mode: commands, pages, stubs and other libraries; functions
+# of arrays and of integers that know no tensors. They run in the default mode only
+# (SKIMP_DEFER=auto, or not set), and the rest of the suite in all three.
+ONCE = frozenset(
     f"test_{name}.py"
     for name in (
-        "bench", "beside", "check", "cli", "compat", "docs", "imports", "libraries", "report",
-        "stubs", "tensorboard",
+        *("bench", "beside", "check", "cli", "compat", "docs", "imports", "libraries", "report"),
+        *("stubs", "tensorboard"),
+        *("allocator", "draws", "kernels", "layout", "pool", "special_kernels"),
     )
-)  # fmt: skip
+)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out a file (None: pytest decides)."""
     once = os.environ.get("SKIMP_DEFER", "auto") != "auto"
-    return True if once and collection_path.name in TOOLS else None
+    return True if once and collection_path.name in ONCE else None
 
 
 @pytest.fixture(autouse=True)
