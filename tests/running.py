@@ -11,8 +11,25 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import pytest
+
 SKIMP = [sys.executable, "-m", "skimp"]
 Done = subprocess.CompletedProcess[str]
+
+default_mode = pytest.mark.skipif(
+    os.environ.get("SKIMP_DEFER", "auto") != "auto", reason="runs in the default mode only"
+)
+
+# All programs in one process, because PyTorch takes longer to import than a program to run.
+_EACH = """
+    import contextlib, io, json, runpy, sys
+    printed = {}
+    for path in sys.argv[1:]:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            runpy.run_path(path, None, "__main__")
+        printed[path] = out.getvalue().splitlines()
+    print(json.dumps(printed))
+"""
 
 
 def skimp(*words: str, cwd: Path, **environment: str) -> Done:
@@ -34,3 +51,15 @@ def write(folder: Path, code: str, name: str = "script.py") -> str:
 def measured(done: Done) -> Any:
     """The JSON report: the last thing on stderr, whatever the program wrote there before."""
     return json.loads(done.stderr[done.stderr.index("\n{" if done.stderr[0] != "{" else "{") :])
+
+
+def printed_by_pytorch(folder: Path, paths: Sequence[str], *flags: str) -> dict[str, list[str]]:
+    """By program, the lines that it prints under PyTorch; `flags` are the interpreter's.
+
+    One thread: these programs are small, and tests run side by side.
+    """
+    command = [sys.executable, *flags, write(folder, _EACH), *paths]
+    done = start(command, folder, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    printed: dict[str, list[str]] = json.loads(done.stdout)
+    return printed

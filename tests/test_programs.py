@@ -6,44 +6,24 @@ of a difference in the last digit at most.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from running import start, write
+from running import default_mode, printed_by_pytorch, start
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?|\bnan\b|\binf\b")
-default_mode = pytest.mark.skipif(
-    os.environ.get("SKIMP_DEFER", "auto") != "auto", reason="runs in the default mode only"
-)
 pytestmark = default_mode
-
-# All programs in one process per library: PyTorch takes longer to import than a program to run.
-EACH = """
-    import contextlib, io, json, runpy, sys
-    printed = {}
-    for path in sys.argv[1:]:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            runpy.run_path(path, None, "__main__")
-        printed[path] = out.getvalue().splitlines()
-    print(json.dumps(printed))
-"""
 
 
 @pytest.fixture(scope="module")
 def by_pytorch(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The lines that each program prints under PyTorch."""
     folder = tmp_path_factory.mktemp("oracle")
-    command = [sys.executable, write(folder, EACH), *map(str, PROGRAMS)]
-    done = start(command, folder, OMP_NUM_THREADS="1")
-    assert done.returncode == 0, done.stderr
-    printed: dict[str, list[str]] = json.loads(done.stdout)
-    return printed
+    return printed_by_pytorch(folder, [str(path) for path in PROGRAMS])
 
 
 def numbers(line: str) -> list[float]:

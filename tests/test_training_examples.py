@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from running import Done, start, write
+from running import Done, default_mode, printed_by_pytorch, start
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STEPS = 20
 IN_EVERY_MODE = ["gan", "inplace_rnn"]  # starting processes takes its time
 IN_ONE_MODE = ["transformer", "mlp", "convnet", "lstm", "vae", "gradient_penalty"]
-default_mode = pytest.mark.skipif(
-    os.environ.get("SKIMP_DEFER", "auto") != "auto", reason="runs in the default mode only"
-)
 TRAININGS = [*IN_EVERY_MODE, *[pytest.param(name, marks=default_mode) for name in IN_ONE_MODE]]
-
-# All scripts in one process, because PyTorch takes longer to import than a script to run.
-EACH = """
-    import contextlib, io, json, runpy, sys
-    printed = {}
-    for path in sys.argv[1:]:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            runpy.run_path(path, None, "__main__")
-        printed[path] = out.getvalue().splitlines()
-    print(json.dumps(printed))
-"""
 
 
 def path_of(name: str) -> str:
@@ -52,12 +37,8 @@ def by_pytorch(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]
     if default:
         names.append("clone_and_detach")
     paths = {path_of(name): name for name in names}
-    # One thread: these scripts are small, and tests run side by side.
-    done = start(
-        [sys.executable, "-W", "error", write(folder, EACH), *paths], folder, OMP_NUM_THREADS="1"
-    )
-    assert done.returncode == 0, done.stderr
-    return {paths[path]: lines for path, lines in json.loads(done.stdout).items()}
+    printed = printed_by_pytorch(folder, list(paths), "-W", "error")
+    return {paths[path]: lines for path, lines in printed.items()}
 
 
 def number(line: str) -> float | str:

@@ -2,65 +2,15 @@
 
 from __future__ import annotations
 
+from skimp.ao import quantization
 from skimp.refusals import names
 
-_NAMES = (
-    "DeQuantStub",
-    "FakeQuantize",
-    "FakeQuantizeBase",
-    "FusedMovingAvgObsFakeQuantize",
-    "HistogramObserver",
-    "MinMaxObserver",
-    "MovingAverageMinMaxObserver",
-    "MovingAveragePerChannelMinMaxObserver",
-    "NoopObserver",
-    "ObserverBase",
-    "PerChannelMinMaxObserver",
-    "PlaceholderObserver",
-    "QConfig",
-    "QConfigDynamic",
-    "QuantStub",
-    "QuantType",
-    "QuantWrapper",
-    "RecordingObserver",
-    "add_quant_dequant",
-    "convert",
-    "default_debug_observer",
-    "default_dynamic_qconfig",
-    "default_dynamic_quant_observer",
-    "default_eval_fn",
-    "default_fake_quant",
-    "default_float_qparams_observer",
-    "default_histogram_observer",
-    "default_observer",
-    "default_per_channel_qconfig",
-    "default_per_channel_weight_fake_quant",
-    "default_per_channel_weight_observer",
-    "default_placeholder_observer",
-    "default_qat_qconfig",
-    "default_qconfig",
-    "default_weight_fake_quant",
-    "default_weight_observer",
-    "disable_fake_quant",
-    "disable_observer",
-    "enable_fake_quant",
-    "enable_observer",
-    "float16_dynamic_qconfig",
-    "float_qparams_weight_only_qconfig",
-    "fuse_modules",
-    "get_default_qat_qconfig",
-    "get_default_qconfig",
-    "prepare",
-    "prepare_qat",
-    "propagate_qconfig_",
-    "quantize",
-    "quantize_dynamic",
-    "quantize_qat",
-    "swap_module",
+_LATER = (  # than the move
+    "QConfigMapping",
+    "fuse_modules_qat",
+    "get_default_qat_qconfig_mapping",
+    "get_default_qconfig_mapping",
 )
+_NAMES = tuple([name for name in quantization._NAMES if name not in _LATER])
 __all__ = list(_NAMES)
-__getattr__ = names(
-    __name__,
-    _NAMES,
-    "skimp has no quantised types; keep the module in float32, float16 or bfloat16",
-)
+__getattr__ = names(__name__, _NAMES, quantization.REASON)

@@ -63,8 +63,5 @@ _NAMES = (
     "swap_module",
 )
 __all__ = list(_NAMES)
-__getattr__ = names(
-    __name__,
-    _NAMES,
-    "skimp has no quantised types; keep the module in float32, float16 or bfloat16",
-)
+REASON = "skimp has no quantised types; keep the module in float32, float16 or bfloat16"
+__getattr__ = names(__name__, _NAMES, REASON)

@@ -132,6 +132,9 @@ for _make, _names in ((_of_one, _UNARY), (_of_two, _BINARY), (_of_three, _TERNAR
             _declare(f"{_name}_", METHODS, f"{_key}_", _make)
 
 
+_declare("zero_", METHODS, "zero_", _of_one)
+
+
 def _foreach_lerp(self: Any, tensors1: Any, weight: Any) -> Any:
     """`lerp` of each pair of two lists."""
     return _each(METHODS["lerp"], self, tensors1, weight)
@@ -154,12 +157,6 @@ def _foreach_powsum(self: Any, ord: Any = 2, dtype: Any = None) -> Any:
     return _each(lambda t: t.abs().pow(ord).sum(dtype=dtype), self)
 
 
-def _foreach_zero_(self: Any) -> Any:
-    """Zeros over each tensor of a list."""
-    _each(METHODS["zero_"], self)
-    return self
-
-
 def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     """Each tensor of `src` over its partner."""
     _each(METHODS["copy_"], self, src)
@@ -171,7 +168,6 @@ for _f in (
     _foreach_lerp_,
     _foreach_norm,
     _foreach_powsum,
-    _foreach_zero_,
     _foreach_copy_,
 ):
     export(_f.__name__, _f, method=False)

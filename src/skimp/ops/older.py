@@ -14,8 +14,9 @@ from skimp._tensor import Tensor
 from skimp.autograd import alias as history
 from skimp.ops.creation import arange, full
 from skimp.ops.forms import export
+from skimp.promotion import get_default_dtype
 
-_LOST = {"sum": 0.0, "mean": float("nan"), "max": -float("inf"), "min": float("inf"), "prod": 1.0}
+_BEGIN = {"sum": 0.0, "mean": 0.0, "max": -float("inf"), "min": float("inf"), "prod": 1.0}
 _SCATTERED = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}
 
 
@@ -79,7 +80,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     n = int((end - start) / step) + 1
-    numbers = arange(n, dtype=words.pop("dtype", None) or full((), 0.0).dtype, **words)
+    numbers = arange(n, dtype=words.pop("dtype", None) or get_default_dtype(), **words)
     result: Tensor = numbers * step + start
     return result
 
@@ -98,7 +99,7 @@ def segment_reduce(
     """One result for each run of rows: `lengths` says how long the runs are, or `offsets` where
     they begin and end.
     """
-    if reduce not in _LOST:
+    if reduce not in _BEGIN:
         raise RuntimeError(f"unsupported reduction given! {reduce}")
     if indices is not None or (lengths is None) is (offsets is None):
         raise RuntimeError("segment_reduce(): give lengths or offsets; indices are not supported")
@@ -115,8 +116,7 @@ def segment_reduce(
     shape = (count, *data.shape[1:])
     rows = arange(count).repeat_interleave(lengths)
     rows = rows.view(-1, *[1] * (data.ndim - 1)).expand(data.shape)
-    begin = _LOST[reduce] if initial is None else initial
-    begin = 0.0 if reduce == "mean" and initial is None else begin
+    begin = _BEGIN[reduce] if initial is None else initial
     found: Tensor = full(shape, begin, dtype=data.dtype).scatter_reduce(
         0, rows, data, _SCATTERED[reduce]
     )
