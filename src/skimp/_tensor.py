@@ -209,6 +209,14 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     return t
 
 
+def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
+    """`fresh`, of an array that may lie in another order than row-major."""
+    t = fresh(array, dtype)
+    if not array.flags.c_contiguous:
+        t._turned = True
+    return t
+
+
 def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
     """A tensor of any array that nobody else holds, of any size and dense layout."""
     if not array.flags.owndata and array.base is not None and array.base.nbytes != array.nbytes:

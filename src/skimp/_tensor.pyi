@@ -1913,6 +1913,9 @@ class Tensor:
 def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""
 
+def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
+    """`fresh`, of an array that may lie in another order than row-major."""
+
 def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
     """A tensor of any array that nobody else holds, of any size and dense layout."""
 

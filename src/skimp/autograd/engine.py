@@ -232,9 +232,8 @@ def _is_own(t: Tensor) -> bool:
     if a is not None:
         return a is s.block or (a.nbytes == len(s) and a.flags.forc)
     layout = t.layout_of()
-    return is_non_overlapping_and_dense(layout) and numel(layout.shape) * t._dtype.itemsize == len(
-        s
-    )
+    whole: bool = numel(layout.shape) * t._dtype.itemsize == len(s)
+    return whole and is_non_overlapping_and_dense(layout)
 
 
 def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:

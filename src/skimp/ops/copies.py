@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp import devices, dtypes
-from skimp._tensor import Array, Tensor, empty, fresh, wrap
+from skimp._tensor import Tensor, as_it_lies, empty, fresh, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
@@ -19,7 +19,7 @@ from skimp.memory import copies as told
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views
 from skimp.memory import storage as storages
-from skimp.memory.layout import Layout
+from skimp.memory.layout import Layout, contiguous_strides
 from skimp.ops import formats, outs
 from skimp.ops.forms import export, op
 from skimp.ops.pointwise import (
@@ -31,9 +31,8 @@ from skimp.ops.pointwise import (
     empty_dense,
     node_of,
 )
-from skimp.ops.pointwise_forms import named
+from skimp.ops.pointwise_forms import FLOATS, named
 
-_FLOATS = frozenset({dtypes.float32, dtypes.float64})
 IDENTITY = Rule("CloneBackward0", {"input": lambda g: g})
 TO_COPY = Rule("ToCopyBackward0", {"input": lambda g, input_dtype: g.to(input_dtype)})
 
@@ -44,6 +43,15 @@ def copied(
     """A tensor with `t`'s elements as `dtype`, on a storage of its own: deferred where `t` is
     large.
     """
+    a = t._np
+    if (
+        a is not None
+        and a.flags.c_contiguous
+        and strides == contiguous_strides(a.shape)
+        and _casts_as_numpy(t._dtype, dtype)
+    ):
+        told.told(a.size * dtype.itemsize, name, why)
+        return fresh(a.astype(dtype.np), dtype)
     shape = tuple(t.shape)
     told.told(layouts.numel(shape) * dtype.itemsize, name, why)
     layout = Layout(shape, strides, 0)
@@ -61,13 +69,16 @@ def copied(
         source = t.array()
         made = empty_dense(shape, strides, dtype.np)
         copy(made, source)
-        new = fresh(made, dtype)
+        new = as_it_lies(made, dtype)
         new._layout = layout
-        new._turned = not made.flags.c_contiguous
         return new
     new = empty(shape, dtype, strides)
     copy(new._storage.view(layout, dtype.np), t.array())
     return new
+
+
+def _casts_as_numpy(have: dtypes.dtype, want: dtypes.dtype) -> bool:
+    return have is want or (want in FLOATS and (have in WHOLE or have in FLOATS))
 
 
 def describe(t: Tensor) -> str:
@@ -79,17 +90,8 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).
     """
-    a = input._np
-    if a is not None and memory_format is None and _is_simple(a):
-        told.told(a.nbytes, "clone", lambda: f"clone of {describe(input)}")
-        return fresh(a.copy(), input._dtype)
     strides = formats.strides_for(input, memory_format)
     return copied(input, strides, input._dtype, "clone", lambda: f"clone of {describe(input)}")
-
-
-def _is_simple(a: Array) -> bool:
-    """Whether NumPy's own copy has PyTorch's strides: row-major, no sizes of 0 or 1."""
-    return a.flags.c_contiguous and 1 not in a.shape and 0 not in a.shape
 
 
 @op(method=True, namespaces=())
@@ -113,16 +115,6 @@ def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Te
     def why() -> str:
         return f"to({dtype}) of {describe(input)} of {input._dtype}"
 
-    a = input._np
-    if (
-        a is not None
-        and memory_format is None
-        and dtype in _FLOATS
-        and (input._dtype in WHOLE or input._dtype in _FLOATS)
-        and _is_simple(a)
-    ):
-        told.told(a.size * dtype.itemsize, "to", why)
-        return fresh(a.astype(dtype.np), dtype)
     return copied(input, formats.strides_for(input, memory_format), dtype, "to", why)
 
 

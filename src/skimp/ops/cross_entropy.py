@@ -15,6 +15,7 @@ from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
 from skimp.ops.forms import export, op
+from skimp.ops.pointwise_forms import FLOATS
 from skimp.ops.rowwise import (
     SMALL,
     Scratch,
@@ -254,7 +255,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
         return None
     if (
         not 0 < x.size < SMALL
-        or input._dtype not in _PLAIN
+        or input._dtype not in FLOATS
         or t.dtype != np.int64
         or not t.flags.c_contiguous
         or 0 <= ignore < x.shape[1]
@@ -273,9 +274,6 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
         lse = fresh(top, input._dtype)
         record(_SMALL, {"input": input, "target": target, "lse": lse}, loss)
     return loss
-
-
-_PLAIN = frozenset({dtypes.float32, dtypes.float64})
 
 
 def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:

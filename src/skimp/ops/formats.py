@@ -54,8 +54,11 @@ def strides_for(t: Tensor, wanted: Any) -> tuple[int, ...]:
     """The strides of a fresh tensor of `t`'s shape in a format (None and preserve_format: like
     `t`).
     """
-    shape = tuple(t.shape)
+    a = t._np
+    shape = a.shape if a is not None else tuple(t.shape)
     if wanted is None or wanted is preserve_format:
+        if a is not None and a.flags.c_contiguous and 1 not in shape:
+            return layouts.contiguous_strides(shape)
         return layouts.empty_like_strides(t.layout_of())
     if wanted is contiguous_format:
         return layouts.contiguous_strides(shape)

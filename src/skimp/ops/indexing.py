@@ -18,12 +18,12 @@ from skimp.ops import advanced, outs
 from skimp.ops.copies import _filled, write
 from skimp.ops.masks import check_number
 from skimp.ops.pointwise import constant
+from skimp.ops.pointwise_forms import FLOATS
 from skimp.ops.views import scattered
 from skimp.promotion import scalar_type_name
 
 _new = object.__new__
 _view_of = history.view_of
-_FLOATS = frozenset({dtypes.float32, dtypes.float64})
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -315,7 +315,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         value = value.item() if isinstance(value, np.generic) else value
         check_number(value, self._dtype)
         a = self._np
-        if a is not None and not self._rg and self._dtype in _FLOATS and type(value) is not complex:
+        if a is not None and not self._rg and self._dtype in FLOATS and type(value) is not complex:
             place = _at_hand(a, index) if a.flags.c_contiguous else None
             if place is not None:
                 history.before_inplace(self)

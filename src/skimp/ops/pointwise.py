@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skimp import dtypes, promotion
-from skimp._tensor import Array, Tensor, empty, fresh, wrap
+from skimp._tensor import Array, Tensor, as_it_lies, empty, fresh, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.record import record, record1
@@ -320,11 +320,7 @@ def _compute(
     shape: tuple[int, ...],
 ) -> Tensor:
     if layouts.numel(shape) < config.small_below:
-        array = _direct(row, kernel, args, compute, result, shape)
-        made = fresh(array, result)
-        if not array.flags.c_contiguous:
-            made._turned = True
-        return made
+        return as_it_lies(_direct(row, kernel, args, compute, result, shape), result)
     tensors = [a for a in args if isinstance(a, Tensor)]
     strides = layouts.dense_strides_like([t.layout_of() for t in tensors], shape)
     root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))

@@ -174,19 +174,16 @@ def update(
         before_inplace(t)
     first = written[0]
     dtype = first._dtype
-    if not modes.state.grad and dtype in _PLAIN:
-        arrays = [t._np for t in (*written, *read) if t._dtype is dtype]
-        if len(arrays) == len(written) + len(read) and all(
-            [a is not None and a.flags.c_contiguous for a in arrays]
-        ):
-            n = len(written)
-            _on_arrays(formula, [t.writable() for t in written], arrays[n:], numbers)
-            return
     if (
         dtype in _PLAIN
         and not modes.state.grad
         and all([t._dtype is dtype for t in (*written, *read)])
     ):
+        at_hand = [t._np for t in (*written, *read)]
+        if all([a is not None and a.flags.c_contiguous for a in at_hand]):
+            outs = [t.writable() for t in written]
+            _on_arrays(formula, outs, at_hand[len(written) :], numbers)
+            return
         order = layouts.memory_order(first.layout_of())
         leaves = [t.array().transpose(order) for t in read]
         if all([_is_run(t, order) for t in written]):
