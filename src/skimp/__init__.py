@@ -86,6 +86,11 @@ from skimp.dtypes import (
     complex64,
     complex128,
     dtype,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -94,6 +99,9 @@ from skimp.dtypes import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from skimp.errors import OutOfMemoryError
 from skimp.func import vmap

@@ -75,6 +75,11 @@ from skimp.dtypes import bool as bool
 from skimp.dtypes import complex64 as complex64
 from skimp.dtypes import complex128 as complex128
 from skimp.dtypes import dtype as dtype
+from skimp.dtypes import float8_e4m3fn as float8_e4m3fn
+from skimp.dtypes import float8_e4m3fnuz as float8_e4m3fnuz
+from skimp.dtypes import float8_e5m2 as float8_e5m2
+from skimp.dtypes import float8_e5m2fnuz as float8_e5m2fnuz
+from skimp.dtypes import float8_e8m0fnu as float8_e8m0fnu
 from skimp.dtypes import float16 as float16
 from skimp.dtypes import float32 as float32
 from skimp.dtypes import float64 as float64
@@ -83,6 +88,9 @@ from skimp.dtypes import int16 as int16
 from skimp.dtypes import int32 as int32
 from skimp.dtypes import int64 as int64
 from skimp.dtypes import uint8 as uint8
+from skimp.dtypes import uint16 as uint16
+from skimp.dtypes import uint32 as uint32
+from skimp.dtypes import uint64 as uint64
 from skimp.errors import OutOfMemoryError as OutOfMemoryError
 from skimp.func import vmap as vmap
 from skimp.limits import finfo as finfo

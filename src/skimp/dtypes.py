@@ -60,6 +60,14 @@ float16 = dtype("float16", np.float16, FLOAT)
 bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, FLOAT)
 float32 = dtype("float32", np.float32, FLOAT)
 float64 = dtype("float64", np.float64, FLOAT)
+uint16 = dtype("uint16", np.uint16, INT, is_signed=False)
+uint32 = dtype("uint32", np.uint32, INT, is_signed=False)
+uint64 = dtype("uint64", np.uint64, INT, is_signed=False)
+float8_e4m3fn = dtype("float8_e4m3fn", ml_dtypes.float8_e4m3fn, FLOAT)
+float8_e4m3fnuz = dtype("float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz, FLOAT)
+float8_e5m2 = dtype("float8_e5m2", ml_dtypes.float8_e5m2, FLOAT)
+float8_e5m2fnuz = dtype("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz, FLOAT)
+float8_e8m0fnu = dtype("float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, FLOAT, is_signed=False)
 complex64 = dtype("complex64", np.complex64, COMPLEX)
 complex128 = dtype("complex128", np.complex128, COMPLEX)
 
@@ -67,7 +75,12 @@ ALL: Final = (
     bool, uint8, int8, int16, int32, int64,
     float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
-FROM_NUMPY: Final[dict[np.dtype[Any], dtype]] = {d.np: d for d in ALL}
+# Types that PyTorch stores, converts and views, and in which few of its ops compute.
+UNSIGNED: Final = (uint16, uint32, uint64)
+FLOAT8: Final = (float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu)
+NARROW: Final = (*UNSIGNED, *FLOAT8)
+FOREIGN: Final = frozenset({bfloat16, *FLOAT8})  # which NumPy itself does not know
+FROM_NUMPY: Final[dict[np.dtype[Any], dtype]] = {d.np: d for d in (*ALL, *NARROW)}
 ALIASES: Final = {
     "short": int16, "int": int32, "long": int64, "half": float16, "float": float32,
     "double": float64, "cfloat": complex64, "cdouble": complex128,

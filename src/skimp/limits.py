@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,17 +44,19 @@ class finfo:  # noqa: N801  (PyTorch's name)
                 "Use torch.iinfo to handle 'torch.finfo'"
             )
         real = of.to_real()
-        # It knows NumPy's types and bfloat16. Its stub has no types.
+        # It knows NumPy's types and its own. Its stub has no types.
         info = ml_dtypes.finfo(real.np)  # type: ignore[no-untyped-call]
         smallest = float(info.smallest_normal)
         _fill(
             self,
             bits=real.itemsize * 8,
             dtype=real.name,
-            eps=float(info.eps),
+            # the spacing at 1: PyTorch's float8_e5m2fnuz has half of it
+            eps=float(info.eps) / (1 + (of is dtypes.float8_e5m2fnuz)),
             max=float(info.max),
             min=float(info.min),
-            resolution=10.0**-info.precision,  # not rounded to the type, as NumPy's is
+            # of all digits that the type keeps, and not rounded to the type, as NumPy's is
+            resolution=10.0 ** -int(info.nmant * math.log10(2)),
             smallest_normal=smallest,
             tiny=smallest,
         )

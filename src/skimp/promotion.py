@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import lru_cache
 from typing import Any, Final
 
@@ -9,7 +10,9 @@ from skimp.dtypes import (
     ALL,
     COMPLEX,
     FLOAT,
+    FLOAT8,
     INT,
+    UNSIGNED,
     bfloat16,
     complex64,
     complex128,
@@ -31,12 +34,20 @@ _SCALAR_TYPE_NAMES: Final = {
     bool_: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int", int64: "Long",
     float16: "Half", bfloat16: "BFloat16", float32: "Float", float64: "Double",
     complex64: "ComplexFloat", complex128: "ComplexDouble",
+    **{d: f"UInt{8 * d.itemsize}" for d in UNSIGNED},
+    **{d: d.name.capitalize() for d in FLOAT8},
 }  # fmt: skip
 
 
 def scalar_type_name(of: dtype) -> str:
     """The name that PyTorch's error messages have for an element type: "Float" for float32."""
     return _SCALAR_TYPE_NAMES[of]
+
+
+def refuse(kernel: str, of: dtype, refused: Container[dtype]) -> None:
+    """Refuse an element type for which an op has no kernel, in PyTorch's words."""
+    if of in refused:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{scalar_type_name(of)}'")
 
 
 # --- the default types ------------------------------------------------------------------------
@@ -93,12 +104,24 @@ def _promoted(a: dtype, b: dtype) -> dtype:
     return high
 
 
-_PROMOTED: Final = {(a, b): _promoted(a, b) for a in ALL for b in ALL}
+_PROMOTED: Final = {
+    **{(a, b): _promoted(a, b) for a in ALL for b in ALL},
+    **{(a, a): a for a in (*UNSIGNED, *FLOAT8)},
+    **{pair: b for a in UNSIGNED for b in ALL if b.category == FLOAT for pair in ((a, b), (b, a))},
+}
 
 
 def promote_types(type1: dtype, type2: dtype) -> dtype:
     """`torch.promote_types`: the type of a result of tensors of these types."""
-    return _PROMOTED[type1, type2]
+    found = _PROMOTED.get((type1, type2))
+    if found is None:
+        kinds = "Float8 Types" if {type1, type2} & set(FLOAT8) else "uint16, uint32, uint64 types"
+        names = [scalar_type_name(of) for of in (type1, type2)]
+        raise RuntimeError(
+            f"Promotion for {kinds} is not supported, attempted to promote {names[0]} and "
+            f"{names[1]}"
+        )
+    return found
 
 
 def can_cast(from_: dtype, to: dtype) -> bool:

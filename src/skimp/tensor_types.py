@@ -14,6 +14,7 @@ from skimp import dtypes
 from skimp._tensor import Tensor, empty
 from skimp.ops.creation import tensor
 from skimp.ops.storages import TypedStorage, UntypedStorage, on_storage
+from skimp.promotion import scalar_type_name
 
 KINDS: Final[Mapping[str, dtypes.dtype]] = {
     "Float": dtypes.float32,
@@ -94,7 +95,7 @@ NAMES: Final[dict[str, type]] = {
 
 def type_of(dtype: dtypes.dtype) -> str:
     """What `Tensor.type()` answers."""
-    return f"torch.{TENSOR_TYPES[dtype].__name__}"
+    return f"torch.{scalar_type_name(dtype)}Tensor"
 
 
 def dtype_of(kind: Any) -> dtypes.dtype | None:

@@ -22,6 +22,9 @@ from skimp import (
     newaxis,
     pi,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from skimp.array_api import fft, linalg
 from skimp.array_api.creation import (
@@ -319,6 +322,9 @@ __all__ = [
     "triu",
     "trunc",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "unique_all",
     "unique_counts",
     "unique_inverse",

@@ -11,6 +11,7 @@ from skimp.dtypes import dtype as Dtype
 
 _DTYPES = (
     torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
+    torch.uint16, torch.uint32, torch.uint64,
     torch.float32, torch.float64, torch.complex64, torch.complex128,
 )  # fmt: skip
 

@@ -7,21 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp.autograd import lines
-
-_TYPES = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "uint8": "Byte",
-    "int8": "Char",
-    "int16": "Short",
-    "int32": "Int",
-    "int64": "Long",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
+from skimp.promotion import scalar_type_name
 
 FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after "
@@ -36,7 +22,7 @@ FREED = (
 
 def type_name(t: Any) -> str:
     """`torch.FloatTensor`, as PyTorch's messages call a tensor."""
-    name = _TYPES[t._dtype.name]
+    name = scalar_type_name(t._dtype)
     return f"CPU{name}Type" if t._dtype.is_complex else f"torch.{name}Tensor"
 
 

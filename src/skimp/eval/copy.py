@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from skimp.eval.convert import collides, convert, turn
+from skimp.eval.convert import collides, convert, laid, turn
 from skimp.eval.expr import Array
 from skimp.eval.make import collapse, run_block, tile_block, transposed_dim
 from skimp.eval.program import LeafLayout
@@ -35,8 +35,8 @@ def _copy_blocks(dst: Array, src: Array) -> None:
     dst, src = dst.transpose(order), src.transpose(order)
     layouts = (LeafLayout(dst.dtype, dst.strides), LeafLayout(src.dtype, src.strides))
     domain, (to, origin) = collapse(dst.shape, layouts)
-    dst = np.lib.stride_tricks.as_strided(dst, domain, to.strides)
-    src = np.lib.stride_tricks.as_strided(src, domain, origin.strides)
+    dst = laid(dst, domain, to.strides)
+    src = laid(src, domain, origin.strides)
     across = transposed_dim(domain, (origin,))
     block = run_block(domain, _RUN) if across is None else tile_block(domain, across, _TILE)
     sides = [cuts(size, part) for size, part in zip(domain, block, strict=True)]

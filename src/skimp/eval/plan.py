@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skimp.config import config
+from skimp.eval.convert import laid
 from skimp.eval.expr import Array, Expr, Leaf, Shape, walk
 from skimp.eval.make import make
 from skimp.eval.make import run_block as run_block  # users of the evaluator find it here
@@ -87,7 +88,7 @@ def _over(array: Array, domain: Shape, strides: tuple[int, ...]) -> Array:
         return array
     if array.flags.c_contiguous and array.size == math.prod(domain):
         return array.reshape(domain)
-    return np.lib.stride_tricks.as_strided(array, domain, strides)
+    return laid(array, domain, strides)
 
 
 # -- reading a DAG --------------------------------------------------------------------------------

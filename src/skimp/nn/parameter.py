@@ -10,26 +10,11 @@ from skimp._tensor import Tensor
 from skimp.autograd.saving import ghost
 from skimp.nn import whole
 
-_KINDS = {
-    "float32": "Float",
-    "float64": "Double",
-    "float16": "Half",
-    "bfloat16": "BFloat16",
-    "int64": "Long",
-    "int32": "Int",
-    "int16": "Short",
-    "int8": "Char",
-    "uint8": "Byte",
-    "bool": "Bool",
-    "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble",
-}
-
 
 def typename(value: Any) -> str:
     """What PyTorch calls the type of a value in its messages."""
     if isinstance(value, Tensor):
-        return f"torch.{_KINDS[value.dtype.name]}Tensor"
+        return f"torch.{promotion.scalar_type_name(value.dtype)}Tensor"
     cls = value if isinstance(value, type) else type(value)
     module = cls.__module__
     if module in (None, "builtins", "__builtin__"):

@@ -16,6 +16,7 @@ from skimp.autograd import modes
 from skimp.memory import layout as layouts
 from skimp.ops import formats
 from skimp.ops.forms import export
+from skimp.promotion import scalar_type_name
 from skimp.size import Size
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,14 +130,14 @@ def item(self: Tensor) -> Any:
     if a is None or a.size != 1:
         a = value(self)
     found = a.item()
-    return float(found) if self._dtype is dtypes.bfloat16 else found
+    return float(found) if self._dtype in dtypes.FOREIGN else found
 
 
 @method
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers."""
     a = self.array()
-    return (a.astype(np.float32) if self._dtype is dtypes.bfloat16 else a).tolist()
+    return (a.astype(np.float32) if self._dtype in dtypes.FOREIGN else a).tolist()
 
 
 @method
@@ -150,8 +151,8 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
         raise RuntimeError(
             "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
         )
-    if self._dtype is dtypes.bfloat16:
-        raise TypeError("Got unsupported ScalarType BFloat16")
+    if self._dtype in dtypes.FOREIGN:
+        raise TypeError(f"Got unsupported ScalarType {scalar_type_name(self._dtype)}")
     if self._conj:
         raise RuntimeError(
             "Can't call numpy() on Tensor that has conjugate bit set. Use "

@@ -176,9 +176,15 @@ def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 COPY_ROWS = {
     d: Pointwise(
-        "copy", COPY, lambda args: (args[0]._dtype, args[0]._dtype), None, ("src",), opmath=False
+        "copy",
+        COPY,
+        lambda args: (args[0]._dtype, args[0]._dtype),
+        None,
+        ("src",),
+        opmath=False,
+        also=dtypes.NARROW,
     )
-    for d in dtypes.ALL
+    for d in (*dtypes.ALL, *dtypes.NARROW)
 }
 COPIED = Rule("CopyBackwards", {"src": lambda g, src_dtype: g.to(src_dtype)})
 

@@ -144,8 +144,11 @@ def _plain(data: Any) -> Any:
 def _of_numbers(data: Any, dtype: Any = None) -> Any:
     plain = _plain(data)
     try:
-        array = np.asarray(plain)
+        # integers of which some need the 64th bit would meet in float64
+        array = np.asarray(plain, np.uint64 if _is_wide(plain, dtype) else None)
     except OverflowError as e:
+        if dtype is dtypes.uint64:
+            raise
         raise RuntimeError("Overflow when unpacking long long") from e
     kind = array.dtype.kind
     if kind in "OUS":
@@ -162,9 +165,15 @@ def _of_numbers(data: Any, dtype: Any = None) -> Any:
         return array.astype(promotion.get_default_dtype().to_complex().np)
     if kind in "iu":
         if kind == "u":
+            if dtype is dtypes.uint64 or (dtype is not None and dtype.category > dtypes.INT):
+                return array
             raise RuntimeError("Overflow when unpacking long long")
         return array.astype(np.int64)
     return array
+
+
+def _is_wide(plain: Any, dtype: Any) -> bool:
+    return dtype is dtypes.uint64 and not isinstance(plain, np.ndarray)
 
 
 def _has_arrays(data: Any) -> bool:
@@ -199,7 +208,8 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
         raise TypeError(
             f"can't convert np.ndarray of type numpy.{np_dtype.type.__name__}. The only supported "
             f"types are: float64, float32, float16, "
-            "complex64, complex128, int64, int32, int16, int8, uint8, and bool."
+            "complex64, complex128, int64, int32, int16, int8, "
+            "uint64, uint32, uint16, uint8, and bool."
         )
     return found
 
@@ -261,7 +271,7 @@ def _checked_number(value: Any, dtype: dtypes.dtype) -> Any:
         info = np.iinfo(dtype.np)
         if not (info.min if dtype.is_signed else -info.max) <= value <= info.max:
             raise RuntimeError(
-                "Overflow when unpacking long long" if abs(value) >= 2**63
+                "Overflow when unpacking long long" if not -(2**63) <= value < 2**63
                 else f"value cannot be converted to type {_ctype(dtype)} without overflow"
             )  # fmt: skip
     return constant(value, dtype)

@@ -16,7 +16,7 @@ from skimp.ops.forms import METHODS, move, op
 from skimp.ops.pointwise import convert
 from skimp.ops.positions import in_windows
 from skimp.ops.targets import blank
-from skimp.promotion import scalar_type_name
+from skimp.promotion import refuse, scalar_type_name
 
 _BLOCK = 1 << 16
 # PyTorch's accumulator types on the CPU: twice as wide.
@@ -79,8 +79,7 @@ def _summed(input: Tensor, dtype: Any) -> tuple[Tensor, dtypes.dtype]:
 def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
     dim = layouts.normalize_dim(dim, input.ndim)
     input, kind = _summed(input, dtype)
-    if kind is dtypes.bool:
-        raise NotImplementedError(f"\"{_NAMES[ufunc]}_out_cpu\" not implemented for 'Bool'")
+    refuse(f"{_NAMES[ufunc]}_out_cpu", kind, (dtypes.bool, *dtypes.FLOAT8))
     result, target = blank(tuple(input.shape), kind)
     if target.size:
         scan(input.array(), target, dim, _WIDE.get(kind, kind.np), _with(ufunc))

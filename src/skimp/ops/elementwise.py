@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes
+from skimp import dtypes, promotion
 from skimp._tensor import Tensor
 from skimp.autograd.rules import Rule
 from skimp.backend import kernels as K
@@ -37,6 +37,7 @@ ADD = Pointwise(
     same,
     Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}),
     PAIR,
+    title="add_stub",
     bare=True,
 )
 SUB = Pointwise(
@@ -45,6 +46,7 @@ SUB = Pointwise(
     same,
     Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}),
     PAIR,
+    title="add_stub",
     bare=True,
 )
 RSUB = Pointwise(
@@ -53,6 +55,7 @@ RSUB = Pointwise(
     same,
     Rule("RsubBackward1", {"input": lambda g: g, "other": lambda g: -g}),
     PAIR,
+    title="add_stub",
 )
 
 
@@ -204,6 +207,14 @@ export("rsub", rsub, method=False)
 
 # -- products, quotients --------------------------------------------------------------------------
 
+
+def _no_narrow_number(compute: dtypes.dtype, args: Any) -> None:
+    """PyTorch's product of float8 knows no Python number and no 0-d tensor."""
+    if compute in dtypes.FLOAT8 and not all([isinstance(a, Tensor) and a.ndim for a in args]):
+        name = promotion.scalar_type_name(compute)
+        raise NotImplementedError(f"\"mul_cpu_reduced_float\" not implemented for '{name}'")
+
+
 MUL = Pointwise(
     "mul",
     np.multiply,
@@ -214,6 +225,8 @@ MUL = Pointwise(
     ),
     PAIR,
     bare=True,
+    check=_no_narrow_number,
+    also=dtypes.NARROW,
 )
 DIV = Pointwise(
     "div",
@@ -331,9 +344,11 @@ for _word, _ufunc, _name, _mark in (
     ("gt", np.greater, "greater", ">"),
     ("ge", np.greater_equal, "greater_equal", ">="),
 ):
-    _kinds = _ufunc if _word in ("eq", "ne") else dict.fromkeys((B, I, F), _ufunc)
+    _whole = _word in ("eq", "ne")
+    _kinds = _ufunc if _whole else dict.fromkeys((B, I, F), _ufunc)
+    _also = dtypes.NARROW if _whole else ()
     _f = binary(
-        Pointwise(_word, _kinds, predicate, None, PAIR, opmath=False, numbers=(1,)),
+        Pointwise(_word, _kinds, predicate, None, PAIR, opmath=False, numbers=(1,), also=_also),
         aliases=() if _word == "eq" else (_name,),
         doc=f"input {_mark} other, as bools.",
     )

@@ -92,10 +92,11 @@ def capsule(
         raise BufferError(
             "Can't export tensors with the negative bit set; use tensor.resolve_neg()"
         )
-    if t._dtype is dtypes.bfloat16:
+    if t._dtype in dtypes.FOREIGN:
+        whole = "int16" if t._dtype is dtypes.bfloat16 else "uint8"
         raise BufferError(
-            "Can't export bfloat16 through DLPack: NumPy, which makes the capsule, has no such "
-            "type. Export tensor.view(torch.int16), or tensor.float()."
+            f"Can't export {t._dtype.name} through DLPack: NumPy, which makes the capsule, has no "
+            f"such type. Export tensor.view(torch.{whole}), or tensor.float()."
         )
     if dl_device is not None and tuple(dl_device) != HERE:
         raise BufferError(f"Can't export a tensor on the CPU to the device {tuple(dl_device)}")
@@ -218,8 +219,8 @@ def buffer_of(self: Tensor, flags: int, /) -> memoryview:
             "only tensors that do not require grad, with no pending conj or neg, have a buffer; "
             "use detach() first"
         )
-    if self._dtype is dtypes.bfloat16:
-        raise BufferError("Python's buffers have no bfloat16; use tensor.view(torch.int16)")
+    if self._dtype in dtypes.FOREIGN:
+        raise BufferError(f"Python's buffers have no {self._dtype.name}; use tensor.view(dtype)")
     return memoryview(exported(self))  # type: ignore[arg-type]  # typed from Python 3.12 on
 
 

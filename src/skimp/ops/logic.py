@@ -20,19 +20,27 @@ def _no_complex(name: str) -> Refused:
     return Refused(RuntimeError, f"{name} does not support complex inputs.")
 
 
-for _name, _kernels, _doc in (
-    ("isnan", np.isnan, "Whether each element is NaN."),
-    ("isinf", np.isinf, "Whether each element is infinite."),
-    ("isfinite", np.isfinite, "Whether each element is neither NaN nor infinite."),
-    ("isreal", K.isreal, "Whether each element has no imaginary part."),
+_INFINITE = (*dtypes.UNSIGNED, dtypes.float8_e5m2)
+for _name, _kernels, _also, _doc in (
+    ("isnan", np.isnan, dtypes.NARROW, "Whether each element is NaN."),
+    ("isinf", np.isinf, _INFINITE, "Whether each element is infinite."),
+    (
+        "isfinite",
+        np.isfinite,
+        (*_INFINITE, dtypes.float8_e8m0fnu),
+        "Whether each element is neither NaN nor infinite.",
+    ),
+    ("isreal", K.isreal, dtypes.NARROW, "Whether each element has no imaginary part."),
     (
         "isposinf",
         {B: K.isposinf, I: K.isposinf, F: K.isposinf, C: _no_complex("isposinf")},
+        dtypes.UNSIGNED,
         "Whether each element is +inf.",
     ),
     (
         "isneginf",
         {B: K.isneginf, I: K.isneginf, F: K.isneginf, C: _no_complex("isneginf")},
+        dtypes.UNSIGNED,
         "Whether each element is -inf.",
     ),
     (
@@ -43,10 +51,11 @@ for _name, _kernels, _doc in (
             F: K.signbit,
             C: Refused(NotImplementedError, "signbit is not implemented for complex tensors."),
         },
+        dtypes.UNSIGNED,
         "Whether each element's sign bit is set.",
     ),
 ):
-    unary(Pointwise(_name, _kernels, predicate), inplace=False, doc=_doc)
+    unary(Pointwise(_name, _kernels, predicate, also=_also), inplace=False, doc=_doc)
 
 # -- logic ----------------------------------------------------------------------------------------
 
@@ -68,7 +77,8 @@ bitwise_not = unary(
 
 def _operator(word: str, name: str, ufunc: Any, doc: str, *, title: str | None = None) -> None:
     kinds = (B, I) if title is None else (I,)  # shifts of bools are refused
-    row = Pointwise(name, dict.fromkeys(kinds, ufunc), same, None, PAIR, title=title)
+    also = dtypes.UNSIGNED if title is None else ()
+    row = Pointwise(name, dict.fromkeys(kinds, ufunc), same, None, PAIR, title=title, also=also)
     plain_operators(word, binary(row, doc=doc), getattr(Tensor, f"{name}_"))
 
 

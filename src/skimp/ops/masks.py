@@ -54,6 +54,7 @@ WHERE = Pointwise(
     ("condition", "input", "other"),
     opmath=False,
     masks=(0,),
+    also=dtypes.NARROW,
 )
 
 

@@ -211,6 +211,7 @@ def _rounding(name: str, ufunc: Any, doc: str, aliases: tuple[str, ...] = ()) ->
         lambda g: zeros(g),
         types=same,
         title=f"{name}_vml_cpu",
+        also=dtypes.UNSIGNED,
         aliases=aliases,
         doc=doc,
     )
@@ -233,6 +234,7 @@ ROUND = Pointwise(
     same,
     Rule("RoundBackward0", {"input": lambda g: zeros(g)}),
     title="round_vml_cpu",
+    also=dtypes.UNSIGNED,
 )
 ROUND_FLOATS = Pointwise("round", {F: np.rint}, same, ROUND.rule, title="round_vml_cpu")
 ROUND_AT = Pointwise(
@@ -284,6 +286,7 @@ ABS = Pointwise(
     {I: np.absolute, F: np.absolute, C: np.absolute},
     real_valued,
     Rule("AbsBackward0", {"input": lambda g, input: g * input.sgn()}),
+    also=dtypes.FLOAT8[:4],
 )
 abs = unary(ABS, aliases=("absolute",), doc="The absolute value; of complex numbers a real one.")
 
@@ -377,6 +380,7 @@ NAN_TO_NUM = Pointwise(
     same,
     Rule("NanToNumBackward0", {"input": lambda g, input: g * input.isfinite()}),
     params=("nan", "posinf", "neginf"),
+    also=dtypes.UNSIGNED,
 )
 
 

@@ -28,11 +28,11 @@ from skimp.ops.targets import blank, c_name, check_out
 
 Ints = tuple[int, ...]
 _multiply = np.matmul
+_REFUSED = (dtypes.bool, *dtypes.NARROW)
 
 
-def refuse_bool(kernel: str, dtype: dtypes.dtype) -> None:
-    if dtype is dtypes.bool:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+def refuse_type(kernel: str, dtype: dtypes.dtype) -> None:
+    promotion.refuse(kernel, dtype, _REFUSED)
 
 
 # -- results --------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
             "number of elements, but got "
             f"{n} and {m} elements respectively"
         )
-    refuse_bool(name, a._dtype)
+    refuse_type(name, a._dtype)
 
 
 @op(rule=Rule("DotBackward0", {
@@ -147,7 +147,7 @@ def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
             f"addmv input tensors must have the same dtype, but got {names[0]}, {names[1]}, and "
             f"{names[2]}"
         )
-    refuse_bool("addmv_impl_cpu", mat._dtype)
+    refuse_type("addmv_impl_cpu", mat._dtype)
 
 
 # -- two matrices ---------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
             f"expected m1 and m2 to have the same dtype, but got: {c_name(input._dtype)} != "
             f"{c_name(mat2._dtype)}"
         )
-    refuse_bool("addmm_impl_cpu_", input._dtype)
+    refuse_type("addmm_impl_cpu_", input._dtype)
     return m, n
 
 
@@ -242,7 +242,7 @@ def check_bmm(batch1: Tensor, batch2: Tensor, name: str = "bmm") -> Ints:
     if batch1._dtype is not batch2._dtype:
         x, y = promotion.scalar_type_name(batch1._dtype), promotion.scalar_type_name(batch2._dtype)
         raise RuntimeError(f"expected scalar type {x} but found {y}")
-    refuse_bool(name, batch1._dtype)
+    refuse_type(name, batch1._dtype)
     return b, m, batch2.shape[2]
 
 
@@ -304,7 +304,7 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
     if input._dtype is not other._dtype:
         x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(other._dtype)
         raise RuntimeError(f"expected scalar type {x} but found {y}")
-    refuse_bool("bmm", input._dtype)
+    refuse_type("bmm", input._dtype)
     return product("matmul", input, other, (*batch, m, n), out)
 
 

@@ -33,7 +33,7 @@ from skimp.ops.matmul import (
     mm_first_back,
     mm_second_back,
     mv,
-    refuse_bool,
+    refuse_type,
     tell,
 )
 from skimp.ops.pointwise import PLAIN, constant
@@ -257,7 +257,7 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
             f"Input dtypes must be the same, got: input {names[0]}, batch1: {names[1]}, batch2: "
             f"{names[2]}"
         )
-    refuse_bool("baddbmm" if name == "baddbmm" else "addbmm", batch1._dtype)
+    refuse_type("baddbmm" if name == "baddbmm" else "addbmm", batch1._dtype)
     return b, m, n
 
 

@@ -14,7 +14,7 @@ from skimp.ops import ranks, return_types
 from skimp.ops.forms import export, op
 from skimp.ops.positions import bits
 from skimp.ops.targets import blank
-from skimp.promotion import scalar_type_name
+from skimp.promotion import refuse, scalar_type_name
 
 Pair = tuple[Tensor, Tensor]
 
@@ -192,6 +192,7 @@ def _refuse(name: str, input: Tensor, bools: bool = False) -> None:
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
         )
+    refuse(name, input._dtype, dtypes.NARROW)
 
 
 _REDUCED = {

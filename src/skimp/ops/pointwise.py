@@ -30,8 +30,8 @@ Number = (numbers.Number, np.generic)
 # operands -> (computed in, result)
 Types = Callable[[Sequence[Any]], tuple[dtypes.dtype, dtypes.dtype]]
 
-# float16 and bfloat16 are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
-OPMATH = {dtypes.float16: dtypes.float32, dtypes.bfloat16: dtypes.float32}
+# Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
+OPMATH = dict.fromkeys((dtypes.float16, dtypes.bfloat16, *dtypes.FLOAT8), dtypes.float32)
 
 
 class Refused(NamedTuple):
@@ -76,10 +76,11 @@ class Pointwise:
         numbers: tuple[int, ...] | None = None,
         bare: bool = False,
         check: Callable[[dtypes.dtype, tuple[Any, ...]], None] | None = None,
+        also: tuple[dtypes.dtype, ...] = (),  # types of dtypes.NARROW that it computes in too
     ) -> None:
         self.name = name
         self.title = title or f"{name}_cpu"  # what PyTorch's "not implemented" names
-        self.kernels = kernels_by_dtype(kernels, name)
+        self.kernels = kernels_by_dtype(kernels, name, also)
         self.types = types
         self.rule = rule
         self.args = args
@@ -108,7 +109,9 @@ class Pointwise:
         raise found.error(found.text)
 
 
-def kernels_by_dtype(kernels: Any, name: str) -> dict[dtypes.dtype, Kernel | Refused]:
+def kernels_by_dtype(
+    kernels: Any, name: str, also: tuple[dtypes.dtype, ...] = ()
+) -> dict[dtypes.dtype, Kernel | Refused]:
     """A row's kernels (one for all, or by category, or by dtype where one differs) for each dtype
     that has one.
     """
@@ -119,7 +122,7 @@ def kernels_by_dtype(kernels: Any, name: str) -> dict[dtypes.dtype, Kernel | Ref
         for k in kernels.values()
         if k
     }
-    found = {d: kernels.get(d, kernels.get(d.category)) for d in dtypes.ALL}
+    found = {d: kernels.get(d, kernels.get(d.category)) for d in (*dtypes.ALL, *also)}
     return {d: made[id(k)] for d, k in found.items() if k is not None}
 
 
@@ -357,7 +360,9 @@ def _direct(
             arrays = _spread(kernel, arrays, made)
         kernel.fn(*arrays, out=made)
         if target is None:
-            return made if narrow is result else made.astype(result.np)
+            if narrow is result:
+                return made
+            return made.astype(result.np) if result.itemsize > 1 else cast(made, result)
         convert(target, made)
         return target
     if not kernel.aliases:

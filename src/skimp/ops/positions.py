@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._tensor import Array, Tensor
+from skimp.eval.convert import laid
 from skimp.eval.plan import run_block
 from skimp.eval.run import cuts, threads_for, window_of
 from skimp.threads import quietly, share
@@ -41,7 +42,7 @@ def span(a: Array) -> Array:
         + sum([(size - 1) * step for size, step in zip(a.shape, a.strides, strict=True)])
         // a.itemsize
     )
-    return np.lib.stride_tricks.as_strided(a, (n,), (a.itemsize,))
+    return laid(a, (n,), (a.itemsize,))
 
 
 def steps(a: Array) -> tuple[int, ...]:

@@ -204,7 +204,7 @@ def overwrite(t: Tensor, write: Callable[[], None]) -> None:
 
 
 def _floating(t: Tensor, name: str) -> None:
-    if t._dtype.category < dtypes.FLOAT:
+    if t._dtype.category < dtypes.FLOAT or t._dtype in dtypes.FLOAT8:
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
         )

@@ -41,6 +41,7 @@ def count(shape: Any, dim: Any) -> int:
 
 def wide(d: dtypes.dtype) -> dtypes.dtype:
     """The type in which results of `d` are accumulated."""
+    promotion.refuse("sum_cpu", d, dtypes.FLOAT8)
     return dtypes.float32 if d in HALF else d
 
 
@@ -367,6 +368,7 @@ def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> N
         raise RuntimeError(
             f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
         )
+    promotion.refuse(f"{name}_cpu", input._dtype, dtypes.NARROW)
     shape = tuple(input.shape)
     for d in dims:
         if shape and shape[d] == 0:

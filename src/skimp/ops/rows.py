@@ -51,8 +51,10 @@ def unary_row(
     title: str | None = None,
     node: str | None = None,
     opmath: bool = True,
+    also: tuple[dtypes.dtype, ...] = (),
     **forms: Any,
 ) -> Callable[..., Any]:
     """Declare an op with one tensor argument by its kernels and the formula of its gradient."""
     rule = Rule(node or node_name(name), {"input": formula}) if formula is not None else None
-    return unary(Pointwise(name, kernels, types, rule, title=title, opmath=opmath), **forms)
+    row = Pointwise(name, kernels, types, rule, title=title, opmath=opmath, also=also)
+    return unary(row, **forms)

@@ -139,7 +139,7 @@ def in_wide(fn: Block) -> Block:
 
 def floating(name: str, input: Tensor) -> None:
     """Refuse what is not a real floating type, in PyTorch's words."""
-    if not input._dtype.is_floating_point:
+    if not input._dtype.is_floating_point or input._dtype in dtypes.FLOAT8:
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
         )

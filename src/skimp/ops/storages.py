@@ -33,6 +33,10 @@ _C_NAMES = {
     "int64": "long int",
     "float16": "c10::Half",
     "bfloat16": "c10::BFloat16",
+    **{d.name: f"c10::{d.name.capitalize()}" for d in dtypes.FLOAT8},
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long",
     "float32": "float",
     "float64": "double",
     "complex64": "c10::complex<float>",
@@ -213,7 +217,7 @@ class TypedStorage:
         if not -len(self) <= i < len(self):
             raise IndexError(f"index {i} out of range for storage of size {len(self)}")
         found = self._array()[i].item()
-        return float(found) if self.dtype is dtypes.bfloat16 else found
+        return float(found) if self.dtype in dtypes.FOREIGN else found
 
     def __setitem__(self, i: Any, value: Any) -> None:
         self._untyped._storage.will_write()
@@ -225,7 +229,7 @@ class TypedStorage:
     def tolist(self) -> list[Any]:
         """The elements as Python numbers."""
         a = self._array()
-        found: list[Any] = (a.astype(np.float32) if self.dtype is dtypes.bfloat16 else a).tolist()
+        found: list[Any] = (a.astype(np.float32) if self.dtype in dtypes.FOREIGN else a).tolist()
         return found
 
     def __repr__(self) -> str:

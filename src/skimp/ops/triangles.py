@@ -11,6 +11,7 @@ from skimp._tensor import Array, Tensor
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
+from skimp.eval.convert import laid
 from skimp.eval.copy import copy
 from skimp.memory import layout as layouts
 from skimp.ops import outs
@@ -120,7 +121,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
             ..., :n, :n
         ]
         strides = (*part.strides[:-2], part.strides[-2] + part.strides[-1])
-        copy(np.lib.stride_tricks.as_strided(part, (*part.shape[:-2], n), strides), input.array())
+        copy(laid(part, (*part.shape[:-2], n), strides), input.array())
     return made
 
 

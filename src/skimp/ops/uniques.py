@@ -13,7 +13,7 @@ from skimp._tensor import Array, Tensor, fresh
 from skimp.memory import layout as layouts
 from skimp.ops import ranks
 from skimp.ops.forms import export
-from skimp.promotion import scalar_type_name
+from skimp.promotion import refuse, scalar_type_name
 
 
 def unique(
@@ -46,6 +46,7 @@ def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, o
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
         )
+    refuse(name, input._dtype, dtypes.FLOAT8)
     array = input.array()
     if dim is None:
         rows, back = array.reshape(-1, 1), tuple(array.shape)

@@ -98,7 +98,13 @@ def _tensor(t: Tensor) -> tuple[Any, ...]:
         if state:
             return rebuild.parameter_with_state, (data, t.requires_grad, OrderedDict(), state)
         return rebuild.parameter, (data, t.requires_grad, OrderedDict())
-    storage = TypedStorage(wrap_storage=UntypedStorage(t._storage), dtype=t._dtype)
+    build: Any = rebuild.tensor_v2
+    storage: Any = UntypedStorage(t._storage)
+    typed: tuple[Any, ...] = ()
+    if t._dtype in STORAGE_TYPES:
+        storage = TypedStorage(wrap_storage=storage, dtype=t._dtype)
+    else:  # a type newer than PyTorch's typed storages
+        build, typed = rebuild.tensor_v3, (t._dtype,)
     layout = t.layout_of()
     args: tuple[Any, ...] = (
         storage,
@@ -107,14 +113,15 @@ def _tensor(t: Tensor) -> tuple[Any, ...]:
         layout.strides,
         t._rg,
         OrderedDict(),
+        *typed,
     )
     flags = {name: True for name, is_set in (("conj", t._conj), ("neg", t._neg)) if is_set}
     if flags:
         args = (*args, flags)
     state = _attributes(t)
     if state or type(t) is not Tensor:
-        return rebuild.from_type, (rebuild.tensor_v2, type(t), args, state)
-    return rebuild.tensor_v2, args
+        return rebuild.from_type, (build, type(t), args, state)
+    return build, args
 
 
 def _attributes(t: Tensor) -> dict[str, Any]:

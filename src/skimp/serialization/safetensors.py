@@ -33,6 +33,14 @@ CODES = {
     "F32": dtypes.float32,
     "F64": dtypes.float64,
     "C64": dtypes.complex64,
+    "U16": dtypes.uint16,
+    "U32": dtypes.uint32,
+    "U64": dtypes.uint64,
+    "F8_E4M3": dtypes.float8_e4m3fn,
+    "F8_E4M3FNUZ": dtypes.float8_e4m3fnuz,
+    "F8_E5M2": dtypes.float8_e5m2,
+    "F8_E5M2FNUZ": dtypes.float8_e5m2fnuz,
+    "F8_E8M0": dtypes.float8_e8m0fnu,
 }
 NAMES = {dtype: code for code, dtype in CODES.items()}
 
