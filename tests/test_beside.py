@@ -234,6 +234,7 @@ def test_events_measure_the_hosts_time() -> None:
         start.elapsed_time(end)
     start.record()
     total = skimp.rand(300, 300).exp().sum()
+    assert isinstance(skimp.cuda.stream(None), skimp.cuda.StreamContext)
     with skimp.cuda.stream(skimp.cuda.current_stream()), skimp.cuda.device(0):
         end.record()
     skimp.cuda.synchronize()

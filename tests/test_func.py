@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from typing import Any
 
@@ -384,6 +385,7 @@ def test_what_traces_is_refused() -> None:
 
 # -- pytrees --------------------------------------------------------------------------------------
 
+Pair = collections.namedtuple("Pair", "x y")
 LEAVES = st.integers() | st.text(max_size=2) | st.none()
 TREES = st.recursive(
     LEAVES,
@@ -412,3 +414,41 @@ def test_trees_come_apart_and_together(tree: Any) -> None:
         lambda a, b: (a, b), tree, tree
     )
     assert ours.tree_any(lambda x: x is None, tree) == theirs.tree_any(lambda x: x is None, tree)
+
+
+@given(TREES)
+def test_paths_to_leaves(tree: Any) -> None:
+    tree = {"top": (tree, 1), "more": collections.deque([Pair(tree, 2)])}
+    want, got = theirs.tree_flatten_with_path(tree), ours.tree_flatten_with_path(tree)
+    assert repr(got) == repr(want)
+    for path, leaf in got[0]:
+        assert ours.key_get(tree, path) is leaf
+    named = [
+        t.tree_map_with_path(lambda kp, a, b, t=t: (t.keystr(kp), a, b), tree, tree)
+        for t in (theirs, ours)
+    ]
+    assert named[0] == named[1]
+
+
+def test_paths_through_classes_of_the_program() -> None:
+    class Box(dict):  # type: ignore[type-arg]
+        pass
+
+    for t in (theirs, ours):
+        t.register_pytree_node(
+            Box,
+            lambda box: (list(box.values()), list(box)),
+            lambda values, keys: Box(zip(keys, values, strict=True)),
+            serialized_type_name=None,
+            flatten_with_keys_fn=t._dict_flatten_with_keys,
+        )
+    want, got = [repr(t.tree_flatten_with_path(Box(a=[1]))) for t in (theirs, ours)]
+    assert got == want
+
+    class Closed:
+        pass
+
+    for t in (theirs, ours):
+        t.register_pytree_node(Closed, lambda _: ([1], None), lambda *_: Closed())
+        with pytest.raises(ValueError, match="Did not find a flatten_with_keys_fn for type"):
+            t.tree_flatten_with_path(Closed())

@@ -299,6 +299,8 @@ MODULES = [
     "cuda",
     "cuda.amp",
     "distributed",
+    "distributed.nn",
+    "distributed.nn.functional",
     "hub",
     "jit",
     "mps",

@@ -41,6 +41,14 @@ def test_sort(dtype: str, descending: bool) -> None:
         agree(lambda lib, x: x.sort(descending=descending), special(dtype))
 
 
+@pytest.mark.parametrize("name", ["max", "min", "median", "nanmedian"])
+def test_numpys_words_for_dims(name: str) -> None:
+    x = numbers((3, 4), "float32")
+    for words in ({"axis": 1}, {"axis": 0, "keepdims": True}, {"dim": 1, "keepdims": True}):
+        agree(lambda lib, x, words=words: getattr(lib, name)(x, **words), x)
+        agree(lambda lib, x, words=words: getattr(x, name)(**words), x)
+
+
 @pytest.mark.parametrize("dtype", REAL[1:])
 def test_topk(dtype: str) -> None:
     x = (

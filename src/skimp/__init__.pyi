@@ -1790,6 +1790,7 @@ def max(
     other: Any = None,
     out: Any = None,
     axis: Any = None,
+    keepdims: builtins.bool = False,
 ) -> Any:
     """The maximum of all elements; along a dim with its positions; or of two tensors element by
     element."""
@@ -1880,6 +1881,7 @@ def median(
     *,
     out: Any = None,
     axis: Any = None,
+    keepdims: builtins.bool = False,
 ) -> Any:
     """The lower median, of all elements or along a dim with its position; NaN where there is
     one."""
@@ -1896,6 +1898,7 @@ def min(
     other: Any = None,
     out: Any = None,
     axis: Any = None,
+    keepdims: builtins.bool = False,
 ) -> Any:
     """The minimum of all elements; along a dim with its positions; or of two tensors element by
     element."""
@@ -1973,6 +1976,7 @@ def nanmedian(
     *,
     out: Any = None,
     axis: Any = None,
+    keepdims: builtins.bool = False,
 ) -> Any:
     """The lower median of the elements that are not NaN, of all or along a dim with its
     position."""

@@ -1079,6 +1079,7 @@ class Tensor:
         other: Any = None,
         out: Any = None,
         axis: Any = None,
+        keepdims: builtins.bool = False,
     ) -> Any:
         """The maximum of all elements; along a dim with its positions; or of two tensors element by
         element."""
@@ -1094,7 +1095,13 @@ class Tensor:
     ) -> Tensor:
         """The mean over some dims (all by default), of a floating or complex tensor."""
     def median(
-        self, dim: Any = None, keepdim: builtins.bool = False, *, out: Any = None, axis: Any = None
+        self,
+        dim: Any = None,
+        keepdim: builtins.bool = False,
+        *,
+        out: Any = None,
+        axis: Any = None,
+        keepdims: builtins.bool = False,
     ) -> Any:
         """The lower median, of all elements or along a dim with its position; NaN where there is
         one."""
@@ -1106,6 +1113,7 @@ class Tensor:
         other: Any = None,
         out: Any = None,
         axis: Any = None,
+        keepdims: builtins.bool = False,
     ) -> Any:
         """The minimum of all elements; along a dim with its positions; or of two tensors element by
         element."""
@@ -1166,7 +1174,13 @@ class Tensor:
     ) -> Tensor:
         """The mean over some dims of the elements that are not nan."""
     def nanmedian(
-        self, dim: Any = None, keepdim: builtins.bool = False, *, out: Any = None, axis: Any = None
+        self,
+        dim: Any = None,
+        keepdim: builtins.bool = False,
+        *,
+        out: Any = None,
+        axis: Any = None,
+        keepdims: builtins.bool = False,
     ) -> Any:
         """The lower median of the elements that are not NaN, of all or along a dim with its
         position."""

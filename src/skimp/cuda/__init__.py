@@ -12,6 +12,7 @@ from skimp import refusals
 from skimp.cuda import amp, memory, nvtx, random, streams
 from skimp.cuda.devices import (
     REFUSED,
+    StreamContext,
     device,
     device_of,
     get_arch_list,
@@ -73,6 +74,7 @@ __all__ = [
     "ExternalStream",
     "OutOfMemoryError",
     "Stream",
+    "StreamContext",
     "amp",
     "current_stream",
     "default_generators",

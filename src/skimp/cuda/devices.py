@@ -92,9 +92,19 @@ def ipc_collect() -> None:
     """Nothing to collect."""
 
 
-def stream(stream: Any) -> contextlib.AbstractContextManager[Any]:
+class StreamContext(contextlib.AbstractContextManager[None]):
+    """A context in which that stream is the current one: there is one queue of work."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def stream(stream: Any) -> StreamContext:
     """A context in which that stream is the current one."""
-    return contextlib.nullcontext(stream)
+    return StreamContext(stream)
 
 
 class device(contextlib.AbstractContextManager[None]):  # noqa: N801  (PyTorch's name)

@@ -267,10 +267,16 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         return getattr(return_types, name)(*_chosen(name, input, dim, keepdim, at))  # type: ignore[no-any-return]
 
     def f(
-        input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, axis: Any = None
+        input: Tensor,
+        dim: Any = None,
+        keepdim: bool = False,
+        *,
+        out: Any = None,
+        axis: Any = None,
+        keepdims: bool = False,
     ) -> Any:
         dim = axis if dim is None else dim
-        return of_all(input) if dim is None else along(input, dim, keepdim, out=out)
+        return of_all(input) if dim is None else along(input, dim, keepdim or keepdims, out=out)
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc

@@ -451,6 +451,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
         other: Any = None,
         out: Any = None,
         axis: Any = None,
+        keepdims: bool = False,
     ) -> Any:
         if not isinstance(input, Tensor):
             raise TypeError(
@@ -466,6 +467,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
             if input.numel() == 0:
                 _check_order(name, input, dims_of(None, input.ndim), None)
             return best(input, out=out) if out is not None else best(input)
+        keepdim = keepdim or keepdims
         if out is None:
             return along(input, dim, keepdim)
         from skimp.ops.forms import _run_out

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 __all__ = [
+    "GetAttrKey",
     "LeafSpec",
+    "MappingKey",
     "PyTree",
+    "SequenceKey",
     "TreeSpec",
+    "key_get",
+    "keystr",
     "register_pytree_node",
     "tree_all",
     "tree_any",
     "tree_flatten",
+    "tree_flatten_with_path",
     "tree_is_leaf",
     "tree_iter",
     "tree_leaves",
+    "tree_leaves_with_path",
     "tree_map",
     "tree_map_",
     "tree_map_only",
+    "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
 ]
@@ -30,10 +38,14 @@ IsLeaf = Callable[[Any], bool] | None
 
 
 class _Node(NamedTuple):
-    """How a container is taken apart, into children and a context, and put together again."""
+    """How a container is taken apart, into children and a context, and put together again.
+
+    `keyed` is `flatten` with each child as (key, child); None where nobody said how.
+    """
 
     flatten: Callable[[Any], tuple[list[Any], Any]]
     unflatten: Callable[[Iterable[Any], Any], Any]
+    keyed: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None
 
 
 _NODES: dict[type, _Node] = {}
@@ -43,43 +55,121 @@ def register_pytree_node(
     cls: type,
     flatten_fn: Callable[[Any], tuple[list[Any], Any]],
     unflatten_fn: Callable[[Iterable[Any], Any], Any],
+    *,
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None,
     **_: Any,
 ) -> None:
-    """Let instances of a class be containers."""
+    """Let instances of a class be containers; with `flatten_with_keys_fn`, in paths too."""
     if cls in _NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    _NODES[cls] = _Node(flatten_fn, unflatten_fn)
+    _NODES[cls] = _Node(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+
+
+@dataclass(frozen=True)
+class MappingKey:
+    """One step of a path: into a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, of: Any) -> Any:
+        """What is there."""
+        return of[self.key]
+
+
+@dataclass(frozen=True)
+class SequenceKey:
+    """One step of a path: into a list, a tuple or a deque."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, of: Any) -> Any:
+        """What is there."""
+        return of[self.idx]
+
+
+@dataclass(frozen=True)
+class GetAttrKey:
+    """One step of a path: to an attribute, which the fields of a named tuple are."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, of: Any) -> Any:
+        """What is there."""
+        return getattr(of, self.name)
 
 
 def _dict(keys: Any, values: Iterable[Any]) -> Any:
     return zip(keys, values, strict=True)
 
 
-register_pytree_node(list, lambda x: (x, None), lambda c, _: list(c))
-register_pytree_node(tuple, lambda x: (list(x), None), lambda c, _: tuple(c))
-register_pytree_node(dict, lambda x: (list(x.values()), list(x)), lambda c, k: dict(_dict(k, c)))
-register_pytree_node(
-    OrderedDict, lambda x: (list(x.values()), list(x)), lambda c, k: OrderedDict(_dict(k, c))
-)
-register_pytree_node(
+def _numbered(flatten: Any) -> Any:
+    def keyed(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        children, context = flatten(x)
+        return [(SequenceKey(i), child) for i, child in enumerate(children)], context
+
+    return keyed
+
+
+def _by_key(flatten: Any) -> Any:
+    def keyed(x: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        children, context = flatten(x)
+        return list(zip(map(MappingKey, x), children, strict=True)), context
+
+    return keyed
+
+
+def _register(cls: type, flatten: Any, unflatten: Any, keyed: Any) -> None:
+    register_pytree_node(cls, flatten, unflatten, flatten_with_keys_fn=keyed(flatten))
+
+
+def _dict_flatten(d: Any) -> tuple[list[Any], Any]:
+    return list(d.values()), list(d)
+
+
+_dict_flatten_with_keys = _by_key(_dict_flatten)  # programs register their own dicts with these
+
+
+def _dict_unflatten(values: Iterable[Any], keys: Any) -> dict[Any, Any]:
+    return dict(_dict(keys, values))
+
+
+_register(list, lambda x: (x, None), lambda c, _: list(c), _numbered)
+_register(tuple, lambda x: (list(x), None), lambda c, _: tuple(c), _numbered)
+_register(dict, _dict_flatten, _dict_unflatten, _by_key)
+_register(OrderedDict, _dict_flatten, lambda c, k: OrderedDict(_dict(k, c)), _by_key)
+_register(
     defaultdict,
     lambda x: (list(x.values()), [x.default_factory, list(x)]),
     lambda c, k: defaultdict(k[0], _dict(k[1], c)),
+    _by_key,
 )
-register_pytree_node(deque, lambda x: (list(x), x.maxlen), lambda c, n: deque(c, maxlen=n))
-_NAMED = _Node(lambda x: (list(x), type(x)), lambda c, kind: kind(*c))
+_register(deque, lambda x: (list(x), x.maxlen), lambda c, n: deque(c, maxlen=n), _numbered)
+_NAMED = _Node(
+    lambda x: (list(x), type(x)),
+    lambda c, kind: kind(*c),
+    lambda x: ([(GetAttrKey(name), getattr(x, name)) for name in x._fields], type(x)),
+)
 
 
-def _kind(tree: Any) -> type:
+def _kind(tree: Any) -> Any:
     """The type under which a container is registered: all named tuples are of one kind."""
     found = type(tree)
     if isinstance(tree, tuple) and found is not tuple and hasattr(found, "_fields"):
-        return NamedTuple
+        return namedtuple
     return found
 
 
 def _node(kind: Any) -> _Node | None:
-    return _NAMED if kind is NamedTuple else _NODES.get(kind)
+    return _NAMED if kind is namedtuple else _NODES.get(kind)
 
 
 @dataclass(init=True, eq=True, repr=False)
@@ -180,6 +270,55 @@ def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf =
     leaves, spec = tree_flatten(tree, is_leaf)
     columns = [leaves, *[prefix_leaves(rest, spec) for rest in rests]]
     return _build(spec, iter([func(*row) for row in zip(*columns, strict=True)]))
+
+
+def keystr(kp: Iterable[Any]) -> str:
+    """A path as Python would write it: ['a'][0].x"""
+    return "".join(map(str, kp))
+
+
+def key_get(obj: Any, kp: Iterable[Any]) -> Any:
+    """What a path leads to."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
+
+
+def _paths(tree: Any, path: tuple[Any, ...], is_leaf: IsLeaf) -> Iterator[tuple[Any, Any]]:
+    if tree_is_leaf(tree, is_leaf):
+        yield path, tree
+        return
+    node = _node(_kind(tree))
+    assert node is not None
+    if node.keyed is None:
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {type(tree)}. "
+            "Please pass a flatten_with_keys_fn argument to register_pytree_node."
+        )
+    for key, child in node.keyed(tree)[0]:
+        yield from _paths(child, (*path, key), is_leaf)
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[Any, Any]]:
+    """(path, leaf) from left to right."""
+    return list(_paths(tree, (), is_leaf))
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: IsLeaf = None
+) -> tuple[list[tuple[Any, Any]], TreeSpec]:
+    """((path, leaf) from left to right, its structure)."""
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """`tree_map` with `func(path, leaf, ...)`."""
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    columns = [[leaf for _, leaf in found], *[prefix_leaves(rest, spec) for rest in rests]]
+    paths = [path for path, _ in found]
+    return _build(spec, iter([func(*row) for row in zip(paths, *columns, strict=True)]))
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
