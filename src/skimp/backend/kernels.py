@@ -9,7 +9,6 @@ does (`maximum`, `fmax`, `hypot`, `nextafter`, shifts, `gcd`, ...), the ufunc it
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import inf, log, pi
 from typing import Any, Final
 
@@ -261,45 +260,27 @@ def frac(x: Array, *, out: Array) -> None:
     np.subtract(x, out, out=out)
 
 
-_ROW: Final = 1 << 16
-
-
-@lru_cache(maxsize=16)
-def _row(value: Any, dtype: np.dtype[Any]) -> Array:
-    row = np.full(_ROW, value, dtype)
-    row.flags.writeable = False
-    return row
-
-
-def beside_number(ufunc: np.ufunc, x: Array, value: Any, *, first: bool, out: Array) -> None:
-    """ufunc(x, value), or ufunc(value, x) if the number comes `first`.
-
-    NumPy's maximum and minimum are four times slower beside a number than beside a row of it.
-    """
-    if x.ndim != 1 or x.size < 256 or not (x.flags.c_contiguous and out.flags.c_contiguous):
-        ufunc(*((value, x) if first else (x, value)), out=out)
-        return
-    row = _row(value, x.dtype)
-    for start in range(0, x.size, _ROW):
-        part, to = x[start : start + _ROW], out[start : start + _ROW]
-        same = row[: part.size]
-        ufunc(*((same, part) if first else (part, same)), out=to)
+_LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
 
 
 def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
-    """min(max(x, low), high): NaN in any of them gives NaN, and high wins over low."""
+    """min(max(low, x), high): NaN in any of them gives NaN, high wins over low.
+
+    Beside an equal number x stays, so that -0 does beside 0. NumPy's maximum and minimum are three
+    to four times slower beside a number than `clip` is, whose result is the same.
+    """
+    if x.size >= _LONG and out.dtype.kind == "f" and _is_number(low) and _is_number(high):
+        x.clip(-np.inf if low is None else low, np.inf if high is None else high, out)
+        return
     if low is not None:
-        _beside(np.maximum, x, low, out)
+        np.maximum(low, x, out=out)
         x = out
     if high is not None:
-        _beside(np.minimum, x, high, out)
+        np.minimum(high, x, out=out)
 
 
-def _beside(ufunc: np.ufunc, x: Array, bound: Any, out: Array) -> None:
-    if isinstance(bound, (int, float)):
-        beside_number(ufunc, x, bound, first=False, out=out)
-    else:
-        ufunc(x, bound, out=out)
+def _is_number(bound: Any) -> bool:
+    return getattr(bound, "ndim", 0) == 0  # Python's, NumPy's, 0-d, or None
 
 
 def heaviside(x: Array, values: Any, *, out: Array) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp.backend.kernels import Array, beside_number, clamp, drop, select
+from skimp.backend.kernels import Array, clamp, drop, select
 from skimp.backend.special_erf import erf
 
 _SQRT1_2 = sqrt(0.5)
@@ -28,8 +28,8 @@ def _like(x: Array) -> Array:
 
 
 def relu(x: Array, *, out: Array) -> None:
-    """max(0, x), in this order: NaN stays, and so does -0."""
-    beside_number(np.maximum, x, 0, first=True, out=out)
+    """x clamped from below to 0: NaN stays, and so does -0."""
+    clamp(x, 0, out=out)
 
 
 def relu6(x: Array, *, out: Array) -> None:
