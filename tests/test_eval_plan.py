@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from skimp import threads as threads_module
-from skimp.config import Config, config, get_num_threads, set_num_threads
+from skimp.backend.blas import get_num_threads, set_num_threads
+from skimp.config import Config, config
 from skimp.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp.eval.plan import plan
 from skimp.eval.program import LeafLayout, Plan, Step

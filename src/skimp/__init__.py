@@ -77,8 +77,9 @@ from skimp.autograd.modes import (
     no_grad,
     set_grad_enabled,
 )
+from skimp.backend.blas import get_num_threads, let_idle_threads_sleep, set_num_threads
 from skimp.compiler import compile
-from skimp.config import config, get_num_threads, set_num_threads
+from skimp.config import config
 from skimp.devices import device, get_default_device, set_default_device
 from skimp.dtypes import (
     bfloat16,
@@ -154,6 +155,8 @@ short, int, long, half, float, double, cfloat, cdouble = (
 e, pi, inf, nan, newaxis = _np.e, _np.pi, _np.inf, _np.nan, None
 globals().update(tensor_types.NAMES)
 globals().update(_NAMESPACES[""])
+let_idle_threads_sleep()
+del let_idle_threads_sleep
 
 
 # modules that few programs name: imported when they do

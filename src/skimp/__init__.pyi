@@ -63,10 +63,10 @@ from skimp.autograd.modes import is_grad_enabled as is_grad_enabled
 from skimp.autograd.modes import is_inference_mode_enabled as is_inference_mode_enabled
 from skimp.autograd.modes import no_grad as no_grad
 from skimp.autograd.modes import set_grad_enabled as set_grad_enabled
+from skimp.backend.blas import get_num_threads as get_num_threads
+from skimp.backend.blas import set_num_threads as set_num_threads
 from skimp.compiler import compile as compile
 from skimp.config import config as config
-from skimp.config import get_num_threads as get_num_threads
-from skimp.config import set_num_threads as set_num_threads
 from skimp.devices import device as device
 from skimp.devices import get_default_device as get_default_device
 from skimp.devices import set_default_device as set_default_device

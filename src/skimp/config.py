@@ -107,17 +107,3 @@ def _threads_of(environ: Mapping[str, str]) -> int:
 
 config: Final = Config(os.environ)
 using = config.using
-
-
-def get_num_threads() -> int:
-    """How many threads one op may use (PyTorch: get_num_threads)."""
-    return config.threads
-
-
-def set_num_threads(threads: int) -> None:
-    """Let one op use this many threads, the caller's among them (PyTorch: set_num_threads)."""
-    if isinstance(threads, bool) or not isinstance(threads, int):
-        raise RuntimeError(f"set_num_threads expects an int, but got {type(threads).__name__}")
-    if threads < 1:
-        raise RuntimeError("set_num_threads expects a positive integer")
-    config.threads = threads

@@ -9,7 +9,7 @@ import timeit
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from skimp.config import get_num_threads, set_num_threads
+from skimp.backend.blas import get_num_threads, set_num_threads
 from skimp.memory.ledger import settle
 from skimp.utils.benchmark.measurement import Measurement, TaskSpec
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skimp.config import set_num_threads
+from skimp.backend.blas import set_num_threads
 from skimp.ops.random import manual_seed
 from skimp.utils.data._utils.fetch import Fetcher
 

@@ -1,0 +1,67 @@
+"""BLAS's threads: they sleep between products, and `set_num_threads` counts for them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import skimp
+from skimp.backend import blas
+
+_ASK = """
+import skimp
+from skimp.backend import blas
+patience = blas._library().openblas_thread_timeout()
+a = skimp.randn(300, 300, dtype=skimp.float64)
+print(patience, skimp.allclose(a @ skimp.linalg.inv(a), skimp.eye(300, dtype=skimp.float64)))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _openblas() -> None:
+    if not hasattr(blas._library(), "openblas_thread_timeout"):
+        pytest.skip("NumPy has another BLAS here")
+
+
+def _printed(first: str = "", **env: str) -> str:
+    without = {name: value for name, value in os.environ.items() if name != blas._PATIENCE}
+    return subprocess.run(
+        [sys.executable, "-c", first + _ASK],
+        env={**without, **env},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+def test_its_threads_sleep_soon() -> None:
+    assert _printed() == "16 True"
+
+
+def test_who_sets_the_variable_has_chosen() -> None:
+    assert _printed(OPENBLAS_THREAD_TIMEOUT="22") == "22 True"
+
+
+def test_told_after_numpy_has_multiplied() -> None:
+    """A program that imports NumPy first, and uses its threads."""
+    assert _printed("import numpy; a = numpy.ones((500, 500)); a @ a") == "16 True"
+
+
+def test_set_num_threads_counts_for_products() -> None:
+    functions = blas._functions()
+    assert functions is not None
+    threads = functions[0]
+    before = skimp.get_num_threads()
+    try:
+        skimp.set_num_threads(1)
+        assert threads() == 1
+        skimp.set_num_threads(2)
+        assert threads() == 2
+        with blas.one_thread():
+            assert threads() == 1
+        assert threads() == 2
+    finally:
+        skimp.set_num_threads(before)
