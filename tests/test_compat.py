@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from skimp.compat import missing
 from skimp.compat.finder import ours
+from skimp.compat.homes import HOMES
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("SKIMP_DEFER", "auto") != "auto",
@@ -175,3 +177,124 @@ def test_a_process_started_afresh_finds_torch_without_being_told(tmp_path: Path)
         tmp_path,
     )
     assert printed == "skimp\nskimp\n"
+
+
+# -- homes ----------------------------------------------------------------------------------------
+
+_DESCRIBE = """
+    import importlib, json, sys, warnings
+    warnings.simplefilter("ignore")
+    import torch
+    import torch.utils.tensorboard
+    found = {}
+    for home, names in json.load(open("homes.json")).items():
+        module = importlib.import_module(f"torch.{home}".rstrip("."))
+        for name in names:
+            value = getattr(module, name)
+            cls = isinstance(value, type) and value.__module__.startswith("torch")
+            found[f"{home}.{name}"] = [value.__module__, value.__qualname__] if cls else None
+    print(json.dumps(found))
+"""
+# Classes of PyTorch's that are functions or refused here, or the other way round.
+_OF_ANOTHER_KIND = (
+    "nn.parallel.distributed.DistributedDataParallel",
+    "cuda.streams.ExternalStream",
+    "_C.Size",
+    "_C.device",
+    "_C.dtype",
+    "distributed.nn.ReduceOp",
+    "distributed.nn.group",
+)
+
+
+def test_pytorchs_modules_have_their_names_and_classes_say_that_they_are_from_them(
+    tmp_path: Path,
+) -> None:
+    wanted = {home: list(names) for home, names in HOMES.items()}
+    (tmp_path / "homes.json").write_text(json.dumps(wanted))
+    here = json.loads(
+        python("import skimp.compat\nskimp.compat.install()\n" + dedent(_DESCRIBE), tmp_path)
+    )
+    there = json.loads(python(_DESCRIBE, tmp_path))
+    later = {name for name in here if name.startswith(("profiler.", "utils.tensorboard."))}
+    assert here.keys() == there.keys()
+    for name in here.keys() - later - set(_OF_ANOTHER_KIND):
+        assert here[name] == there[name], name
+
+
+def test_a_home_hides_no_module_of_ours(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import importlib.util, sys
+        import skimp
+        from skimp.compat.homes import HOMES
+        for home in HOMES:
+            name = f"skimp.{home}".rstrip(".")
+            if name not in sys.modules and importlib.util.find_spec(name.rpartition(".")[0]):
+                try:
+                    print(name if importlib.util.find_spec(name) else "", end="")
+                except ModuleNotFoundError:
+                    pass  # below a file
+        """,
+        tmp_path,
+    )
+    assert printed == ""
+
+
+def test_a_whole_module_saved_under_the_name_torch_is_read_by_pytorch(tmp_path: Path) -> None:
+    code = """
+        import torch
+        from torch import nn
+        torch.manual_seed(0)
+        cell, shuffle, norm = nn.LSTMCell(4, 2), nn.PixelShuffle(2), nn.InstanceNorm2d(3)
+        torch.save((nn.Sequential(nn.Flatten(), cell, shuffle, norm), torch.optim.AdamW), "net.pt")
+    """
+    python("import skimp.compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    printed = python('import torch\nprint(torch.load("net.pt", weights_only=False))', tmp_path)
+    assert printed == (
+        "(Sequential(\n  (0): Flatten(start_dim=1, end_dim=-1)\n  (1): LSTMCell(4, 2)\n"
+        "  (2): PixelShuffle(upscale_factor=2)\n  (3): InstanceNorm2d(3, eps=1e-05, momentum=0.1, "
+        "affine=False, bias=False, track_running_stats=False)\n), "
+        "<class 'torch.optim.adamw.AdamW'>)\n"
+    )
+
+
+def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
+    code = """
+        import torch
+        from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
+        x = [torch.ones(1), torch.ones(2, dtype=torch.float64), torch.ones(3)]
+        for lists, places in (([x, [None] * 3], True), ([x], False)):
+            groups = _group_tensors_by_device_and_dtype(lists, places)
+            print(sorted((str(k), str(v)) for k, v in groups.items()))
+        from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present as strip
+        outer = torch.nn.Module()
+        outer.module = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1))
+        outer.other = torch.nn.BatchNorm1d(1)
+        state = outer.state_dict()
+        strip(state, "module.")
+        print(list(state), state._metadata["1"])
+        try:
+            torch.ops.load_library("/nothing/there.so")
+        except OSError as error:
+            print("OSError")
+        print(torch.hub.HASH_REGEX.search("net-abc0.pth").group(1))
+        print(torch.fx.wrap(len) is len, torch.futures.Future[int] is not None)
+
+        @torch.jit._overload_method
+        def forward(self): ...
+        for f, args in ((torch._assert, (torch.tensor(False), "no")), (torch._assert, (1, "no")),
+                        (torch._check, (True,)), (torch._check, (False, lambda: "no")),
+                        (torch._check, (1,)), (torch._check, (False, "no")),
+                        (torch._check_value, (False, lambda: 3)),
+                        (torch._check_index, (False, lambda: 3)),
+                        (torch._check_type, (False, lambda: 3)),
+                        (torch._assert_async, (torch.tensor(0),)),
+                        (torch._assert_async, (torch.tensor(0), "no"))):
+            try:
+                print(f(*args))
+            except Exception as error:
+                print(type(error).__name__, error)
+    """
+    here = python("import skimp.compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    assert here == python(code, tmp_path)

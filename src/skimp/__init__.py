@@ -68,6 +68,14 @@ from skimp.amp.state import (
     set_autocast_enabled,
     set_autocast_gpu_dtype,
 )
+from skimp.assertions import (
+    _assert,
+    _assert_async,
+    _check,
+    _check_index,
+    _check_type,
+    _check_value,
+)
 from skimp.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
 from skimp.autograd.modes import (
     enable_grad,

@@ -15,6 +15,10 @@ class Future:
     def __init__(self, *, devices: Any = None) -> None:
         self._inner: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
+    def __class_getitem__(cls, _: Any) -> type[Future]:
+        """Future[T], as annotations have it."""
+        return cls
+
     def done(self) -> bool:
         """Whether there is a result or an error."""
         return self._inner.done()

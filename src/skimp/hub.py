@@ -4,7 +4,9 @@ from elsewhere.
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlparse
@@ -20,6 +22,7 @@ __all__ = [
     "load_state_dict_from_url",
     "set_dir",
 ]
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # where file names say their hash
 
 
 class _Place:
@@ -30,9 +33,13 @@ def get_dir() -> str:
     """The folder for files from the net: `$TORCH_HOME/hub`, by default `~/.cache/torch/hub`."""
     if _Place.folder is not None:
         return _Place.folder
+    return os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home() -> str:
+    """`$TORCH_HOME`, by default `~/.cache/torch`."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.environ.get("TORCH_HOME", os.path.join(cache, "torch"))
-    return os.path.join(os.path.expanduser(home), "hub")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d: str | os.PathLike[str]) -> None:
@@ -69,3 +76,11 @@ def _refused(*_: Any, **__: Any) -> NoReturn:
 
 
 load = list = help = download_url_to_file = _refused
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":  # PyTorch shows it while it downloads, and programs take it from here
+        return importlib.import_module("tqdm").tqdm
+    from skimp.compat.missing import missing
+
+    raise missing("torch.hub", name, __all__)

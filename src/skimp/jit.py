@@ -99,6 +99,9 @@ def script_if_tracing(fn: T) -> T:
     return fn
 
 
+_script_if_tracing = _overload = _overload_method = script_if_tracing  # as libraries use them
+
+
 def export(fn: T) -> T:
     """The function itself."""
     return fn
@@ -136,6 +139,10 @@ def optimize_for_inference(mod: T, *_: Any, **__: Any) -> T:
 def is_scripting() -> bool:
     """Nothing is ever scripted."""
     return False
+
+
+def _nothing(*_: Any) -> None:
+    """For settings of the compiler and what it counts: there is none."""
 
 
 def is_tracing() -> bool:

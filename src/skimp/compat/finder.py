@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
+from skimp.compat import homes
 from skimp.compat.missing import nearest
 
 OURS, THEIRS = "skimp", "torch"
@@ -73,6 +74,7 @@ def install() -> None:
         return
     sys.meta_path.insert(0, Finder())
     _rename(OURS, THEIRS)
+    homes.settle()
     sys.path.insert(1, SHIM)
     # Its server imports these modules at its start, and by default the main module first, whose
     # `import torch` would come too early.
@@ -81,6 +83,7 @@ def install() -> None:
 
 def uninstall() -> None:
     """Forget the name `torch` again; modules that imported it keep what they have."""
+    homes.unsettle()
     _rename(THEIRS, OURS)
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
     sys.path[:] = [entry for entry in sys.path if entry != SHIM]
@@ -91,7 +94,11 @@ def uninstall() -> None:
 
 
 _BARE = ("Tensor", "Size", "dtype", "device")
-_SHOWN = ("nn", "nn.parameter", "optim", "optim.lr_scheduler", "utils.data", "distributions")
+_SHOWN = (
+    "nn", "nn.parameter", "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "optim",
+    "optim.lr_scheduler", "optim.swa_utils", "utils.data", "distributions",
+    "distributions.constraints", "amp", "autograd", "autograd.function",
+)  # fmt: skip
 
 
 def _rename(old: str, new: str) -> None:

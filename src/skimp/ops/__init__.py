@@ -3,6 +3,8 @@
 Importing this package declares them all and fills the namespaces of `forms`.
 """
 
+from typing import Any, NoReturn
+
 from skimp.ops import (
     access,
     activations,
@@ -178,3 +180,10 @@ __all__ = [
     "views",
     "windows",
 ]
+
+
+def load_library(path: Any) -> NoReturn:
+    """Refused, as PyTorch refuses a file that is no library of its ops."""
+    raise OSError(
+        f"torch.ops.load_library: {path} has ops for PyTorch's dispatcher, and skimp has none"
+    )

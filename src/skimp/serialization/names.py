@@ -11,6 +11,7 @@ import numpy as np
 
 from skimp import dtypes
 from skimp._tensor import Tensor
+from skimp.compat.homes import HOMES
 from skimp.devices import device
 from skimp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from skimp.ops.storages import TypedStorage, UntypedStorage
@@ -89,22 +90,13 @@ BLOCKED: Final = ("sys", "os", "posix", "nt", "subprocess")
 
 FUNCTIONAL: Final = ("torch.nn.functional", "torch._C._nn")  # where its functions say they are
 
-# Where PyTorch keeps classes that are elsewhere here, by class or else by module.
-_NN = "torch.nn.modules."
+# Where PyTorch keeps modules, optimizers and schedules that are elsewhere here.
+_TREES = ("nn.modules.", "optim.")
 _ELSEWHERE: Final = {
-    "ChannelShuffle": _NN + "channelshuffle",
-    "Flatten": _NN + "flatten",
-    "Unflatten": _NN + "flatten",
-    "Fold": _NN + "fold",
-    "Unfold": _NN + "fold",
-    "PixelShuffle": _NN + "pixelshuffle",
-    "PixelUnshuffle": _NN + "pixelshuffle",
-    "ParameterDict": _NN + "container",
-    "ParameterList": _NN + "container",
-    _NN + "rnn_cells": _NN + "rnn",
-    _NN + "lazy_conv": _NN + "conv",
-    _NN + "attention": _NN + "activation",
-    **{f"{lazy}InstanceNorm{n}d": _NN + "instancenorm" for lazy in ("", "Lazy") for n in (1, 2, 3)},
+    name: f"{THEIRS}.{home}"
+    for home, names in HOMES.items()
+    if home.startswith(_TREES)
+    for name in names
 }
 
 
@@ -115,9 +107,9 @@ def theirs(module: str, name: str = "") -> str:
     if module != OURS and not module.startswith(OURS + "."):
         return module
     found = THEIRS + module[len(OURS) :]
-    if not found.startswith(_NN):
+    if not module.startswith(tuple(f"{OURS}.{tree}" for tree in _TREES)):
         return found
-    return _ELSEWHERE.get(name) or _ELSEWHERE.get(found, found)
+    return _ELSEWHERE.get(name, found)
 
 
 def full_name(found: Any) -> str:

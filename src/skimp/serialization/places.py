@@ -9,6 +9,7 @@ from skimp.devices import device
 from skimp.ops.storages import TypedStorage, UntypedStorage
 
 Place = Callable[[UntypedStorage, str], UntypedStorage]
+MAP_LOCATION = Any  # PyTorch's name for what `load` takes
 
 
 def place_of(map_location: Any) -> Place:

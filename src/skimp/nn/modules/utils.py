@@ -30,6 +30,21 @@ def reversed_twice(values: Iterable[int]) -> tuple[int, ...]:
     return tuple(x for x in reversed(tuple(values)) for _ in range(2))
 
 
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Strip the prefix from the keys that begin with it, in place, and from the versions' keys."""
+    _strip(state_dict, prefix)
+    versions = getattr(state_dict, "_metadata", None)
+    if versions is not None:
+        if prefix[:-1] in versions and prefix.endswith("."):
+            versions[""] = versions.pop(prefix[:-1])
+        _strip(versions, prefix)
+
+
+def _strip(named: dict[str, Any], prefix: str) -> None:
+    for key in [key for key in named if key.startswith(prefix)]:
+        named[key.removeprefix(prefix)] = named.pop(key)
+
+
 def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
     """The `reduction` that a loss was asked for, in its old form or its new one."""
     if size_average is None and reduce is None:
