@@ -202,8 +202,6 @@ _OF_ANOTHER_KIND = (
     "_C.Size",
     "_C.device",
     "_C.dtype",
-    "distributed.nn.ReduceOp",
-    "distributed.nn.group",
 )
 
 

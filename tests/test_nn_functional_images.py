@@ -150,6 +150,43 @@ def test_refusals(call: Any, message: str) -> None:
         call()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(
+            (f"{kind}_pool{nd}d", (2, *[3] * nd), (*[1] * (nd - 1), 5), padding)
+            for kind in ("avg", "max")
+            for nd in (1, 2, 3)
+            for padding in (0, (*[0] * (nd - 1), 2))
+        ),
+        *(("conv2d", (1, 4, 3, 3), (n, 1, 1, 1), 4) for n in (0, 2, 6)),
+    ],
+)
+def test_windows_and_groups_that_do_not_fit(call: Any) -> None:
+    name, size, other, last = call
+
+    def tried(module: Any) -> Any:
+        f = getattr(module.nn.functional, name)
+        try:
+            if name == "conv2d":
+                return f(module.zeros(size), module.zeros(other), groups=last).shape
+            return f(module.zeros(size), other, 1, last).shape
+        except RuntimeError as error:
+            return str(error)
+
+    assert tried(skimp) == tried(torch)
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors is a no-op")
+def test_layers_without_inputs_draw_their_bias() -> None:
+    drawn = []
+    for module in (torch, skimp):
+        module.manual_seed(0)
+        layer = module.nn.Conv2d(0, 3, 1)
+        drawn.append((layer.bias.tolist(), module.rand(2).tolist()))
+    assert drawn[0] == drawn[1]
+
+
 @given(st.data(), st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
 def test_pooling(data: Any, nd: int) -> None:

@@ -69,8 +69,6 @@ autograd.grad_mode | autograd | enable_grad inference_mode no_grad set_grad_enab
 cuda.amp.autocast_mode | cuda.amp | autocast custom_bwd custom_fwd
 cuda.amp.grad_scaler | cuda.amp | GradScaler
 cuda.streams | cuda | Event ExternalStream Stream
-distributed.nn | distributed | all_gather all_reduce all_to_all all_to_all_single broadcast
-distributed.nn | distributed | ReduceOp gather group reduce reduce_scatter scatter
 distributions.transforms | distributions.transform | ComposeTransform IndependentTransform
 distributions.transforms | distributions.transform | ReshapeTransform Transform
 distributions.transforms | distributions.transforms_joined | CatTransform StackTransform

@@ -220,9 +220,14 @@ def _check_channels(
     channels = input.shape[-nd - 1]
     if weight.shape[0] < groups or weight.shape[0] % groups:
         raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
-            "but got weight of size "
-            f"{list(weight.shape)} instead"
+            f"Given groups={groups}, expected weight to be "
+            + (
+                f"at least {groups} at dimension 0, but got weight of size {list(weight.shape)}"
+                if weight.shape[0] < groups
+                else f"divisible by {groups} at dimension 0, but got weight of size "
+                f"[{list(weight.shape)}]"
+            )
+            + " instead"
         )
     wanted = weight.shape[0] if transposed else weight.shape[1] * groups
     if channels != wanted:

@@ -77,13 +77,26 @@ def pool_of(
             )
     size = tuple(input.shape[input.ndim - nd :])
     out = windows.out_sizes(size, kernel, stride, padding, dilation, ceil)
-    if any(o < 1 for o in out):
-        raise RuntimeError(
-            f"Given input size: ({'x'.join(map(str, input.shape[-nd - 1 :]))}). Calculated output "
-            "size: "
-            f"({'x'.join(map(str, (input.shape[-nd - 1], *out)))}). Output size is too small"
+    if name == "avg_pool3d" and any(s < k for s, k in zip(size, kernel, strict=True)):
+        raise RuntimeError(  # whatever the padding
+            f"input image (T: {size[0]} H: {size[1]} W: {size[2]}) smaller than kernel size "
+            f"(kT: {kernel[0]} kH: {kernel[1]} kW: {kernel[2]})"
         )
+    if any(o < 1 for o in out):
+        raise RuntimeError(_too_small(name, (input.shape[-nd - 1], *size), out))
     return Pool(size, kernel, stride, padding, dilation, out)
+
+
+def _too_small(name: str, input: Ints, out: Ints) -> str:
+    """PyTorch pools one dimension as rows of images, unless it looks for maxima."""
+    if name == "max_pool1d":
+        return f"max_pool1d() Invalid computed output size: {out[0]}"
+    one = (1,) if len(out) == 1 else ()
+    given = "x".join(map(str, (input[0], *one, *input[1:])))
+    wanted = "x".join(map(str, (input[0], *one, *out)))
+    return (
+        f"Given input size: ({given}). Calculated output size: ({wanted}). Output size is too small"
+    )
 
 
 def planes(t: Any, nd: int) -> Array:
