@@ -25,7 +25,6 @@ REFUSING = [
     "autograd.forward_ad",
     "export",
     "fx",
-    "library",
     "monitor",
     "onnx",
     "package",

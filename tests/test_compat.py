@@ -296,3 +296,24 @@ def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
     """
     here = python("import skimp.compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
     assert here == python(code, tmp_path)
+
+
+def test_annotations_of_a_programs_modules(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import skimp.compat
+        skimp.compat.install()
+        import typing
+        from torch import nn, optim
+
+        class Mine(nn.Linear):
+            config: "int"
+
+        print(typing.get_type_hints(Mine)["config"], typing.get_type_hints(nn.Module)["training"])
+        print(typing.get_type_hints(optim.Adam) is not None)
+        import torch.nn.modules.module as module
+        print(module.Module is nn.Module)
+        """,
+        tmp_path,
+    )
+    assert printed.splitlines() == ["<class 'int'> <class 'bool'>", "True", "True"]

@@ -25,6 +25,7 @@ __all__ = [
     "list_backends",
     "mark_dynamic",
     "mark_static",
+    "mark_static_address",
     "maybe_mark_dynamic",
     "optimize",
     "reset",
@@ -41,6 +42,10 @@ def mark_dynamic(t: Any, index: Any, **_: Any) -> None:
 
 
 mark_static = maybe_mark_dynamic = mark_dynamic
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Accepted: there are no graphs that would remember an address."""
 
 
 def optimize(*_: Any, **__: Any) -> Any:

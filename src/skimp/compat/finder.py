@@ -112,7 +112,10 @@ def _rename(old: str, new: str) -> None:
     for place in _SHOWN:
         for cls in list(vars(sys.modules.get(f"{OURS}.{place}", ModuleType(""))).values()):
             if isinstance(cls, type) and cls.__module__.startswith(old + "."):
-                cls.__module__ = new + cls.__module__[len(old) :]
+                home, cls.__module__ = cls.__module__, new + cls.__module__[len(old) :]
+                # Who evaluates a class's annotations looks its module up by that name.
+                if home in sys.modules:
+                    sys.modules.setdefault(cls.__module__, sys.modules[home])
 
 
 _HOMES: dict[str, str] = {}

@@ -223,7 +223,6 @@ def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
 
 
 export("mm", mm)
-export("dsmm", mm, method=False)
 
 
 # -- batches of matrices --------------------------------------------------------------------------

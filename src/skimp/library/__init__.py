@@ -1,0 +1,44 @@
+"""torch.library: custom ops. What needs a dispatcher is refused."""
+
+from __future__ import annotations
+
+from skimp.library.custom import (
+    CustomOpDef,
+    custom_op,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_vmap,
+)
+from skimp.refusals import names
+
+_NAMES = (
+    "Library",
+    "define",
+    "fallthrough_kernel",
+    "get_ctx",
+    "get_kernel",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "opcheck",
+    "register_autocast",
+    "register_torch_dispatch",
+    "triton_op",
+    "wrap_triton",
+)
+__all__ = [
+    "CustomOpDef",
+    "custom_op",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_vmap",
+]
+__all__.extend(_NAMES)
+__getattr__ = names(
+    __name__,
+    _NAMES,
+    "skimp has no dispatcher to register operators with; use torch.library.custom_op, or write a "
+    "torch.autograd.Function",
+)
