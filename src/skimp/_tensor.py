@@ -80,7 +80,8 @@ class Tensor:
     _conj: bool = False  # the bytes hold the conjugate
     _neg: bool = False  # the bytes hold the negative
     _inference: bool = False
-    _sparse: bool = False  # a subclass without bytes of its own (ops/sparse_tensor.py)
+    _hollow: bool = False  # a subclass without bytes of its own: sparse, or under vmap
+    _sparse: bool = False  # the first of these (ops/sparse_tensor.py)
     _inherits: bool = False  # a view that requires grad because its base does
     _creation: str | None = None  # how a view was made, if in-place ops on it must be refused
     _views: Any = None  # weak references to the views that require no grad

@@ -57,6 +57,7 @@ class Tensor:
     _conj: builtins.bool
     _neg: builtins.bool
     _inference: builtins.bool
+    _hollow: builtins.bool
     _sparse: builtins.bool
     _inherits: builtins.bool
     _creation: str | None

@@ -2,7 +2,10 @@
 
 SkimpError                  everything below; never raised itself
 ├── OutOfMemoryError        (RuntimeError)  a limit or the system refused bytes
-└── CopyError               (RuntimeError)  a copy inside `no_copies()`
+├── CopyError               (RuntimeError)  a copy inside `no_copies()`
+└── WithoutBytes            code for tensors with bytes was handed one without; ops catch it
+    ├── SparseArgument      (NotImplementedError)  a sparse one
+    └── BatchedArgument     (RuntimeError)  one under vmap
 """
 
 from __future__ import annotations
@@ -55,5 +58,13 @@ class CopyError(SkimpError, RuntimeError):
     """An op had to copy where `no_copies()` forbids it; nothing was allocated."""
 
 
-class SparseArgument(SkimpError, NotImplementedError):
-    """Code for dense tensors was handed a sparse one; ops catch it and look for a sparse way."""
+class WithoutBytes(SkimpError):
+    """Code for tensors with bytes was handed one without; ops catch it and look for its way."""
+
+
+class SparseArgument(WithoutBytes, NotImplementedError):
+    """The tensor is sparse."""
+
+
+class BatchedArgument(WithoutBytes, RuntimeError):
+    """The tensor stands for the samples of a batch, under vmap."""

@@ -274,8 +274,9 @@ class CopySlices(Node):
             raise errors.freed(self)
         if g is None:
             return (None,) * (len(self._edges) >> 1)
-        grads.clear()
-        whole = empty_like_base(self.base).copy_(g)
+        if not g._hollow:  # else the engine may need them once more
+            grads.clear()
+        whole = empty_like_base(self.base, g).copy_(g)
         del g
         part = self.view.of(whole, self.base)
         arrived: Any = part.clone()

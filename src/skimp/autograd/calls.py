@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._tensor import Tensor, fresh
-from skimp.autograd import engine, errors
+from skimp.autograd import engine, errors, modes
 from skimp.autograd.nodes import Node, accumulate_of, shape_of
 from skimp.autograd.record import edge
 
@@ -45,6 +45,12 @@ def backward(
                 "Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    if modes.state.vmaps:
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use "
+            "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
+            "transforms."
+        )
     captures = None
     if inputs is not None:
         inputs = _tensors(inputs)
@@ -129,6 +135,9 @@ def _asked(t: Any) -> tuple[Node | None, int]:
     return edge(t)
 
 
+VMAP: list[Any] = []  # torch.vmap (func/vmapping.py)
+
+
 def _batched(
     outs: tuple[Any, ...],
     ins: tuple[Any, ...],
@@ -138,27 +147,19 @@ def _batched(
     unused: bool,
     zeros: bool,
 ) -> tuple[Any, ...]:
-    """Row after row of the batched gradients (PyTorch runs them at once, with the same result)."""
-    from skimp.ops.forms import NAMESPACES
-
+    """The gradients of all rows at once: `grad`, mapped over the first dimension of the batched
+    gradients.
+    """
     given = _tensors(batches)
-    n = shape_of(given[0])[0]
-    rows = [
-        grad(
-            outs,
-            ins,
-            tuple([None if g is None else g[k] for g in given]),
-            True if k < n - 1 else keep,
-            create,
-            allow_unused=unused,
-            materialize_grads=zeros,
-        )
-        for k in range(n)
-    ]
-    stack = NAMESPACES[""]["stack"]
-    return tuple(
-        [None if column[0] is None else stack(list(column)) for column in zip(*rows, strict=True)]
-    )
+    used: list[bool] = []
+
+    def one(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+        found = grad(outs, ins, rows, keep, create, allow_unused=unused, materialize_grads=zeros)
+        used[:] = [g is not None for g in found]
+        return tuple([g for g in found if g is not None])
+
+    found = iter(VMAP[0](one)(given))
+    return tuple([next(found) if yes else None for yes in used])
 
 
 def _given(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:

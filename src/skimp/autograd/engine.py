@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -19,6 +19,7 @@ from skimp._tensor import Tensor, empty
 from skimp.autograd import anomaly, hooks, lines, modes
 from skimp.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
 from skimp.autograd.saving import ghost
+from skimp.errors import BatchedArgument
 from skimp.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
@@ -141,7 +142,10 @@ def _run(
         if anomaly.ON or (extra is not None and extra.after):
             results = _watched(node, grads, wanted)
         else:
-            results = node.apply(grads, wanted)
+            try:
+                results = node.apply(grads, wanted)
+            except BatchedArgument as e:
+                results = SAMPLES[0](node, grads, wanted, e)
         if not keep:
             node.release()
             if node._saved is None:
@@ -168,6 +172,10 @@ def _run(
             i += 2
         r = a = to = None  # type: ignore[assignment]
         del results, edges, node, extra
+
+
+# how a node runs whose formulas don't know gradients under vmap (func/dispatch.py)
+SAMPLES: list[Callable[..., Any]] = []
 
 
 def _watched(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
@@ -209,17 +217,17 @@ def _deliver(
             buffer[index] = have.add_(g)
         else:
             buffer[index] = (
-                g + have if have._sparse else have + g
+                g + have if have._hollow else have + g
             )  # dense + sparse, not the reverse
 
 
 def _same_kind(a: Tensor, b: Tensor) -> bool:
-    return shape_of(a) == shape_of(b) and a._dtype is b._dtype and not b._sparse
+    return shape_of(a) == shape_of(b) and a._dtype is b._dtype and not b._hollow
 
 
 def _is_own(t: Tensor) -> bool:
     """Whether `t`, which nobody else holds, is all of a storage that nobody else reads."""
-    if t._sparse:
+    if t._hollow:
         return False
     s = t._storage
     if not (

@@ -115,7 +115,8 @@ class BackwardCFunction(Node, FunctionCtx):
             )
         f = user.vjp if user.vjp is not Function.vjp else user.backward
         arrived = self._arrived(grads)
-        grads.clear()
+        if not modes.state.vmaps:  # else the engine may need them once more
+            grads.clear()
         found = f(self, *arrived)
         del arrived
         return self._checked(found if isinstance(found, tuple) else (found,))

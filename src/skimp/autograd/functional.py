@@ -191,22 +191,26 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian, row by row: shape of the output, then of the input; nested tuples where there
-    are several.
+    """The Jacobian: shape of the output, then of the input; nested tuples where there are several.
+
+    It is computed row by row; with `vectorize` all rows in one backward.
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(
             f'Expected strategy to be either "forward-mode" or "reverse-mode". Got: {strategy}'
         )
+    if vectorize and strict:
+        raise RuntimeError(
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
+            "supported together. Please either set `strict=False` or `vectorize=False`."
+        )
+    of = _jacobian_at_once if vectorize else _jacobian_of
     with modes.enable_grad():
         several_in, given = _as_tuple(inputs, "inputs", "jacobian")
         ins = _inputs(given, create_graph)
         several_out, outs = _outputs(func, ins, "jacobian", strict)
         rows = tuple(
-            [
-                _finish(_jacobian_of(t, ins, create_graph, strict), several_in, create_graph)
-                for t in outs
-            ]
+            [_finish(of(t, ins, create_graph, strict), several_in, create_graph) for t in outs]
         )
     return rows if several_out else rows[0]
 
@@ -224,6 +228,24 @@ def _jacobian_of(out: Tensor, ins: Tuple, create: bool, strict: bool) -> Tuple:
         stack = _stack()
         made.append(stack([row[k] for row in pieces]).view(whole))
     return tuple(made)
+
+
+def _jacobian_at_once(out: Tensor, ins: Tuple, create: bool, strict: bool) -> Tuple:
+    shape = shape_of(out)
+    n = numel(shape)
+    if not n or not out._rg:
+        return tuple([out.new_zeros((*shape, *shape_of(t))) for t in ins])
+    rows = out.new_zeros((n, n))
+    rows.diagonal().fill_(1)
+    found = calls.grad(
+        (out,), ins, rows.view((n, *shape)), True, create, allow_unused=True, is_grads_batched=True
+    )
+    return tuple(
+        [
+            t.new_zeros((*shape, *shape_of(t))) if g is None else g.view((*shape, *shape_of(t)))
+            for g, t in zip(found, ins, strict=True)
+        ]
+    )
 
 
 def _stack() -> Any:
@@ -248,4 +270,4 @@ def hessian(
         found = jacobian(one, ins, create_graph=True, strict=strict)
         return found if several else found[0]
 
-    return jacobian(gradient, inputs, create_graph=create_graph, strict=strict)
+    return jacobian(gradient, inputs, create_graph, strict, vectorize)

@@ -21,6 +21,7 @@ class _State(threading.local):
     inference: bool = False
     hooks: tuple[Any, ...] = ()  # innermost (pack, unpack) pair of saved_tensors_hooks last
     hooks_off: str | None = None  # the error message of disable_saved_tensors_hooks
+    vmaps: tuple[Any, ...] = ()  # the vmaps that are running, outermost first (ops/batched.py)
     keep_nothing: Any = None  # the Site of a region in which nothing is kept for backward
 
 

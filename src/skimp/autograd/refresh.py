@@ -43,7 +43,8 @@ class Window(NamedTuple):
             layout = real_layout(self)
         if not covers(like.layout, layout):
             raise errors.uncovered(like.layout, layout)
-        start = base.layout_of().offset + max(0, layout.offset - like.layout.offset)
+        offset = base.storage_offset() if base._hollow else base.layout_of().offset
+        start = offset + max(0, layout.offset - like.layout.offset)
         seen = base.as_strided(layout.shape, layout.strides, start)
         if self.dtype.is_complex and not like.dtype.is_complex:
             seen = seen.view_as_complex()
@@ -118,10 +119,13 @@ def strided(edge: tuple[Node, int], base: Window, view: Window, t: Tensor) -> No
     return node
 
 
-def empty_like_base(base: Window) -> Tensor:
-    """Uninitialised, with the base's shape, strides and dtype."""
+def empty_like_base(base: Window, g: Tensor) -> Tensor:
+    """Uninitialised, with the base's shape, strides and dtype; under vmap if the gradient is."""
     shape, strides, first = base.layout
     reach = 0 if 0 in shape else _last(base.layout) - first + 1
+    if g._hollow:
+        wide: Tensor = g.new_empty((reach,), dtype=base.dtype)
+        return wide.as_strided(shape, strides, 0)
     if reach <= math.prod(shape):
         return empty(shape, base.dtype, strides)
     return empty((reach,), base.dtype).as_strided(shape, strides, 0)
@@ -134,11 +138,11 @@ def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
     if view.neg:
         g = -g
     if 0 in view.layout.shape:
-        return empty_like_base(base).zero_()
+        return empty_like_base(base, g).zero_()
     if not covers(base.layout, view.layout) and view.dtype is base.dtype:
         raise errors.uncovered(base.layout, view.layout)
     if not (may_overlap(view.layout) or may_overlap(base.layout)):
-        zeros = empty_like_base(base).zero_()
+        zeros = empty_like_base(base, g).zero_()
         view.of(zeros, base).copy_(g)
         return zeros
     from skimp.ops.strided import gather_strided_gradient

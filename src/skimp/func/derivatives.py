@@ -14,8 +14,9 @@ from skimp._tensor import Tensor
 from skimp.autograd import calls, modes
 from skimp.autograd.nodes import shape_of
 from skimp.autograd.record import edge
+from skimp.func.vmapping import vmap
 from skimp.memory.layout import numel
-from skimp.ops.forms import NAMESPACES
+from skimp.ops.batched import lifted, lowered
 from skimp.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_structure, tree_unflatten
 
 Function = Callable[..., Any]
@@ -58,10 +59,36 @@ def _replaced(args: tuple[Any, ...], places: list[int], several: bool, new: Any)
     return made
 
 
-def _differentiable(t: Any) -> Tensor:
+class _Inputs:
+    """The tensors to differentiate with respect to, and the function's view of them.
+
+    Under vmap each sample has gradients of its own, so the graph's leaves have the batches of all
+    vmaps around as their first dimensions, and the function sees samples of them.
+    """
+
+    def __init__(self, leaves: list[Any]) -> None:
+        for t in leaves:
+            if not isinstance(t, Tensor):
+                raise ValueError(f"Thing passed to transform API must be Tensor, got {type(t)}")
+        self.depth = len(modes.state.vmaps)
+        self.own = [_differentiable(lowered(t, self.depth)) for t in leaves]
+
+    def seen(self) -> Leaves:
+        return self.lift(self.own)
+
+    def lift(self, tensors: Leaves) -> Leaves:
+        """Tensors of the graph as the function's."""
+        return [lifted(t, self.depth) for t in tensors] if self.depth else tensors
+
+    def lower(self, values: list[Any]) -> list[Any]:
+        """The function's tensors as those of the graph."""
+        if not self.depth:
+            return values
+        return [lowered(t, self.depth) if isinstance(t, Tensor) else t for t in values]
+
+
+def _differentiable(t: Tensor) -> Tensor:
     """A tensor on the same bytes that requires grad; of what the caller records it knows on."""
-    if not isinstance(t, Tensor):
-        raise ValueError(f"Thing passed to transform API must be Tensor, got {type(t)}")
     return t.view_as(t) if t._rg else t.detach().requires_grad_()
 
 
@@ -86,7 +113,7 @@ def _released(tree: Any, keep: bool) -> Any:
     """The tensors without this transform's part of the graph."""
     if keep:
         return tree
-    return tree_map(lambda t: t.detach() if isinstance(t, Tensor) and t._rg else t, tree)
+    return tree_map(lambda t: t.detach() if isinstance(t, Tensor) and t.requires_grad else t, tree)
 
 
 def _pair(result: Any, who: str) -> tuple[Any, Any]:
@@ -135,15 +162,17 @@ def grad_and_value(func: Function, argnums: Any = 0, has_aux: bool = False) -> F
         with modes.enable_grad():
             wanted, places = _chosen(args, argnums)
             leaves, spec = tree_flatten(wanted)
-            own = [_differentiable(t) for t in leaves]
+            inputs = _Inputs(leaves)
             several = isinstance(argnums, tuple)
-            given = _replaced(args, places, several, tree_unflatten(own, spec))
+            given = _replaced(args, places, several, tree_unflatten(inputs.seen(), spec))
             output, aux = func(*given, **kwargs), None
             if has_aux:
                 output, aux = _pair(output, "grad_and_value(f)(*args)")
             _check_scalar(output)
-            create = outer and _depends_on_others([output, *tree_flatten(aux)[0]], own)
-            grads = _products([output], own, [None], create, create)
+            behind = inputs.lower([output, *tree_flatten(aux)[0]])
+            create = outer and _depends_on_others(behind, inputs.own)
+            ones = [None] if not inputs.depth else [behind[0].new_ones(shape_of(behind[0]))]
+            grads = inputs.lift(_products(behind[:1], inputs.own, ones, create, create))
         result = _released(tree_unflatten(grads, spec), create)
         value = _released(output, create)
         return result, (value, _released(aux, create)) if has_aux else value
@@ -184,12 +213,14 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
     who = "vjp(f, *primals)"
     with modes.enable_grad():
         leaves, spec = tree_flatten(primals)
-        own = [_differentiable(t) for t in leaves]
-        output, aux = func(*tree_unflatten(own, spec)), None
+        inputs = _Inputs(leaves)
+        output, aux = func(*tree_unflatten(inputs.seen(), spec)), None
         if has_aux:
             output, aux = _pair(output, who)
         outs, out_spec = _only_tensors(output, who)
-        connected = outer and _depends_on_others([*outs, *tree_flatten(aux)[0]], own)
+        behind = inputs.lower([*outs, *tree_flatten(aux)[0]])
+        connected = outer and _depends_on_others(behind, inputs.own)
+        behind = behind[: len(outs)]
 
     def product(
         cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None
@@ -202,9 +233,10 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
                 f"{_pytree_of(out_spec)}"
             )
         create = modes.state.grad if create_graph is None else create_graph
-        create = create and (connected or any([t._rg for t in given]))
+        create = create and (connected or any([t.requires_grad for t in given]))
         with modes.enable_grad():
-            found = _products(outs, own, given, retain_graph, create)
+            found = _products(behind, inputs.own, inputs.lower(given), retain_graph, create)
+            found = inputs.lift(found)
         result: tuple[Any, ...] = tree_unflatten(_released(found, create), spec)
         return result
 
@@ -273,30 +305,31 @@ class _Forward:
         self._outer = modes.state.grad
         with modes.enable_grad():
             leaves, spec = tree_flatten(primals)
-            own = [_differentiable(t) for t in leaves]
-            output, aux = func(*tree_unflatten(own, spec)), None
+            self._inputs = inputs = _Inputs(leaves)
+            output, aux = func(*tree_unflatten(inputs.seen(), spec)), None
             if has_aux:
                 output, aux = _pair(output, who)
             outs, self.out_spec = _only_tensors(output, who)
-            if strict and not all([t._rg for t in outs]):
+            behind = inputs.lower([*outs, *tree_flatten(aux)[0]])
+            if strict and not all([t._rg for t in behind[: len(outs)]]):
                 raise RuntimeError(
                     f"{who[:-1]}, strict=True): The output of f is independent of the inputs. "
                     "This is not allowed with strict=True."
                 )
-            self._connected = self._outer and _depends_on_others(
-                [*outs, *tree_flatten(aux)[0]], own
-            )
-            self._dummies = [t.new_zeros(shape_of(t)).requires_grad_() for t in outs]
-            self._grads = _products(outs, own, self._dummies, True, True)
+            self._connected = self._outer and _depends_on_others(behind, inputs.own)
+            behind = behind[: len(outs)]
+            self._dummies = [t.new_zeros(shape_of(t)).requires_grad_() for t in behind]
+            self._grads = _products(behind, inputs.own, self._dummies, True, True)
         self.outs = outs
         self.value = _released(tree_unflatten(outs, self.out_spec), self._connected)
         self.aux = _released(aux, self._connected)
 
     def times(self, tangents: list[Any]) -> list[Any]:
         """The Jacobian times the tangents, leaf by leaf of the output."""
-        keep = self._connected or (self._outer and any([t._rg for t in tangents]))
+        keep = self._connected or (self._outer and any([t.requires_grad for t in tangents]))
         with modes.enable_grad():
-            found = _products(self._grads, self._dummies, tangents, True, keep)
+            given = self._inputs.lower(tangents)
+            found = self._inputs.lift(_products(self._grads, self._dummies, given, True, keep))
         result: list[Any] = _released(found, keep)
         return result
 
@@ -304,16 +337,18 @@ class _Forward:
 # -- Jacobians ------------------------------------------------------------------------------------
 
 
-def _stack(rows: Leaves, dim: int = 0) -> Tensor:
-    made: Tensor = NAMESPACES[""]["stack"](rows, dim)
-    return made
-
-
-def _basis(leaves: Leaves, k: int, i: int) -> list[Any]:
-    """Zeros in the leaves' shapes, with a one at element `i` of leaf `k`."""
-    made = [t.new_zeros(shape_of(t)) for t in leaves]
-    made[k].view(-1)[i] = 1
-    return made
+def _basis(leaves: Leaves) -> tuple[list[int], Leaves]:
+    """(how many elements each leaf has, for each leaf the rows of the identity that are its part):
+    row i holds a one at the i-th element of all leaves.
+    """
+    sizes = [numel(shape_of(t)) for t in leaves]
+    n, start, parts = sum(sizes), 0, []
+    for t, size in zip(leaves, sizes, strict=True):
+        part = t.new_zeros((n, size))
+        part.diagonal(-start).fill_(1)
+        parts.append(part.view((n, *shape_of(t))))
+        start += size
+    return sizes, parts
 
 
 def jacrev(
@@ -324,10 +359,10 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Function:
-    """A function that returns the Jacobian of `func`, row by row: for each leaf of the output, for
-    each leaf of the arguments, a tensor of shape (*output, *argument).
+    """A function that returns the Jacobian of `func`: for each leaf of the output, for each leaf of
+    the arguments, a tensor of shape (*output, *argument).
 
-    `chunk_size` is accepted: rows are computed one after the other anyway.
+    All rows are computed in one backward, or `chunk_size` of them at a time.
     """
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError("jacrev: `chunk_size` should be greater than 0.")
@@ -343,21 +378,17 @@ def jacrev(
         output, product = found[0], found[1]
         outs, out_spec = tree_flatten(output)
         in_leaves, in_spec = tree_flatten(wanted)
-        blocks = []
-        for k, t in enumerate(outs):
-            n = numel(shape_of(t))
-            rows = [
-                tree_flatten(product(tree_unflatten(_basis(outs, k, i), out_spec)))[0]
-                for i in range(n)
-            ]
-            whole = [
-                _stack([row[j] for row in rows]).view((*shape_of(t), *shape_of(x)))
-                if rows
-                else t.new_zeros((*shape_of(t), *shape_of(x)))
-                for j, x in enumerate(in_leaves)
-            ]
-            blocks.append(tree_unflatten(whole, in_spec))
-        result = tree_unflatten(blocks, out_spec)
+        sizes, basis = _basis(outs)
+
+        def rows_of(*cotangents: Any) -> Any:
+            return tuple(tree_flatten(product(tree_unflatten(list(cotangents), out_spec)))[0])
+
+        rows = vmap(rows_of, chunk_size=chunk_size)(*basis)
+        blocks: list[list[Any]] = [[] for _ in outs]
+        for row, x in zip(rows, in_leaves, strict=True):
+            for block, t, part in zip(blocks, outs, row.split(sizes), strict=True):
+                block.append(part.reshape((*shape_of(t), *shape_of(x))))
+        result = tree_unflatten([tree_unflatten(b, in_spec) for b in blocks], out_spec)
         return (result, found[2]) if has_aux else result
 
     return wrapper
@@ -366,8 +397,8 @@ def jacrev(
 def jacfwd(
     func: Function, argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Function:
-    """What `jacrev` returns, computed column by column with `jvp`: less work where the arguments
-    have fewer elements than the output.
+    """What `jacrev` returns, from products with tangents: less work where the arguments have fewer
+    elements than the output.
     """
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -380,17 +411,14 @@ def jacfwd(
         primals = wanted if several else (wanted,)
         forward = _Forward(inner, primals, "jvp(f, primals, tangents)", has_aux)
         leaves, _ = tree_flatten(primals)
-        columns = [
-            [forward.times(_basis(leaves, j, i)) for i in range(numel(shape_of(x)))]
-            for j, x in enumerate(leaves)
-        ]
+        sizes, basis = _basis(leaves)
+        columns = vmap(lambda *tangents: tuple(forward.times(list(tangents))), out_dims=-1)(*basis)
         blocks = []
-        for k, t in enumerate(forward.outs):
+        for column, t in zip(columns, forward.outs, strict=True):
+            parts = column.split(sizes, -1)
             whole = [
-                _stack([c[k] for c in columns[j]], -1).view((*shape_of(t), *shape_of(x)))
-                if columns[j]
-                else t.new_zeros((*shape_of(t), *shape_of(x)))
-                for j, x in enumerate(leaves)
+                part.reshape((*shape_of(t), *shape_of(x)))
+                for part, x in zip(parts, leaves, strict=True)
             ]
             blocks.append(tree_unflatten(whole, tree_structure(wanted)))
         result = tree_unflatten(blocks, forward.out_spec)

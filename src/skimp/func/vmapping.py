@@ -1,7 +1,7 @@
 """vmap: a function of samples as a function of a batch of them.
 
-The function runs once for each sample, and what it returns is stacked, so every op works under vmap
-and gradients flow; a batch of n costs n calls (docs/notes/func.md says why, and what was weighed).
+The function runs once, on tensors that stand for all samples (ops/batched.py); docs/notes/func.md
+says how, and what was weighed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from skimp._tensor import Tensor
+from skimp.autograd import calls
+from skimp.errors import BatchedArgument
+from skimp.ops.batched import Batched, Level, is_of, wrap
 from skimp.ops.forms import NAMESPACES
-from skimp.ops.random import default_generator
 from skimp.utils._pytree import TreeSpec, broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 Function = Callable[..., Any]
@@ -31,8 +33,8 @@ def vmap(
 
     `in_dims`: which dimension of each argument, None for one that all samples share; one int for
     all, or nested as the arguments are. `out_dims`: where it stands in the results. `randomness`:
-    whether random ops raise, draw for each sample, or the same for all. `chunk_size` is accepted:
-    samples run one after the other anyway.
+    whether random ops raise, draw for each sample, or the same for all. `chunk_size`: how many
+    samples run together (all by default); fewer take less memory.
     """
     if randomness not in MODES:
         raise RuntimeError(
@@ -47,11 +49,19 @@ def vmap(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         given = _given(args, in_dims, name)
         n = _size(given)
-        call = _Call(func, given, kwargs)
-        results = _run(call, n, randomness)
-        return _stacked(results, n, out_dims, name)
+        if chunk_size is None or n <= chunk_size:
+            return _run(func, given, kwargs, n, out_dims, randomness, name)
+        results = []
+        for start in range(0, n, chunk_size):
+            size = min(chunk_size, n - start)
+            part = _part(given, start, size)
+            results.append(_run(func, part, kwargs, size, out_dims, randomness, name))
+        return _chunks(results, out_dims, name)
 
     return wrapped
+
+
+calls.VMAP.append(vmap)
 
 
 def _name(func: Function) -> str:
@@ -128,100 +138,82 @@ def _size(given: _Given) -> int:
     return int(sizes[0])
 
 
-# -- the calls ------------------------------------------------------------------------------------
+# -- the call -------------------------------------------------------------------------------------
 
 
-class _Call:
-    """The function, ready to be called with a sample."""
-
-    def __init__(self, func: Function, given: _Given, kwargs: dict[str, Any]) -> None:
-        self._func, self._given, self._kwargs = func, given, kwargs
-        # one node in the graph for all samples of an argument, not one for each
-        self._samples = [
-            None if d is None else t.unbind(d)
+def _run(
+    func: Function,
+    given: _Given,
+    kwargs: dict[str, Any],
+    n: int,
+    out_dims: Any,
+    randomness: str,
+    name: str,
+) -> Any:
+    with Level(n, randomness) as level:
+        leaves = [
+            t if d is None else wrap(t.movedim(d, 0) if d else t, level)
             for t, d in zip(given.leaves, given.dims, strict=True)
         ]
-
-    def with_sample(self, i: int) -> Any:
-        """The result for sample `i`."""
-        leaves = [
-            t if samples is None else samples[i]
-            for t, samples in zip(self._given.leaves, self._samples, strict=True)
-        ]
-        return self._func(*tree_unflatten(leaves, self._given.spec), **self._kwargs)
-
-    def with_zeros(self) -> Any:
-        """The result for a sample of zeros, where there is none: it has the shapes and dtypes."""
-        leaves = [
-            t if d is None else t.sum(d, dtype=t.dtype)  # a sum of nothing
-            for t, d in zip(self._given.leaves, self._given.dims, strict=True)
-        ]
-        return self._func(*tree_unflatten(leaves, self._given.spec), **self._kwargs)
+        try:
+            result = func(*tree_unflatten(leaves, given.spec), **kwargs)
+        except BatchedArgument as e:
+            if level.depth > 1:
+                raise
+            raise RuntimeError(*e.args) from e  # nobody had another way
+    return _unwrapped(result, level, out_dims, name)
 
 
-def _run(call: _Call, n: int, randomness: str) -> list[Any]:
-    """The results of all samples (one result for an empty batch)."""
-    if n == 0:
-        return [call.with_zeros()]
-    if randomness == "different":
-        return [call.with_sample(i) for i in range(n)]
-    engine = default_generator._engine
-    before = engine.get_state()
-    results = []
-    for i in range(n):
-        if i and randomness == "same":
-            engine.set_state(before)
-        results.append(call.with_sample(i))
-        if i == 0 and randomness == "error" and (engine.get_state() != before).any():
-            engine.set_state(before)
-            raise RuntimeError(
-                "vmap: called random operation while in randomness error mode. Please either use "
-                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
-                "operation out of vmap"
-            )
-    return results
+def _part(given: _Given, start: int, length: int) -> _Given:
+    leaves = [
+        t if d is None else t.narrow(d, start, length)
+        for t, d in zip(given.leaves, given.dims, strict=True)
+    ]
+    return given._replace(leaves=leaves)
+
+
+def _chunks(results: list[Any], out_dims: Any, name: str) -> Any:
+    """The results of the chunks, as one."""
+    first, spec = tree_flatten(results[0])
+    dims = _out_dims(out_dims, spec, name)
+    columns = zip(*[tree_flatten(r)[0] for r in results], strict=True)
+    cat = NAMESPACES[""]["cat"]
+    made = [
+        t if d is None else cat(list(column), d)
+        for t, column, d in zip(first, columns, dims, strict=True)
+    ]
+    return tree_unflatten(made, spec)
 
 
 # -- what comes out -------------------------------------------------------------------------------
 
 
-def _stacked(results: list[Any], n: int, out_dims: Any, name: str) -> Any:
-    """The results as one, of which each leaf has the batch's dimension where `out_dims` says."""
-    first, spec = tree_flatten(results[0])
+def _unwrapped(result: Any, level: Level, out_dims: Any, name: str) -> Any:
+    """The results with the batch's dimension where `out_dims` says."""
+    leaves, spec = tree_flatten(result)
     dims = _out_dims(out_dims, spec, name)
-    columns: list[list[Any]] = [[] for _ in first]
-    for result in results:
-        for column, leaf in zip(columns, tree_flatten(result)[0], strict=True):
-            column.append(leaf)
-    made = []
-    for column, dim in zip(columns, dims, strict=True):
-        if dim is None:
-            made.append(_shared(column, name))
-            continue
-        if not isinstance(column[0], Tensor):
+    for t, dim in zip(leaves, dims, strict=True):
+        if dim is not None and not isinstance(t, Tensor):
             raise ValueError(
                 f"vmap({name}, ...): `{name}` must only return Tensors, got type "
-                f"{type(column[0])}. Did you mean to set out_dims= to None for output?"
+                f"{type(t)}. Did you mean to set out_dims= to None for output?"
             )
-        made.append(_joined(column, n, dim))
+    made = [_out(t, level, d, name) for t, d in zip(leaves, dims, strict=True)]
     return tree_unflatten(made, spec)
 
 
-def _joined(column: list[Tensor], n: int, dim: int) -> Tensor:
-    made: Tensor = NAMESPACES[""]["stack"](column, dim)
-    return made if n else made.narrow(dim, 0, 0).clone()
-
-
-def _shared(column: list[Any], name: str) -> Any:
-    """What all samples return alike, for `out_dims` None."""
-    first = column[0]
-    for other in column[1:]:
-        same = first.equal(other) if isinstance(first, Tensor) else first == other
-        if other is not first and not same:
+def _out(t: Any, level: Level, dim: int | None, name: str) -> Any:
+    if dim is None:
+        if isinstance(t, Batched) and is_of(t, level):
             raise ValueError(
                 f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None"
             )
-    return first
+        return t
+    if isinstance(t, Batched) and is_of(t, level):
+        held = t._held
+    else:
+        held = t.unsqueeze(0).expand(level.size, *t.shape)
+    return held.movedim(0, dim) if dim else held
 
 
 def _out_dims(out_dims: Any, spec: TreeSpec, name: str) -> list[Any]:

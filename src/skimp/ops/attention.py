@@ -57,7 +57,7 @@ def _back(
     result0: Any,
     result1: Any,
 ) -> Any:
-    if modes.state.grad:
+    if modes.state.grad or g._hollow:
         return _again(g, query, key, value, mask, causal, scale, kept, grow)
     made = [blank(tuple(t.shape), t._dtype, _like(t)) for t in (query, key, value)]
     a = _described(query, key, mask, causal, scale, kept, grow)
@@ -220,7 +220,7 @@ def scaled_dot_product_attention(
     flat = query.ndim == 2
     query, key, value = _common(query, key, value)
     kept, grow = _dropout(query, key, dropout_p)
-    wanted = attn_mask is not None and attn_mask._rg and modes.state.grad
+    wanted = attn_mask is not None and modes.state.grad and attn_mask.requires_grad
     if wanted or not query._dtype.is_floating_point:
         result = _in_ops(query, key, value, attn_mask, is_causal, factor, kept, grow)
     else:

@@ -101,7 +101,7 @@ def _clamp(input: Any, min: Any, max: Any, out: Tensor | None, inplace: bool) ->
 
 
 def _as_number(v: Any) -> Any:
-    return v.item() if isinstance(v, Tensor) and v.ndim == 0 and not v._rg else v
+    return v.item() if isinstance(v, Tensor) and v.ndim == 0 and not (v._hollow or v._rg) else v
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from skimp import dtypes
 from skimp._tensor import Array, Tensor
 from skimp.eval.expr import Kernel
 from skimp.memory import layout as layouts
-from skimp.ops.forms import export
+from skimp.ops.forms import door, export
 from skimp.ops.masks import Mask
 from skimp.ops.pointwise import Pointwise, call, common
 from skimp.promotion import scalar_type_name
@@ -89,6 +89,6 @@ def allclose(
     return _all(isclose(input, other, rtol, atol, equal_nan))
 
 
-export("equal", equal)
+export("equal", door(equal))
 export("isclose", isclose)
-export("allclose", allclose)
+export("allclose", door(allclose))

@@ -17,7 +17,7 @@ from skimp.memory import storage as storages
 from skimp.memory.layout import Layout, contiguous_strides, numel
 from skimp.ops import formats, outs
 from skimp.ops.copies import clone, fill, to
-from skimp.ops.forms import export, move
+from skimp.ops.forms import door, export, move
 from skimp.ops.views import as_int
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def create(f: F) -> F:
     """Export a function of the package that makes tensors (it has no method)."""
-    export(f.__name__, f, method=False)
+    export(f.__name__, door(f) if f.__name__ == "full_like" else f, method=False)
     return f
 
 
@@ -448,7 +448,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
     export(name, named(f, name, f"A tensor of {doc}."), method=False)
     export(
         f"{name}_like",
-        named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input."),
+        door(named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input.")),
         method=False,
     )
     export(

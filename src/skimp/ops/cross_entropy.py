@@ -14,7 +14,7 @@ from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
-from skimp.ops.forms import export, op
+from skimp.ops.forms import door, export, op
 from skimp.ops.pointwise_forms import FLOATS
 from skimp.ops.rowwise import (
     SMALL,
@@ -152,7 +152,7 @@ def _rule(
     label_smoothing: float,
 ) -> Any:
     rows = Rows(tuple(input.shape), target, weight, ignore_index, _acc(input))
-    if modes.state.grad:
+    if modes.state.grad or g._hollow:
         return _again(g, input, rows, reduction, label_smoothing)
     return _gradient(g, input, result1, rows, reduction, label_smoothing)
 
@@ -277,7 +277,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
 
 
 def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
-    if modes.state.grad:
+    if modes.state.grad or g._hollow:
         rows = Rows(tuple(input.shape), target, None, -100, _acc(input))
         return _again(g, input, rows, "mean", 0.0)
     d = input.array() - lse.array()
@@ -510,4 +510,4 @@ def nll_loss(
     return total if reduction == "sum" else total / float(rows.total())
 
 
-export("nll_loss", nll_loss, ("nn.functional",), method=False)
+export("nll_loss", door(nll_loss), ("nn.functional",), method=False)

@@ -18,7 +18,7 @@ from skimp._tensor import Array, Tensor, fresh
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.ops.cross_entropy import check_reduction
-from skimp.ops.forms import export, op
+from skimp.ops.forms import door, export, op
 from skimp.ops.masks import where
 from skimp.ops.targets import blank as blank_result
 
@@ -343,5 +343,5 @@ def _ctc_loss_of_torch(
     )
 
 
-export("ctc_loss", ctc_loss, ("nn.functional",), method=False)
-export("ctc_loss", _ctc_loss_of_torch, method=False)
+export("ctc_loss", door(ctc_loss), ("nn.functional",), method=False)
+export("ctc_loss", door(_ctc_loss_of_torch), method=False)

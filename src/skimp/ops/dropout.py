@@ -13,7 +13,8 @@ from skimp._tensor import Tensor, empty
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
 from skimp.ops.copies import fill
-from skimp.ops.forms import export, op
+from skimp.ops.forms import NAMESPACES, export, op
+from skimp.ops.random import drawn
 
 ALPHA, SCALE = (
     1.6732632423543772,
@@ -32,6 +33,8 @@ def _check_p(p: float, strict: bool = True) -> float:
 def _kept(like: Any, p: float, feature: bool) -> Any:
     """Which elements (`feature`: which channels) stay, drawn in the order of the noise that
     PyTorch would draw."""
+    if like._hollow:
+        return NAMESPACES[""]["empty_like"](like, dtype=dtypes.bool).bernoulli_(1.0 - p)
     shape = tuple(like.shape)
     if feature:
         shape = (*shape[:2], *(1,) * (len(shape) - 2))
@@ -108,7 +111,7 @@ def _declare(name: str, f: Callable[..., Any], feature: bool, default: bool, doc
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    export(name, function, ("nn.functional",), method=False)
+    export(name, drawn(function), ("nn.functional",), method=False)
 
 
 def _batched(name: str, input: Any) -> Any:
@@ -191,7 +194,7 @@ def _torch_form(name: str, f: Callable[..., Any], feature: bool) -> None:
     for made, title in ((function, name), (function_, f"{name}_")):
         made.__name__ = made.__qualname__ = title
         made.__doc__ = f"nn.functional.{name}, its arguments by position."
-        export(title, made, method=False)
+        export(title, drawn(made), method=False)
 
 
 _torch_form("dropout", _dropout, False)

@@ -12,7 +12,7 @@ from skimp import dtypes, promotion
 from skimp._tensor import Array, fresh
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
-from skimp.ops.forms import export, op
+from skimp.ops.forms import door, export, op
 from skimp.ops.reduction import source_of
 from skimp.ops.rowwise import wide
 from skimp.ops.sparse_tensor import made
@@ -323,7 +323,7 @@ def embedding_bag(
     )
 
 
-export("embedding_bag", embedding_bag, ("nn.functional",), method=False)
+export("embedding_bag", door(embedding_bag), ("nn.functional",), method=False)
 
 
 def _flattened(input: Any, offsets: Any, weights: Any) -> tuple[Any, Any, Any]:

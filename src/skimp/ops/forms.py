@@ -10,6 +10,7 @@ the op is composite: its body is made of ops that record themselves.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import weakref
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
 from skimp.config import config
-from skimp.errors import SparseArgument
+from skimp.errors import WithoutBytes
 from skimp.memory import layout as layouts
 from skimp.memory import layout_overlap as overlap
 from skimp.memory.layout import Layout
@@ -181,8 +182,8 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
         "_words": _numpy_words,
         "_required": REQUIRED,
         "_any": any,
-        "_SparseArgument": SparseArgument,
-        "_sparse_call": _sparse_call,
+        "_WithoutBytes": WithoutBytes,
+        "_other_way": other_way,
     }
     parts, call, starred, keyword_only = [], [], False, False
     has_dim = bool({"dim", "keepdim"} & set(signature.parameters))
@@ -222,9 +223,14 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
             f"_words({title!r}, given, numpy_words)"
         )
     lines.append(f"    return _runner(_op, given, {'out' if takes_out else 'None'})")
-    # costs nothing until it is needed: no op looks whether a tensor is sparse
+    # costs nothing until it is needed: no op looks whether a tensor has bytes of its own
     lines = [lines[0], "    try:", *[f"    {line}" for line in lines[1:]]]
-    lines += ["    except _SparseArgument as e:", f"        return _sparse_call(_op, {words}, e)"]
+    known = f"given if numpy_words else {words}" if has_dim else words
+    lines += [
+        "    except _WithoutBytes as e:",
+        f"        return _other_way({title!r}, _op.forms[{title!r}], {known}, e, "
+        f"{'out' if takes_out else 'None'})",
+    ]
     exec(compile("\n".join(lines), f"<skimp op {title}>", "exec"), space)
     f: Function = space[title]
     f.__doc__ = o.raw.__doc__
@@ -455,12 +461,35 @@ def _parameters(o: Op) -> list[tuple[str, Any]]:
     return found
 
 
-SPARSE: list[Function] = []  # what runs an op that was given sparse tensors (ops/sparse.py)
+# what runs an op that was given tensors without bytes, by the error that they raised
+WAYS: dict[type[WithoutBytes], Function] = {}
 
 
-def _sparse_call(o: Op, given: dict[str, Any], refused: SparseArgument) -> Any:
-    """A second try of an op whose body met a tensor without bytes."""
-    return SPARSE[0](o.name, given, refused)
+def other_way(
+    name: str, f: Function, given: dict[str, Any], refused: WithoutBytes, out: Any = None
+) -> Any:
+    """A second try of a function whose code met a tensor without bytes."""
+    if out is not None:
+        given = {**given, "out": out}
+    return WAYS[type(refused)](name, f, given, refused)
+
+
+def door(f: Function, name: str | None = None) -> Function:
+    """`f`, tried another way where its code meets a tensor without bytes; for functions that are no
+    row and look at their arguments themselves.
+    """
+    title = name or f.__name__
+    signature = inspect.signature(f)
+
+    @functools.wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return f(*args, **kwargs)
+        except WithoutBytes as e:
+            given = signature.bind(*args, **kwargs).arguments
+            return other_way(title, function, given, e)
+
+    return function
 
 
 def _run(o: Op, given: dict[str, Any], out: Any) -> Any:

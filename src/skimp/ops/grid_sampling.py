@@ -12,7 +12,7 @@ import numpy as np
 
 from skimp import dtypes, promotion
 from skimp._tensor import fresh
-from skimp.ops.forms import export
+from skimp.ops.forms import door, export
 from skimp.ops.resampling import cubic_weights
 from skimp.ops.rowwise import HALVES
 from skimp.ops.ties import tied, zero_of
@@ -222,13 +222,13 @@ def grid_sample(
         found = (
             _linear(image, xs) if mode == "bilinear" else image.at([x.detach().round() for x in xs])
         )
-    if mode == "nearest" and grid._rg:
+    if mode == "nearest" and grid.requires_grad:
         found = found + zero_of(grid)  # whose gradient is zeros, not nothing
     return found.reshape((n, input.shape[1], *out))
 
 
-export("affine_grid", affine_grid, ("nn.functional",), method=False)
-export("grid_sample", grid_sample, ("nn.functional",), method=False)
+export("affine_grid", door(affine_grid), ("nn.functional",), method=False)
+export("grid_sample", door(grid_sample), ("nn.functional",), method=False)
 
 
 # -- torch.grid_sampler: the modes by number -----------------------------------------------------
@@ -249,7 +249,7 @@ def _numbered(name: str, rank: int | None, doc: str) -> None:
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    export(name, f, method=False)
+    export(name, door(f), method=False)
 
 
 _numbered("grid_sampler", None, "`grid_sample` with its modes as numbers.")

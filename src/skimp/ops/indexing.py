@@ -13,9 +13,11 @@ from skimp import dtypes
 from skimp._tensor import Tensor, alias, fresh
 from skimp.autograd import alias as history
 from skimp.autograd.rules import Rule
+from skimp.errors import WithoutBytes
 from skimp.memory import layout_views as V
 from skimp.ops import advanced, outs
 from skimp.ops.copies import _filled, write
+from skimp.ops.forms import other_way
 from skimp.ops.masks import check_number
 from skimp.ops.pointwise import constant
 from skimp.ops.pointwise_forms import FLOATS
@@ -43,7 +45,7 @@ _RULES = {
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     x = self._np
-    if x is None and self._storage.promise is None and not self._rg:
+    if x is None and not self._hollow and self._storage.promise is None and not self._rg:
         self.array()  # a small one stays at hand
         x = self._np
     if x is not None and not self._rg and type(self) is Tensor:
@@ -132,10 +134,12 @@ def _is_nested(i: Any) -> bool:
 
 
 def _general(self: Tensor, index: Any) -> Tensor:
-    new, rest = viewed(self, split(index))
-    if rest is not None:
-        return advanced.gather_at(new, rest)
-    return new
+    try:
+        new, rest = viewed(self, split(index))
+        return new if rest is None else advanced.gather_at(new, rest)
+    except WithoutBytes as e:
+        given = {"self": self, "index": split(index)}
+        return other_way("__getitem__", getitem, given, e)  # type: ignore[no-any-return]
 
 
 def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...] | None]:
@@ -257,7 +261,7 @@ def _tensor_of(i: Any) -> Any:
         return i
     if isinstance(i, Tensor):
         if i.ndim == 0 and i._dtype.category <= dtypes.INT:
-            value = i.item()
+            value = i.array().item()
             return bool(value) if i._dtype in advanced.MASKS else value
         return advanced.as_index(i)
     if isinstance(i, np.bool_):
@@ -324,7 +328,15 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
                 return
     if index is False:
         return
-    target, tensors = viewed(self, (None,) if index is True else split(index))
+    try:
+        _put(self, (None,) if index is True else split(index), value, number)
+    except WithoutBytes as e:
+        given = {"self": self, "index": split(index), "value": value}
+        other_way("__setitem__", setitem, given, e)
+
+
+def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None:
+    target, tensors = viewed(self, items)
     if tensors is not None:
         source = fresh(constant(value, self._dtype), self._dtype) if number else value
         advanced_put(target, tensors, source)

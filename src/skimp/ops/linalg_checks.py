@@ -76,7 +76,7 @@ def check_like(name: str, a: Tensor, b: Tensor) -> None:
 
 def recorded(t: Tensor) -> bool:
     """Whether somebody may ask for a gradient of what becomes of `t`."""
-    return modes.state.grad and t._rg
+    return modes.state.grad and t.requires_grad
 
 
 def rows(array: Any, dtype: dtypes.dtype) -> Tensor:

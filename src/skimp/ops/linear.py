@@ -6,15 +6,20 @@ import math
 from typing import Any
 
 from skimp._tensor import Tensor
+from skimp.errors import WithoutBytes
 from skimp.memory import layout_views as V
-from skimp.ops.forms import export, op
+from skimp.ops.forms import export, op, other_way
 from skimp.ops.matmul import into, matmul
 from skimp.ops.matmul_add import addmm
 
 
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension."""
-    result = _linear(input, weight, bias)
+    try:
+        result = _linear(input, weight, bias)
+    except WithoutBytes as e:
+        given = {"input": input, "weight": weight, "bias": bias}
+        return other_way("linear", linear, given, e, out)  # type: ignore[no-any-return]
     return result if out is None else into(out, result, input.ndim == 1)
 
 

@@ -12,7 +12,7 @@ from skimp import dtypes, promotion
 from skimp._tensor import Array
 from skimp.autograd.rules import Rule
 from skimp.ops.cross_entropy import check_reduction, check_tensor, reduction_of
-from skimp.ops.forms import NAMESPACES, export, op
+from skimp.ops.forms import NAMESPACES, door, export, op
 from skimp.ops.pointwise import Pointwise, call, same
 
 PAIR = ("input", "target")
@@ -473,5 +473,5 @@ for _g in (
     kl_div,
     gaussian_nll_loss,
 ):
-    export(_g.__name__, _g, ("nn.functional",), method=False)
+    export(_g.__name__, door(_g), ("nn.functional",), method=False)
 export("poisson_nll_loss", poisson_nll_loss, ("", "nn.functional"), method=False)

@@ -9,7 +9,7 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Array, fresh
 from skimp.ops.cross_entropy import check_reduction, reduction_of
-from skimp.ops.forms import NAMESPACES, export
+from skimp.ops.forms import NAMESPACES, door, export
 
 
 def _shape(name: str, input: Any) -> tuple[int, int]:
@@ -136,4 +136,4 @@ def multilabel_soft_margin_loss(
 
 
 for _f in (multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss):
-    export(_f.__name__, _f, ("nn.functional",), method=False)
+    export(_f.__name__, door(_f), ("nn.functional",), method=False)

@@ -17,7 +17,7 @@ from skimp.eval.expr import Expr, Kernel
 from skimp.eval.run import Reader, prepare_runs, threads_for
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views
-from skimp.ops.forms import NAMESPACES, export, op
+from skimp.ops.forms import NAMESPACES, door, export, op
 from skimp.ops.pointwise import Pointwise, call, common
 from skimp.ops.pointwise_forms import named
 from skimp.ops.positions import bits
@@ -218,7 +218,7 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 export("masked_fill", masked_fill)
-export("masked_fill_", masked_fill_, namespaces=())
+export("masked_fill_", door(masked_fill_), namespaces=())
 
 
 # -- masked_select --------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ def _layer_norm_back(
     needs: Any,
 ) -> Any:
     nd = len(normalized_shape)
-    if not modes.state.grad:
+    if not (modes.state.grad or g._hollow):
         return _norm_back(g, input, result1, result2, weight, nd, needs, True)
     dims = list(range(input.ndim - nd, input.ndim))
     mean = input.mean(dims, True)
@@ -276,7 +276,7 @@ def _rms_back(
     g: Any, input: Any, normalized_shape: Any, weight: Any, result2: Any, eps: float, needs: Any
 ) -> Any:
     nd = len(normalized_shape)
-    if not modes.state.grad:
+    if not (modes.state.grad or g._hollow):
         return _norm_back(g, input, result2, result2, weight, nd, needs, False)[:2]
     dims = list(range(input.ndim - nd, input.ndim))
     rstd = ((input * input).mean(dims, True) + eps) ** -0.5

@@ -73,7 +73,7 @@ def _batch_back(
     training: bool,
     eps: float,
 ) -> Any:
-    if training and not modes.state.grad and channel_sums.has_rows(input):
+    if training and not (modes.state.grad or g0._hollow) and channel_sums.has_rows(input):
         return _batch_back_in_rows(g0, input, weight, result1, result2)
     dims = [d for d in range(input.ndim) if d != 1]
     x, g, w = _as_wide(input), _as_wide(g0), _shared(weight, input.ndim)

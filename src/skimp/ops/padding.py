@@ -9,7 +9,7 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import fresh
 from skimp.autograd.rules import Rule
-from skimp.ops.forms import export, op
+from skimp.ops.forms import door, export, op
 from skimp.ops.pointwise import constant
 from skimp.ops.targets import blank, pour
 from skimp.ops.ties import tied
@@ -140,4 +140,4 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     return _around(mode, input if mode == "circular" else tied(input), pad)
 
 
-export("pad", pad, ("nn.functional",), method=False)
+export("pad", door(pad), ("nn.functional",), method=False)

@@ -25,6 +25,7 @@ from skimp.memory import layout as layouts
 from skimp.memory import storage as storages
 from skimp.memory.layout import Layout
 from skimp.ops import outs
+from skimp.ops.batched import Batched
 
 Number = (numbers.Number, np.generic)
 # operands -> (computed in, result)
@@ -229,8 +230,8 @@ def call(
         raise TypeError(
             f"{row.name}(): argument '{row.args[0]}' (position 1) must be Tensor, not {what}"
         )
-    if tensors[0]._sparse or tensors[-1]._sparse:
-        return _sparse(row, args, params, out)
+    if tensors[0]._hollow or tensors[-1]._hollow or (len(tensors) > 2 and tensors[1]._hollow):
+        return _without_bytes(row, args, params, out, inplace)
     if inplace and out is not None:
         history.before_inplace(out)
         outs.check_overlap(out, tensors)
@@ -253,12 +254,22 @@ def call(
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
 
 
-def _sparse(
-    row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...], out: Tensor | None
+def _without_bytes(
+    row: Pointwise,
+    args: tuple[Any, ...],
+    params: tuple[Any, ...],
+    out: Tensor | None,
+    inplace: bool,
 ) -> Tensor:
+    if any([isinstance(a, Batched) for a in args]):
+        return POINTWISE[0](row, args, params, out, inplace)  # type: ignore[no-any-return]
     from skimp.ops.sparse import pointwise_call
 
     return pointwise_call(row.name, args, params, out)  # type: ignore[no-any-return]
+
+
+# how a row runs on tensors under vmap (func/dispatch.py)
+POINTWISE: list[Callable[..., Any]] = []
 
 
 def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:

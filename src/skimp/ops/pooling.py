@@ -15,7 +15,7 @@ from skimp.backend import windows
 from skimp.backend.windows import Pool
 from skimp.memory import copies as told
 from skimp.ops.copies import describe
-from skimp.ops.forms import export, op
+from skimp.ops.forms import door, export, op
 from skimp.ops.targets import blank
 from skimp.ops.ties import tied
 
@@ -193,13 +193,19 @@ def _max(
     name = f"max_pool{nd}d"
     _refuse_bool(name, input)
     pool = pool_of(name, input, nd, kernel, stride, padding, dilation, bool(ceil))
-    if not (indices or input._rg):
+    if not (indices or input.requires_grad):
         return _max_values(input, pool)
     values, taps = _max_pool(tied(input), pool)
     if not indices:
         return values
-    places = windows.positions(planes(taps, nd), pool)
-    return values, fresh(places.reshape(tuple(values.shape)), dtypes.int64)
+    return values, _places(taps, pool)
+
+
+@op("_max_pool_places", method=False, namespaces=())
+def _places(taps: Any, pool: Pool) -> Any:
+    """Where in its plane each maximum is."""
+    places = windows.positions(planes(taps, len(pool.size)), pool)
+    return fresh(places.reshape(tuple(taps.shape)), dtypes.int64)
 
 
 def _refuse_bool(name: str, input: Any) -> None:
@@ -280,7 +286,7 @@ def export_pool(name: str, f: Any, doc: str) -> None:
     """Reachable as `torch.name` and `nn.functional.name`."""
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    export(name, f, ("", "nn.functional"), method=False)
+    export(name, door(f), ("", "nn.functional"), method=False)
 
 
 def _declare(nd: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Array, fresh
 from skimp.backend.windows import Pool
-from skimp.ops.forms import export
+from skimp.ops.forms import door, export
 from skimp.ops.pooling import _avg_pool, export_pool, per_dim
 from skimp.ops.ties import tied
 
@@ -299,7 +299,7 @@ def _declare(nd: int) -> None:
     export_with_indices(f"adaptive_max_pool{nd}d", maximum)
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{nd}d"
     unpool.__doc__ = "Each element at its index in a plane of zeros."
-    export(f"max_unpool{nd}d", unpool, ("nn.functional",), method=False)
+    export(f"max_unpool{nd}d", door(unpool), ("nn.functional",), method=False)
 
 
 def export_with_indices(name: str, pool: Any) -> None:
@@ -313,7 +313,7 @@ def export_with_indices(name: str, pool: Any) -> None:
 
     both.__name__ = both.__qualname__ = f"{name}_with_indices"
     both.__doc__ = f"`{name}` and where in its plane each maximum is."
-    export(both.__name__, both, ("nn.functional",), method=False)
+    export(both.__name__, door(both), ("nn.functional",), method=False)
 
 
 def _declare_fractional(nd: int) -> None:
@@ -331,7 +331,7 @@ def _declare_fractional(nd: int) -> None:
 
     fractional.__name__ = fractional.__qualname__ = f"fractional_max_pool{nd}d"
     fractional.__doc__ = "Maxima over windows at random distances."
-    export(f"fractional_max_pool{nd}d", fractional, ("nn.functional",), method=False)
+    export(f"fractional_max_pool{nd}d", door(fractional), ("nn.functional",), method=False)
     export_with_indices(f"fractional_max_pool{nd}d", fractional)
 
 

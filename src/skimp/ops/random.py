@@ -5,10 +5,12 @@ call.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import math
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from skimp.ops.forms import export
 from skimp.ops.pointwise import convert
 from skimp.ops.pointwise_forms import named
 
+F = TypeVar("F", bound=Callable[..., Any])
 _LOCK = threading.RLock()  # a draw and the state it leaves belong together
 
 
@@ -73,6 +76,24 @@ class Generator:
 
 
 default_generator = Generator()
+
+# how a function draws while a vmap runs (func/rules_random.py)
+UNDER_VMAP: list[Callable[..., Any]] = []
+
+
+def drawn(f: F) -> F:
+    """`f`, which draws numbers, as it is exported: under vmap, the vmap says how."""
+    signature = inspect.signature(f)
+
+    @functools.wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if modes.state.vmaps:
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            return UNDER_VMAP[0](f.__name__, function, given.arguments)
+        return f(*args, **kwargs)
+
+    return function  # type: ignore[return-value]
 
 
 def manual_seed(seed: int) -> Generator:
@@ -191,7 +212,7 @@ def _sampler(
         overwrite(self, lambda: draw_into(self, draw, scattered))
         return self
 
-    export(name, named(f, name, doc), namespaces=())
+    export(name, drawn(named(f, name, doc)), namespaces=())
 
 
 def overwrite(t: Tensor, write: Callable[[], None]) -> None:
@@ -249,7 +270,7 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Te
     return self
 
 
-export("random_", random_, namespaces=())
+export("random_", drawn(random_), namespaces=())
 
 
 def _exponential(t: Tensor, engine: Engine, rate: float) -> Draw:
@@ -351,8 +372,8 @@ def bernoulli(
     return target
 
 
-export("bernoulli_", bernoulli_, namespaces=())
-export("bernoulli", bernoulli)
+export("bernoulli_", drawn(bernoulli_), namespaces=())
+export("bernoulli", drawn(bernoulli))
 
 
 # -- making ---------------------------------------------------------------------------------------
@@ -410,10 +431,10 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         draw_into(t, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None)
         return finish(t, requires_grad)
 
-    export(name, named(f, name, f"A tensor of {doc}."), method=False)
+    export(name, drawn(named(f, name, f"A tensor of {doc}.")), method=False)
     export(
         f"{name}_like",
-        named(like, f"{name}_like", f"A tensor of {doc}, shaped as the input."),
+        drawn(named(like, f"{name}_like", f"A tensor of {doc}, shaped as the input.")),
         method=False,
     )
 
@@ -604,5 +625,5 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
 
 
 for _made in (randint, randint_like, randperm, normal, poisson):
-    export(_made.__name__, _made, method=False)
-export("multinomial", multinomial)
+    export(_made.__name__, drawn(_made), method=False)
+export("multinomial", drawn(multinomial))

@@ -86,13 +86,15 @@ def _input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
 
 
 def _again(cell: Any, given: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
-    """The gradients with a graph of their own: the steps once more, in ops."""
+    """The gradients through a graph of their own: the steps once more, in ops."""
     names = tuple(given[-1])
     values = given[:-1]
     found = [g for g in grads if g is not None]
-    outs = [o for o, g in zip(cell(*values), grads, strict=True) if g is not None]
+    create = modes.state.grad
+    with modes.enable_grad():
+        outs = [o for o, g in zip(cell(*values), grads, strict=True) if g is not None]
     wanted = [v for n, v in zip(names, values, strict=True) if n in needs]
-    made = iter(calls.grad(outs, wanted, found, create_graph=True, allow_unused=True))
+    made = iter(calls.grad(outs, wanted, found, create_graph=create, allow_unused=True))
     return tuple([next(made) if n in needs else None for n in names])
 
 
@@ -121,7 +123,7 @@ def _lstm_back(
     g0: Any, g1: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any,
     reverse: bool, result0: Any, result2: Any, result3: Any, needs: Any,
 ) -> Any:  # fmt: skip
-    if modes.state.grad:
+    if modes.state.grad or any([g is not None and g._hollow for g in (g0, g1)]):
         return _again(
             partial(_lstm_in_ops, reverse=reverse),
             (input, h0, c0, w_ih, w_hh, b_ih, b_hh, _LSTM_NAMES),
@@ -249,7 +251,7 @@ def _gru_back(
     g0: Any, input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool,
     result0: Any, result1: Any, result2: Any, needs: Any,
 ) -> Any:  # fmt: skip
-    if modes.state.grad:
+    if modes.state.grad or g0._hollow:
         return _again(
             partial(_gru_in_ops, reverse=reverse),
             (input, h0, w_ih, w_hh, b_ih, b_hh, _GRU_NAMES),

@@ -12,7 +12,7 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Array, fresh
 from skimp.autograd.rules import Rule
-from skimp.ops.forms import NAMESPACES, export, op
+from skimp.ops.forms import NAMESPACES, door, export, op
 from skimp.ops.rowwise import HALVES
 from skimp.ops.targets import blank
 
@@ -315,4 +315,4 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
 
 
 for _f in (interpolate, upsample, upsample_nearest, upsample_bilinear):
-    export(_f.__name__, _f, ("nn.functional",), method=False)
+    export(_f.__name__, door(_f), ("nn.functional",), method=False)

@@ -218,13 +218,13 @@ def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
 
 
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
-    if modes.state.grad:
+    if modes.state.grad or g._hollow:
         return y * (g - (g * y).sum(dim, True))
     return _mapped(g, dim, _softmax_back_block, contiguous_array(y))
 
 
 def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
-    if modes.state.grad:
+    if modes.state.grad or g._hollow:
         return g - y.exp() * g.sum(dim, True)
     return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y))
 

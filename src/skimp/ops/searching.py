@@ -9,7 +9,7 @@ import numpy as np
 from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor, fresh
 from skimp.ops import return_types
-from skimp.ops.forms import export, op
+from skimp.ops.forms import door, export, op
 from skimp.ops.pointwise import cast, common
 from skimp.ops.positions import in_windows, windows
 from skimp.ops.targets import blank
@@ -388,4 +388,4 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)  # type: ignore[no-any-return]
 
 
-export("one_hot", one_hot, ("nn.functional",), method=False)
+export("one_hot", door(one_hot), ("nn.functional",), method=False)

@@ -32,7 +32,7 @@ Ints = tuple[int, ...]
 # -- dispatch -------------------------------------------------------------------------------------
 
 
-def _call(name: str, given: dict[str, Any], refused: SparseArgument) -> Any:
+def _call(name: str, f: Any, given: dict[str, Any], refused: SparseArgument) -> Any:
     """What an op answers whose body met a sparse tensor: the method of that name, or a refusal."""
     args = [v for word, v in given.items() if word != "out"]
     first = args[0]
@@ -55,7 +55,7 @@ def _call(name: str, given: dict[str, Any], refused: SparseArgument) -> Any:
     raise refused
 
 
-forms.SPARSE.append(_call)
+forms.WAYS[SparseArgument] = _call
 
 
 def pointwise_call(name: str, args: Sequence[Any], params: Sequence[Any], out: Any) -> Any:

@@ -46,6 +46,7 @@ class SparseTensor(Tensor):
     Equal indices stand for the sum of their values until `coalesce()`.
     """
 
+    _hollow = True
     _sparse = True
     _at: Tensor
     _held: Tensor

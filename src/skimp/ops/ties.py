@@ -44,4 +44,6 @@ def _tied(layout: Layout, zero: Any) -> Layout:
 
 def tied(input: Any) -> Any:
     """`input`, such that gradients that flow into it depend on it."""
-    return _tied(input, zero_of(input)) if input._rg and modes.state.grad else input
+    if input._hollow or not (input._rg and modes.state.grad):
+        return input
+    return _tied(input, zero_of(input))

@@ -12,7 +12,7 @@ from skimp import dtypes
 from skimp._tensor import Array, Tensor, fresh
 from skimp.memory import layout as layouts
 from skimp.ops import ranks
-from skimp.ops.forms import export
+from skimp.ops.forms import door, export
 from skimp.promotion import refuse, scalar_type_name
 
 
@@ -37,8 +37,8 @@ def unique_consecutive(
     return _distinct("unique_consecutive", input, return_inverse, return_counts, dim, None)
 
 
-export("unique", unique)
-export("unique_consecutive", unique_consecutive)
+export("unique", door(unique))
+export("unique_consecutive", door(unique_consecutive))
 
 
 def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, order: Any) -> Any:

@@ -17,7 +17,7 @@ from skimp.memory import layout_splits as S
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
 from skimp.ops.copies import contiguous, copied, describe
-from skimp.ops.forms import OPS, export, op, view
+from skimp.ops.forms import OPS, door, export, op, view
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
@@ -363,7 +363,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return new
 
 
-export("as_strided", as_strided)
+export("as_strided", door(as_strided))
 
 
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -504,5 +504,5 @@ def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     return [V.select(layout, dim, i) for i in range(n)]
 
 
-export("detach", Tensor.detach, method=False)
-export("detach_", Tensor.detach_, method=False)
+export("detach", door(Tensor.detach), method=False)
+export("detach_", door(Tensor.detach_), method=False)

@@ -1,0 +1,380 @@
+"""How an op runs on tensors under vmap: by its batching rule, on the whole batch, or, where it has
+none, sample by sample.
+
+A call comes here when the op's own code met a tensor without bytes (ops/batched.py). It is looked
+at from the innermost vmap that one of its tensors belongs to: tensors of that vmap have a batch
+dimension in front, all others are shared by its samples.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from skimp._tensor import Tensor
+from skimp.autograd import engine
+from skimp.autograd.nodes import Node
+from skimp.errors import BatchedArgument
+from skimp.ops import forms, pointwise
+from skimp.ops.batched import Batched, Level, is_of, outside, sample_layout, wrap
+from skimp.ops.forms import NAMESPACES
+from skimp.ops.pointwise import Pointwise
+from skimp.ops.random import default_generator
+
+Rule = Callable[["Call"], Any]
+RULES: dict[str, Rule] = {}  # by the op's name; an in-place form falls back to its op's
+RANDOMNESS = (
+    "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+    "'different' randomness flags on vmap or perform the randomness operation out of vmap"
+)
+
+
+def shared_target(what: str = "inplace arithmetic") -> BatchedArgument:
+    """The refusal of a write of samples to a tensor that all of them share."""
+    return BatchedArgument(
+        f"vmap: {what}(self, *extra_args) is not possible because there exists a Tensor `other` in "
+        "extra_args that has more elements than `self`. This happened due to `other` being vmapped "
+        "over but `self` not being vmapped over in a vmap. Please try to use out-of-place "
+        f"operators instead of {what}. If said operator is being called inside the PyTorch "
+        "framework, please file a bug report instead."
+    )
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Declare the batching rule of ops."""
+
+    def declare(f: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, f))
+        return f
+
+    return declare
+
+
+def stack(tensors: Sequence[Tensor]) -> Tensor:
+    made: Tensor = NAMESPACES[""]["stack"](tensors, 0)
+    return made
+
+
+class Call:
+    """One call, seen from the innermost vmap of its tensors."""
+
+    __slots__ = ("f", "given", "level", "name")
+
+    def __init__(self, name: str, f: Any, given: dict[str, Any], level: Level) -> None:
+        self.name = name
+        self.f = f
+        self.given = given
+        self.level = level
+
+    @property
+    def size(self) -> int:
+        """How many samples there are."""
+        return self.level.size
+
+    def has(self, value: Any) -> bool:
+        """Whether the samples differ in this tensor."""
+        return is_of(value, self.level)
+
+    def front(self, t: Any) -> Any:
+        """The tensor with the batch as its first dimension, expanded where it is shared."""
+        if self.has(t):
+            return t._held
+        return t.unsqueeze(0).expand(self.size, *t.shape)
+
+    def thin(self, t: Any, ndim: int | None = None) -> Any:
+        """The tensor with the batch, or a dimension of 1, in front, and `ndim` dimensions behind
+        it: what broadcasts beside others.
+        """
+        held = t._held if self.has(t) else t.unsqueeze(0)
+        missing = 0 if ndim is None else ndim + 1 - held.ndim
+        if missing <= 0:
+            return held
+        shape = tuple(held.shape)
+        return held.reshape((shape[0], *(1,) * missing, *shape[1:]))
+
+    def beside(self, t: Any, ndim: int) -> Any:
+        """`thin`, but a shared tensor as it is: its dimensions line up from the last."""
+        return self.thin(t, ndim) if self.has(t) else t
+
+    def run(self, /, **changed: Any) -> Any:
+        """The op with other arguments."""
+        return self.apply({**self.given, **changed})
+
+    def apply(self, given: dict[str, Any]) -> Any:
+        """The op with exactly these arguments."""
+        positional: list[Any] = []
+        keywords: dict[str, Any] = {}
+        skipped = False
+        for name, kind in _parameters(self.f):
+            if kind is _WORDS:
+                keywords.update(given.get(name, {}))
+            elif name not in given:
+                skipped = True
+            elif kind is _STARRED:
+                positional.extend(given[name])
+            elif kind is _KEYWORD or skipped:
+                keywords[name] = given[name]
+            else:
+                positional.append(given[name])
+        return self.f(*positional, **keywords)
+
+
+_STARRED = inspect.Parameter.VAR_POSITIONAL
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+_WORDS = inspect.Parameter.VAR_KEYWORD
+_kinds: dict[Any, list[tuple[str, Any]]] = {}
+
+
+def _parameters(f: Any) -> list[tuple[str, Any]]:
+    found = _kinds.get(f)
+    if found is None:
+        found = [(p.name, p.kind) for p in inspect.signature(f).parameters.values()]
+        _kinds[f] = found
+    return found
+
+
+# -- the call -------------------------------------------------------------------------------------
+
+
+def innermost(values: Any) -> Level | None:
+    """The innermost vmap that a tensor among the values, or in a list among them, belongs to."""
+    found: Level | None = None
+    for v in values:
+        if isinstance(v, Batched):
+            if found is None or v._level.depth > found.depth:
+                found = v._level
+        elif isinstance(v, (list, tuple)):
+            inner = innermost(v)
+            if inner is not None and (found is None or inner.depth > found.depth):
+                found = inner
+        elif isinstance(v, dict):
+            inner = innermost(v.values())
+            if inner is not None and (found is None or inner.depth > found.depth):
+                found = inner
+    return found
+
+
+def _answer(name: str, f: Any, given: dict[str, Any], refused: BatchedArgument) -> Any:
+    """An op's call whose code met a tensor under vmap."""
+    level = innermost(given.values())
+    if level is None:
+        raise refused
+    if given.get("out") is not None:
+        _refuse_out(name)
+    call = Call(name, f, given, level)
+    found = RULES.get(name)
+    target = None
+    if name.endswith("_") and not name.endswith("__"):
+        target = next(iter(given.values()))
+        if not call.has(target):
+            raise shared_target() if name == "copy_" else shared_target(name)
+        if found is None:
+            found = RULES.get(name[:-1])
+    with outside(level):
+        result = (found or by_samples)(call)
+    if target is not None:
+        target._layout = sample_layout(target._held)
+        return target
+    return wrapped(result, level)
+
+
+def wrapped(result: Any, level: Level) -> Any:
+    """What a rule computed, as samples."""
+    if isinstance(result, Tensor):
+        return wrap(result, level)
+    if isinstance(result, (tuple, list)):
+        parts = [wrapped(r, level) for r in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return result
+
+
+def _refuse_out(name: str) -> NoReturn:
+    raise BatchedArgument(
+        f"Batching rule not implemented for aten::{name}.out; the fallback path doesn't work on "
+        "out= or view ops."
+    )
+
+
+forms.WAYS[BatchedArgument] = _answer
+
+
+# -- pointwise ops --------------------------------------------------------------------------------
+
+
+def _pointwise(
+    row: Pointwise,
+    args: tuple[Any, ...],
+    params: tuple[Any, ...],
+    out: Tensor | None,
+    inplace: bool,
+) -> Tensor:
+    """Tensors meet in the rank of the sample that has the most dimensions."""
+    level = innermost(args)
+    assert level is not None
+    if out is not None and not inplace:
+        _refuse_out(row.name)
+    ranks = [t.ndim for t in args if isinstance(t, Tensor)]
+    rank = max(ranks)
+    if len({t._dtype for t in args if isinstance(t, Tensor)}) > 1 and 0 in ranks:
+        args = _promoted(row, args)
+    if row.name == "masked_fill" and not inplace and is_of(args[2], level):
+        mask, input, value = args  # one number for each sample
+        return NAMESPACES[""]["where"](mask, value.to(input._dtype), input)  # type: ignore[no-any-return]
+    held = tuple([_aligned(a, rank, level) for a in args])
+    with outside(level):
+        if not inplace:
+            return wrap(pointwise.call(row, held, params), level)
+        if not is_of(args[0], level):
+            raise shared_target()
+        pointwise.call(row, held, params, held[0], True)
+    return args[0]  # type: ignore[no-any-return]
+
+
+def _aligned(a: Any, rank: int, level: Level) -> Any:
+    if not is_of(a, level):
+        return a
+    held = a._held
+    missing = rank + 1 - held.ndim
+    if not missing:
+        return held
+    shape = tuple(held.shape)
+    return held.reshape((shape[0], *(1,) * missing, *shape[1:]))
+
+
+def _promoted(row: Pointwise, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Samples without dimensions give way to others in promotion; their batches would not."""
+    compute = row.types(args)[0]
+    first = len(row.masks)
+    return tuple(
+        [
+            a.to(compute) if i >= first and isinstance(a, Tensor) and not a.ndim else a
+            for i, a in enumerate(args)
+        ]
+    )
+
+
+pointwise.POINTWISE.append(_pointwise)
+
+
+# -- sample by sample -----------------------------------------------------------------------------
+
+
+def by_samples(call: Call) -> Any:
+    """An op that has no rule: its results for each sample, stacked; of no samples, what it makes of
+    zeros.
+    """
+    n = call.size
+    if not n:
+        zeros = {name: _zeros(value, call) for name, value in call.given.items()}
+        return _none_of(call.apply(zeros))
+    parts = {name: _Samples(value, call) for name, value in call.given.items()}
+
+    def one(i: int) -> Any:
+        return call.apply({name: p.at(i) for name, p in parts.items()})
+
+    return _joined(drawn_alike(one, n, call.level.randomness))
+
+
+def drawn_alike(one: Callable[[int], Any], n: int, randomness: str) -> list[Any]:
+    """one(0), one(1), ..., whose random numbers are what the mode says."""
+    if randomness == "different":
+        return [one(i) for i in range(n)]
+    engine_ = default_generator._engine
+    before = engine_.get_state()
+    results = []
+    for i in range(n):
+        if i and randomness == "same":
+            engine_.set_state(before)
+        results.append(one(i))
+        if i == 0 and randomness == "error" and (engine_.get_state() != before).any():
+            engine_.set_state(before)
+            raise RuntimeError(RANDOMNESS)
+    return results
+
+
+def _zeros(value: Any, call: Call) -> Any:
+    if call.has(value):
+        return value._held.new_zeros(tuple(value.shape))
+    if isinstance(value, (list, tuple)):
+        return type(value)([_zeros(v, call) for v in value])
+    return value
+
+
+def _none_of(result: Any) -> Any:
+    """No samples of what a result is one of."""
+    if isinstance(result, Tensor):
+        return result.unsqueeze(0).narrow(0, 0, 0)
+    if isinstance(result, (tuple, list)):
+        parts = [_none_of(r) for r in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return result
+
+
+class _Samples:
+    """An argument, sample by sample."""
+
+    def __init__(self, value: Any, call: Call) -> None:
+        self._value = value
+        self._parts: Any = None
+        self._list: list[_Samples] | None = None
+        if call.has(value):
+            held = value._held
+            if call.name.endswith("_"):  # views one by one, for the op to write to
+                self._parts = [held[i] for i in range(call.size)]
+            else:
+                self._parts = held.unbind(0)
+        elif isinstance(value, (list, tuple)):
+            self._list = [_Samples(v, call) for v in value]
+
+    def at(self, i: int) -> Any:
+        if self._parts is not None:
+            return self._parts[i]
+        if self._list is not None:
+            return type(self._value)([p.at(i) for p in self._list])
+        return self._value
+
+
+def _joined(results: list[Any]) -> Any:
+    """What the samples gave, as one: tensors stacked, anything else as the samples agree on it."""
+    first = results[0]
+    if isinstance(first, Tensor):
+        if len({tuple(t.shape) for t in results}) > 1:
+            raise RuntimeError(
+                "vmap: We do not support batching operators that can output dynamic shape."
+            )
+        return stack(results)
+    if isinstance(first, (tuple, list)):
+        parts = [_joined([r[k] for r in results]) for k in range(len(first))]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    if any([r != first for r in results[1:]]):
+        raise RuntimeError(f"vmap: the samples disagree: {results}")
+    return first
+
+
+def _node_by_samples(
+    node: Node, grads: list[Any], wanted: set[Node] | None, refused: BatchedArgument
+) -> Any:
+    """A node of the graph whose formulas don't know gradients under vmap."""
+    level = innermost(grads)
+    if level is None:
+        raise refused
+    with outside(level):
+        parts = [g._held.unbind(0) if is_of(g, level) else None for g in grads]
+        rows = [
+            _applied(node, [g if p is None else p[i] for g, p in zip(grads, parts, strict=True)],
+                     wanted)
+            for i in range(level.size)
+        ]  # fmt: skip
+        found = [None if column[0] is None else stack(column) for column in zip(*rows, strict=True)]
+    return [None if g is None else wrap(g, level) for g in found]
+
+
+def _applied(node: Node, grads: list[Any], wanted: set[Node] | None) -> Any:
+    try:
+        return node.apply(grads, wanted)
+    except BatchedArgument as e:
+        return _node_by_samples(node, grads, wanted, e)
+
+
+engine.SAMPLES.append(_node_by_samples)
