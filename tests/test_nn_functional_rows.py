@@ -344,3 +344,38 @@ def test_pools_that_always_give_indices() -> None:
     both("adaptive_max_pool3d_with_indices", randn(1, 2, 6, 6, 6), output_size=2)
     samples = torch.rand(2, 3, 2)
     both("fractional_max_pool2d_with_indices", randn(2, 3, 10, 8), 2, 4, _random_samples=samples)
+
+
+@pytest.mark.parametrize("penalty", [False, True])
+def test_a_net_with_batch_norm_is_called_several_times_before_backward(penalty: bool) -> None:
+    """As discriminators and nets of pairs are; with a gradient penalty too."""
+
+    def run(t: Any) -> Any:
+        t.manual_seed(0)
+        net = t.nn.Sequential(t.nn.BatchNorm2d(3), t.nn.LeakyReLU(0.2))
+        x = t.linspace(-2, 3, 54, dtype=t.float64).reshape(2, 3, 3, 3).sin().requires_grad_()
+        net = net.double()
+        first, second = net(x), net(x.detach() * 2)
+        loss = (first * second.exp()).sum()
+        if penalty:
+            (g,) = t.autograd.grad(loss, x, create_graph=True)
+            loss = loss + (g.norm() - 1) ** 2 + net(x**2).pow(2).sum()
+        loss.backward()
+        running = net[0].running_mean, net[0].running_var
+        versions = [t_._version for t_ in running]
+        return [v.tolist() for v in (loss, x.grad, net[0].weight.grad, *running)], versions
+
+    ours, theirs = run(skimp), run(torch)
+    assert ours[1] == theirs[1]
+    for mine, want in zip(ours[0], theirs[0], strict=True):
+        np.testing.assert_allclose(mine, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_running_statistics_that_were_written_to_are_noticed(training: bool) -> None:
+    for t in (skimp, torch):
+        net = t.nn.BatchNorm1d(2).train(training)
+        y = net(t.rand(3, 2, requires_grad=True))
+        net.running_mean.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
@@ -364,3 +365,54 @@ def test_sparse_adam_refuses() -> None:
         skimp.optim.SparseAdam([p]).step()
     with pytest.raises(ValueError, match="epsilon"):
         skimp.optim.SparseAdam([p], eps=0)
+
+
+@pytest.mark.parametrize("hooks", [False, True])
+def test_a_custom_function_keeps_a_sparse_tensor(hooks: bool) -> None:
+    """As the attention of graph nets is often written: a sparse matrix made in forward."""
+
+    def run(t: Any) -> Any:
+        class Product(t.autograd.Function):  # type: ignore[misc,name-defined,unused-ignore]
+            @staticmethod
+            def forward(ctx: Any, at: Any, values: Any, shape: Any, x: Any) -> Any:
+                matrix = t.sparse_coo_tensor(at, values, shape)
+                ctx.save_for_backward(matrix, x)
+                return matrix @ x
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                matrix, x = ctx.saved_tensors
+                i, j = matrix._indices()
+                return None, (g @ x.t())[i, j], None, matrix.t() @ g
+
+        at = t.tensor([[0, 1, 1], [1, 0, 2]])
+        values = t.tensor([1.0, -2.0, 3.0], requires_grad=True)
+        x = t.arange(6.0).reshape(3, 2).requires_grad_()
+        with (
+            t.autograd.graph.saved_tensors_hooks(lambda v: v * 2, lambda v: v / 2)
+            if hooks and t is skimp  # PyTorch hands its hooks the sparse tensor, we the values
+            else contextlib.nullcontext()
+        ):
+            out = Product.apply(at, values, (2, 3), x)
+        (out**2).sum().backward()
+        return out.tolist(), values.grad.tolist(), x.grad.tolist()
+
+    assert run(skimp) == run(torch)
+
+
+def test_entries_that_changed_since_they_were_saved_are_refused() -> None:
+    class Product(skimp.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, matrix: Any, x: Any) -> Any:
+            ctx.save_for_backward(matrix)
+            return matrix @ x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return None, ctx.saved_tensors[0].t() @ g
+
+    matrix = skimp.eye(2).to_sparse()
+    out = Product.apply(matrix, skimp.ones(2, 2, requires_grad=True))
+    matrix._values().mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()

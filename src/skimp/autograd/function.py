@@ -297,6 +297,8 @@ def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any
 
 
 def _kept(ctx: Any, t: Any, wrapped: tuple[Any, ...], outputs: tuple[Any, ...]) -> list[Any]:
+    if t is not None and t.is_sparse:
+        return [saving.Entries(ctx, t), None, None]
     result = None
     for i, (new, old) in enumerate(zip(wrapped, outputs, strict=True)):
         if (

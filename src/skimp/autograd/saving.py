@@ -103,6 +103,20 @@ class Many:
         return [one(node, pairs[i], pairs[i + 1], None) for i in range(0, len(pairs), 2)]
 
 
+class Entries:
+    """A saved sparse tensor: its values are what is kept and checked."""
+
+    __slots__ = ("sparse", "value", "version")
+
+    def __init__(self, node: Node, sparse: Any) -> None:
+        self.sparse = sparse
+        self.value, self.version = keep(node, sparse._values())
+
+    def unpack(self, node: Node) -> Any:
+        values = one(node, self.value, self.version, None)
+        return self.sparse if values is self.value else self.sparse.like(values)
+
+
 class Withheld:
     """Stands for a tensor that was not kept, because of where the op ran."""
 
@@ -115,7 +129,7 @@ class Withheld:
         raise errors.withheld(node, self.site)
 
 
-_SPECIAL = frozenset({Packed, Many, Withheld})
+_SPECIAL = frozenset({Packed, Many, Entries, Withheld})
 
 
 def ghost(t: Tensor) -> Tensor:

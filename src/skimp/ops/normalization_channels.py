@@ -124,9 +124,16 @@ def _blend(g: Any, a: Any, x: Any, b: Any, c: Any) -> Any:
 
 
 def _update(running: Any, new: Any, momentum: float) -> None:
-    """running = (1 - momentum) * running + momentum * new, in place."""
+    """running = (1 - momentum) * running + momentum * new, in place.
+
+    The version stays: backward saves the tensor and does not read it after training, and a net may
+    be called several times before backward.
+    """
+    counter = running._storage if running._counter is None else running._counter
+    version = counter.version
     with modes.no_grad():
         running.mul_(1 - momentum).add_(new.reshape(tuple(running.shape)), alpha=momentum)
+    counter.version = version
 
 
 @op(
