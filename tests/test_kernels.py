@@ -174,8 +174,8 @@ def test_one_operand(kernel: Any, oracle: Any, dtype: str) -> None:
 @given(x=hnp.arrays(np.float32, 17, elements=st.floats(width=32)), row=st.sampled_from(UNARY))
 def test_one_operand_of_any_float32(x: Array, row: tuple[str, Any, Any, list[str]]) -> None:
     _, kernel, oracle, _ = row
-    if kernel is activation.gelu:
-        x = np.nan_to_num(x)
+    if kernel is activation.gelu:  # PyTorch's doubles x on the way: above 1.7e38 it is infinite
+        x = np.clip(np.nan_to_num(x), -1e38, 1e38)
     with np.errstate(all="ignore"):
         want = from_torch(oracle(to_torch(x)))
         got = run(kernel, x, like=want)

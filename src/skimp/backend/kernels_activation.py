@@ -7,7 +7,7 @@ from that of the result; where it needs the result instead of the input, its arg
 from __future__ import annotations
 
 from math import pi, sqrt
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -250,8 +250,33 @@ def softsign_backward(g: Array, x: Array, *, out: Array) -> None:
 # GELU
 
 
+# -logit(Phi(x)) / x as a polynomial in x**2, Phi the normal distribution: fitted so that x Phi(x)
+# is within 1.9e-7 of itself right of 0, within 1.5e-7 everywhere; the last term wins for large x.
+_PHI: Final = (
+    -1.59576968e00, -7.26669486e-02, 6.59746197e-05, 1.10305799e-04, -7.87649134e-06,
+    2.60500067e-07, -3.40397281e-09,
+)  # fmt: skip
+
+
+def _over_phi(x: Array, square: Array, out: Array) -> None:
+    """out = 1 / Phi(x) = 1 + exp(-logit(Phi(x))) in float32; `square` is left with x**2."""
+    np.multiply(x, x, out=square)
+    np.multiply(square, _PHI[-1], out=out)
+    for c in _PHI[-2:0:-1]:
+        np.add(out, c, out=out)
+        np.multiply(out, square, out=out)
+    np.add(out, _PHI[0], out=out)
+    np.multiply(out, x, out=out)
+    np.exp(out, out=out)
+    np.add(out, 1, out=out)
+
+
 def gelu(x: Array, *, out: Array) -> None:
-    """x / 2 (1 + erf(x / sqrt 2))."""
+    """x Phi(x), Phi the distribution function of the standard normal."""
+    if out.dtype == np.float32:
+        _over_phi(x, _like(x), out)
+        np.divide(x, out, out=out)
+        return
     erf(np.multiply(x, _SQRT1_2), out=out)
     np.add(out, 1, out=out)
     np.multiply(out, x, out=out)
@@ -260,13 +285,19 @@ def gelu(x: Array, *, out: Array) -> None:
 
 def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (Phi(x) + x phi(x)), the normal's distribution and density."""
-    density = np.multiply(x, -0.5)
-    density = np.multiply(density, x)
-    density = np.multiply(np.exp(density), x)
-    density = np.multiply(density, 1 / sqrt(2 * pi))
-    erf(np.multiply(x, _SQRT1_2), out=out)
-    np.add(out, 1, out=out)
-    np.multiply(out, 0.5, out=out)
+    density = _like(x)
+    if out.dtype == np.float32:
+        _over_phi(x, density, out)
+        np.divide(1, out, out=out)
+    else:
+        erf(np.multiply(x, _SQRT1_2), out=out)
+        np.add(out, 1, out=out)
+        np.multiply(out, 0.5, out=out)
+        np.multiply(x, x, out=density)
+    np.multiply(density, -0.5, out=density)
+    np.exp(density, out=density)
+    np.multiply(density, x, out=density)
+    np.multiply(density, 1 / sqrt(2 * pi), out=density)
     np.add(out, density, out=out)
     np.multiply(g, out, out=out)
 
