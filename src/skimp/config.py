@@ -16,9 +16,14 @@ MAX_THREADS: Final = 64
 MODES: Final = ("auto", "never", "always")
 HUGE: Final = 1 << 62
 
-# (defer_from, small_below) by mode: from how many elements work is deferred, and below how many
-# elements one NumPy call per op is better than a plan.
-_LIMITS: Final = {"auto": (1 << 16, 1 << 16), "never": (HUGE, 1 << 16), "always": (0, 0)}
+# (defer_from, small_below, remake_from) by mode: from how many elements work is deferred, below how
+# many elements one NumPy call per op is better than a plan, and from how many elements a result is
+# made again for backward, if that is cheap, instead of being kept.
+_LIMITS: Final = {
+    "auto": (1 << 16, 1 << 16, 1 << 18),
+    "never": (HUGE, 1 << 16, HUGE),
+    "always": (0, 0, 0),
+}
 
 
 class Config:
@@ -29,6 +34,7 @@ class Config:
         "defer",
         "defer_from",
         "max_nodes",
+        "remake_from",
         "small_below",
         "threads",
         "threads_from",
@@ -37,6 +43,7 @@ class Config:
     defer: str
     defer_from: int
     small_below: int
+    remake_from: int
     threads: int
     block: int
     threads_from: int
@@ -52,7 +59,7 @@ class Config:
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, _checked(name, value))
         if name == "defer":
-            self.defer_from, self.small_below = _LIMITS[value]
+            self.defer_from, self.small_below, self.remake_from = _LIMITS[value]
 
     def __repr__(self) -> str:
         return f"Config({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
@@ -65,7 +72,7 @@ class Config:
         """
         before = {name: getattr(self, name) for name in self.__slots__}
         try:
-            # The mode sets two limits, which may be among the changes: it goes first.
+            # The mode sets three limits, which may be among the changes: it goes first.
             for name in sorted(changes, key=lambda name: name != "defer"):
                 setattr(self, name, changes[name])
             yield self
@@ -77,6 +84,7 @@ class Config:
 _LEAST: Final = {
     "defer_from": 0,
     "small_below": 0,
+    "remake_from": 0,
     "threads": 1,
     "block": 64,
     "threads_from": 0,

@@ -63,7 +63,7 @@ def modified(node: Any, t: Any, version: int, now: int, made_by: Any, index: int
     )
     if node._code is not None:
         text += f"\nSaved by {node.name()} for its gradient at {lines.of(node)}."
-    written = t._storage.__dict__.get("written")
+    written = t._storage.written
     if written is not None:
         code, lasti, at = written
         text += f"\nLast modified in place at {lines.describe(code, lasti)}."

@@ -13,6 +13,9 @@ The names of a formula's parameters say what is kept for it:
     needs               the names of the arguments whose gradient is wanted
     any other name      the argument's value (tensors are saved), else the parameter's default
 
+With `again`, a function of such parameters that makes the result once more for little work, a large
+result that another node saves is not kept as bytes (`remade.py`).
+
 A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
 argument returns a list.
 """
@@ -140,12 +143,17 @@ class Plan:
 class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient."""
 
-    __slots__ = ("_class", "args", "formulas", "masks", "name", "names", "one", "two")
+    __slots__ = ("_class", "again", "args", "formulas", "masks", "name", "names", "one", "two")
 
     def __init__(
-        self, name: str, formulas: Mapping[Any, Formula], args: tuple[str, ...] | None = None
+        self,
+        name: str,
+        formulas: Mapping[Any, Formula],
+        args: tuple[str, ...] | None = None,
+        again: Formula | None = None,
     ) -> None:
         self.name = name
+        self.again = again
         self.formulas = dict(formulas)
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
         self.args = args or _guess(self.names)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._tensor import Tensor
-from skimp.autograd import errors, modes
+from skimp.autograd import errors, modes, remade
 from skimp.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of
 from skimp.autograd.refresh import node_of_view, strided
 
@@ -186,6 +186,8 @@ def keep(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | 
     if isinstance(value, Tensor):
         if GUARDED or value._inference:
             return _keep_tensor(node, value, result)
+        if value._np is None and value._rg and result is None:
+            value = remade.instead_of(value)
         s = value._storage
         s.kept = True
         counter = value._counter
@@ -227,6 +229,8 @@ def keep_fast(codes: tuple[int, ...], a: Any, b: Any, out: Tensor) -> list[Any]:
                 continue
             if t._inference:
                 raise RuntimeError(errors.INFERENCE_SAVED)
+            if t._np is None and t._rg:
+                t = remade.instead_of(t)
         s = t._storage
         s.kept = True
         counter = t._counter

@@ -59,6 +59,7 @@ class Storage:
     )
     written: Any = None  # that line
     runs: int = 0  # how often the promise was computed inside a larger one
+    spare: bool = False  # the promise waits for its reader alone (memory/remade.py)
     _flat: Array | None = None
 
     def __del__(self) -> None:
@@ -70,7 +71,8 @@ class Storage:
                 host.fell(n, id(self))
         elif self.promise is not None:
             _PENDING.pop(id(self), None)
-            host.unwritten += self.size or 0
+            if not self.spare:
+                host.unwritten += self.size or 0
 
     def __len__(self) -> int:
         """Bytes that tensors may use."""
@@ -416,14 +418,27 @@ def _alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
 
 def settle() -> None:
     """Deliver every promise, oldest first: what reading a counter and `synchronize()` do."""
-    while _PENDING:
+    while waiting := [s for s in pending() if not s.spare]:
         with LOCK:
-            for s in list(_alive(list(_PENDING.values()))):
+            for s in waiting:
                 s.deliver()
 
 
 def pending() -> list[Storage]:
+    """The storages with a promise, oldest first."""
     return list(_alive(list(_PENDING.values())))
+
+
+def lean(s: Storage) -> None:
+    """A promise that alone keeps bytes alive delivers; others may stay."""
+    with LOCK:
+        if s.promise is not None and _kept_alone(s.promise):
+            s.deliver()
+
+
+def forget(s: Storage) -> None:
+    """A promise is kept in some other way."""
+    _PENDING.pop(id(s), None)
 
 
 def settle_inner(expr: Expr) -> None:

@@ -70,12 +70,13 @@ def row(
     formula: Callable[..., Any],
     *params: str,
     title: str | None = None,
+    again: Callable[..., Any] | None = None,
 ) -> Pointwise:
     return Pointwise(
         name,
         kernels if isinstance(kernels, dict) else {F: kernels},
         same,
-        Rule(node, {"input": formula}),
+        Rule(node, {"input": formula}, again=again),
         params=params,
         title=title,
     )

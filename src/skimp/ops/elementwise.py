@@ -215,13 +215,14 @@ def _no_narrow_number(compute: dtypes.dtype, args: Any) -> None:
         raise NotImplementedError(f"\"mul_cpu_reduced_float\" not implemented for '{name}'")
 
 
-MUL = Pointwise(
+MUL: Pointwise = Pointwise(
     "mul",
     np.multiply,
     same,
     Rule(
         "MulBackward0",
         {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)},
+        again=lambda input, other: call(MUL, (input, other)),
     ),
     PAIR,
     bare=True,

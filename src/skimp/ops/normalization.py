@@ -188,6 +188,13 @@ def _affine_grads(g: Any, xhat: Any, dims: list[int]) -> tuple[Any, Any]:
     return ((g * xhat).sum(dims), g.sum(dims)) if dims else (g * xhat, g)
 
 
+def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
+    """The steps of `_norm_block` after the subtraction of the mean, as promises."""
+    y = centred * rstd
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
 @op(
     "_native_layer_norm",
     method=False,
@@ -200,10 +207,13 @@ def _affine_grads(g: Any, xhat: Any, dims: list[int]) -> tuple[Any, Any]:
                 "input",
                 "weight",
                 "bias",
-            ): lambda g0, input, normalized_shape, weight, result1, result2, eps, needs: (
+            ): lambda g0, input, normalized_shape, weight, result1, result2, eps, needs, bias: (
                 _layer_norm_back(g0, input, normalized_shape, weight, result1, result2, eps, needs)
             )
         },
+        again=lambda input, weight, bias, result1, result2: _affine(
+            input - result1, weight, bias, result2
+        ),
     ),
 )
 def _native_layer_norm(
@@ -298,6 +308,7 @@ def _rms_back(
                 _rms_back(g0, input, normalized_shape, weight, result2, eps, needs)
             )
         },
+        again=lambda input, weight, result2: _affine(input, weight, None, result2),
     ),
 )
 def _rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:

@@ -37,13 +37,14 @@ GELU_TANH_BACK: Pointwise = back(
     lambda g, input: call(GELU_TANH_BACK, (g, input)),
     _gelu_tanh_second,
 )
-GELU = {
+GELU: dict[str, Pointwise] = {
     "none": row(
         "gelu",
         A.gelu,
         "GeluBackward0",
         lambda g, input: call(GELU_BACK, (g, input)),
         title="GeluKernelImpl",
+        again=lambda input: call(GELU["none"], (input,)),
     ),
     "tanh": row(
         "gelu",
@@ -51,6 +52,7 @@ GELU = {
         "GeluBackward0",
         lambda g, input: call(GELU_TANH_BACK, (g, input)),
         title="GeluKernelImpl",
+        again=lambda input: call(GELU["tanh"], (input,)),
     ),
 }
 
@@ -71,8 +73,12 @@ def _silu_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
 SILU_BACK: Pointwise = back(
     "silu_backward", A.silu_backward, lambda g, input: call(SILU_BACK, (g, input)), _silu_second
 )
-SILU = row(
-    "silu", {F: A.silu, C: A.silu}, "SiluBackward0", lambda g, input: call(SILU_BACK, (g, input))
+SILU: Pointwise = row(
+    "silu",
+    {F: A.silu, C: A.silu},
+    "SiluBackward0",
+    lambda g, input: call(SILU_BACK, (g, input)),
+    again=lambda input: call(SILU, (input,)),
 )
 
 
@@ -91,7 +97,13 @@ def _mish_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
 MISH_BACK: Pointwise = back(
     "mish_backward", A.mish_backward, lambda g, input: call(MISH_BACK, (g, input)), _mish_second
 )
-MISH = row("mish", A.mish, "MishBackward0", lambda g, input: call(MISH_BACK, (g, input)))
+MISH: Pointwise = row(
+    "mish",
+    A.mish,
+    "MishBackward0",
+    lambda g, input: call(MISH_BACK, (g, input)),
+    again=lambda input: call(MISH, (input,)),
+)
 
 
 @functional

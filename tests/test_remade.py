@@ -1,0 +1,202 @@
+"""Results that backward makes again instead of keeping them: the same numbers, errors and aliases
+as if they were kept, and the bytes that it saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from skimp.memory.ledger import host
+
+MIB = 1 << 20
+ROWS, WIDTH = 1024, 256  # of float32: 1 MiB
+
+Make = Callable[[Any, Any, Any], Any]  # (module, x, w): what the product after it reads
+
+MAKERS: dict[str, Make] = {
+    "gelu": lambda m, x, w: m.nn.functional.gelu(x),
+    "gelu tanh": lambda m, x, w: m.nn.functional.gelu(x, approximate="tanh"),
+    "silu": lambda m, x, w: m.nn.functional.silu(x),
+    "mish": lambda m, x, w: m.nn.functional.mish(x),
+    "gated": lambda m, x, w: m.nn.functional.silu(x) * (x @ w),
+    "layer_norm": lambda m, x, w: m.nn.functional.layer_norm(x, (WIDTH,), w[0], w[1]),
+    "layer_norm, plain": lambda m, x, w: m.nn.functional.layer_norm(x, (WIDTH,)),
+    "rms_norm": lambda m, x, w: m.nn.functional.rms_norm(x, (WIDTH,), w[0]),
+}
+
+
+@pytest.fixture(autouse=True)
+def on() -> Iterator[None]:
+    with skimp.config.using(defer="auto"):
+        yield
+
+
+def inputs(m: Any, *lead: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((*(lead or (ROWS,)), WIDTH)).astype(np.float32)
+    w = (rng.standard_normal((WIDTH, WIDTH)) / 16).astype(np.float32)
+    return m.tensor(x).requires_grad_(), m.tensor(w).requires_grad_()
+
+
+def step(m: Any, make: Make, *lead: int) -> list[Any]:
+    x, w = inputs(m, *lead)
+    y = make(m, x * 1.5, w) @ w
+    loss = (y * y).sum()
+    del y
+    loss.backward()
+    return [loss.detach().numpy(), x.grad.numpy(), w.grad.numpy()]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("lead", [(ROWS,), (4, ROWS // 4)])
+def test_the_same_bits_as_if_it_were_kept(name: str, lead: tuple[int, ...]) -> None:
+    remade = step(skimp, MAKERS[name], *lead)
+    with skimp.config.using(remake_from=1 << 40):
+        kept = step(skimp, MAKERS[name], *lead)
+    for one, other in zip(remade, kept, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(remade, step(torch, MAKERS[name], *lead), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("name", [n for n in MAKERS if n != "gated"])
+def test_bytes(name: str) -> None:
+    """A product after it keeps nothing of its own; backward takes the block for a moment."""
+    x, w = inputs(skimp)
+    u = x * 1.5
+    u.data_ptr()
+    before = host.allocated
+    h = MAKERS[name](skimp, u, w)
+    y = h @ w
+    y.data_ptr()
+    statistics = host.allocated - before - 2 * MIB
+    assert 0 <= statistics <= 8 * ROWS  # a mean and a deviation for each row
+    del h
+    assert host.allocated - before == MIB + statistics
+    loss = y.sum()
+    del y, u
+    skimp.cuda.reset_peak_memory_stats()
+    before = skimp.cuda.memory_allocated()
+    loss.backward()
+    del loss
+    after = skimp.cuda.memory_allocated()
+    grads = x.grad.nbytes + w.grad.nbytes
+    assert after == before + grads - MIB - statistics - 4  # without u, them, and the loss
+    assert skimp.cuda.max_memory_allocated() - before <= grads + 2 * MIB
+
+
+def test_a_gated_product_keeps_its_two_inputs() -> None:
+    x, w = inputs(skimp)
+    gate, up = x * 1.5, x * 0.5
+    gate.data_ptr(), up.data_ptr()
+    before = host.allocated
+    y = (skimp.nn.functional.silu(gate) * up) @ w
+    y.data_ptr()
+    assert host.allocated - before == MIB
+
+
+def products(m: Any) -> tuple[Any, Any, Any, Any]:
+    x, w = inputs(m)
+    u = x * 1.5
+    h = m.nn.functional.gelu(u)
+    return u, h, h @ w, w
+
+
+def test_reading_counters_does_not_make_it() -> None:
+    _, h, y, _ = products(skimp)
+    del h
+    skimp.cuda.memory_allocated()
+    kinds = {(one.op, one.name): one.kind for one in skimp.autograd.saved(y)}
+    assert kinds["MmBackward0", "input"] == "promise"
+
+
+def test_what_is_still_there_is_not_made_again() -> None:
+    _, h, y, _ = products(skimp)
+    before = host.allocated
+    assert y.grad_fn._saved_self.data_ptr() == h.data_ptr()
+    assert host.allocated == before
+    torch.testing.assert_close(
+        torch.from_numpy(y.grad_fn._saved_self.detach().numpy()),
+        torch.from_numpy(h.detach().numpy()),
+    )
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_write_is_noticed(gone: bool) -> None:
+    errors = []
+    for m in (skimp, torch):
+        _, h, y, _ = products(m)
+        with m.no_grad():
+            h.mul_(2)  # spoils it
+        if gone:
+            del h
+        with pytest.raises(RuntimeError, match="modified by an inplace operation") as caught:
+            y.sum().backward()
+        errors.append(str(caught.value))
+    ours, theirs = errors
+    assert ours.split("; expected version 0")[0].endswith("is at version 1")
+    assert "is at version 1; expected version 0" in theirs
+    assert "h.mul_(2)  # spoils it" in ours
+
+
+def test_a_write_to_what_it_is_made_of_comes_too_late() -> None:
+    """The promise delivers before its source changes, as every promise does."""
+    grads = []
+    for m in (skimp, torch):
+        u, h, y, w = products(m)
+        del h
+        with m.no_grad():
+            u.zero_()
+        (grad,) = m.autograd.grad(y.sum(), w)
+        grads.append(grad.numpy())
+    np.testing.assert_allclose(*grads, rtol=1e-4, atol=1e-3)
+
+
+def test_backward_twice_and_through_itself() -> None:
+    results = []
+    for m in (skimp, torch):
+        x, w = inputs(m)
+        y = m.nn.functional.gelu(x * 1.5) @ w
+        (gx, gw) = m.autograd.grad((y * y).mean(), (x, w), create_graph=True)
+        (gx.square().sum() + gw.square().sum()).backward(retain_graph=True)
+        first = x.grad.clone()
+        (gx.square().sum() + gw.square().sum()).backward()
+        results.append((first.numpy(), x.grad.numpy(), w.grad.numpy()))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3 * np.abs(other).max())
+
+
+def test_hooks_are_given_the_tensor_itself() -> None:
+    seen: list[Any] = []
+    x, w = inputs(skimp)
+    h = skimp.nn.functional.gelu(x * 1.5)
+
+    def pack(t: Any) -> Any:
+        seen.append(t.data_ptr())
+        return t
+
+    with skimp.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        y = h @ w
+    assert h.data_ptr() in seen
+    y.sum().backward()
+
+
+def test_small_results_are_kept() -> None:
+    x = skimp.randn(8, WIDTH, requires_grad=True)
+    w = skimp.randn(WIDTH, 4, requires_grad=True)
+    y = skimp.nn.functional.gelu(x) @ w
+    kinds = {(one.op, one.name): one.kind for one in skimp.autograd.saved(y)}
+    assert kinds["MmBackward0", "input"] == "kept"
+
+
+def test_never_means_never() -> None:
+    with skimp.config.using(defer="never"):
+        _, _, y, _ = products(skimp)
+        kinds = {(one.op, one.name): one.kind for one in skimp.autograd.saved(y)}
+    assert kinds["MmBackward0", "input"] == "kept"
