@@ -260,7 +260,9 @@ def _family(stem: str, kernel: Any, forward: bool, doc: str) -> None:
 
     for f, end, what in ((one, "", "one dimension"), (two, "2", "two"), (many, "n", "several")):
         f.__doc__ = f"{doc} (along {what})."
-        op(f"{stem}{end}", method=False, namespaces=("fft",), out=True)(f)
+        # those of PyTorch's that don't scale in place give an empty `out` their own strides
+        out = "layout" if not end and stem in ("ifft", "ihfft") else True
+        op(f"{stem}{end}", method=False, namespaces=("fft",), out=out)(f)
 
 
 _family("fft", _complex, True, "The discrete Fourier transform")
