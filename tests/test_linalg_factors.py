@@ -115,6 +115,24 @@ def test_low_rank_gives_the_matrix_back(shape: Any) -> None:
     np.testing.assert_allclose(((u * s.unsqueeze(-2)) @ v.mT).numpy(), a.numpy() - 1, atol=1e-7)
 
 
+@pytest.mark.parametrize("shape", [(3, 3), (3, 4), (4, 3), (2, 4, 4), (30, 8), (8, 30)])
+@pytest.mark.parametrize("name", ["svd_lowrank", "pca_lowrank"])
+def test_low_rank_differs_by_signs_of_columns_only(name: str, shape: Any) -> None:
+    """Same draws and bases; MKL's and LAPACK's singular vectors of wide matrices differ in sign."""
+    a = torch.rand(shape, dtype=torch.float64) * 9
+    found = []
+    for lib, t in ((skimp, twin(a)), (torch, a)):
+        lib.manual_seed(42)
+        u, s, v = getattr(lib, name)(t, q=2)
+        found.append((u.numpy(), s.numpy(), v.numpy(), lib.rand(1).item()))
+    (u, s, v, after), (u0, s0, v0, after0) = found
+    assert after == after0
+    np.testing.assert_allclose(s, s0, rtol=1e-10)
+    sign = np.sign((u * u0).sum(-2, keepdims=True))
+    np.testing.assert_allclose(u * sign, u0, atol=1e-8)
+    np.testing.assert_allclose(v * sign, v0, atol=1e-8)
+
+
 def test_low_rank_refuses() -> None:
     x = torch.ones(3, 4)
     for f in (

@@ -76,7 +76,12 @@ from skimp.assertions import (
     _check_type,
     _check_value,
 )
-from skimp.autograd.anomaly import is_anomaly_check_nan_enabled, is_anomaly_enabled
+from skimp.autograd.anomaly import (
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_anomaly_enabled,
+)
+from skimp.autograd.methods import is_inference
 from skimp.autograd.modes import (
     enable_grad,
     inference_mode,
@@ -112,8 +117,9 @@ from skimp.dtypes import (
     uint32,
     uint64,
 )
-from skimp.errors import OutOfMemoryError
+from skimp.errors import AcceleratorError, FatalError, OutOfMemoryError
 from skimp.func import vmap
+from skimp.jit import fork, wait
 from skimp.limits import finfo, iinfo
 from skimp.ops.formats import (
     channels_last,
@@ -126,18 +132,46 @@ from skimp.ops.formats import (
     strided,
 )
 from skimp.ops.forms import NAMESPACES as _NAMESPACES
+from skimp.ops.interop import to_dlpack
 from skimp.ops.random import Generator, default_generator
 from skimp.ops.storages import TypedStorage, UntypedStorage, aliases, shares_memory
+from skimp.positional import (
+    affine_grid_generator,
+    batch_norm,
+    cond,
+    convolution,
+    embedding_bag,
+    frobenius_norm,
+    gru,
+    gru_cell,
+    instance_norm,
+    kl_div,
+    lstm,
+    lstm_cell,
+    norm_except_dim,
+    nuclear_norm,
+    rnn_relu,
+    rnn_relu_cell,
+    rnn_tanh,
+    rnn_tanh_cell,
+)
 from skimp.printing import set_printoptions
 from skimp.promotion import can_cast, get_default_dtype, promote_types, set_default_dtype
 from skimp.queries import (
+    compiled_with_cxx11_abi,
     get_device_module,
+    has_lapack,
+    has_mkl,
+    has_openmp,
+    has_spectral,
+    init_num_threads,
     is_storage,
     is_tensor,
+    is_vulkan_available,
     set_default_tensor_type,
     typename,
 )
-from skimp.random import fork_rng
+from skimp.random import fork_rng, thread_safe_generator
 from skimp.serialization import load, save
 from skimp.size import Size
 from skimp.switches import (
@@ -153,6 +187,20 @@ from skimp.switches import (
     set_num_interop_threads,
     set_warn_always,
     use_deterministic_algorithms,
+)
+from skimp.symbolic import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    sym_float,
+    sym_fresh_size,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sqrt,
+    sym_sum,
 )
 from skimp.version import __version__
 

@@ -57,6 +57,8 @@ from skimp.amp.state import set_autocast_enabled as set_autocast_enabled
 from skimp.amp.state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from skimp.autograd.anomaly import is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled
 from skimp.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
+from skimp.autograd.anomaly import set_anomaly_enabled as set_anomaly_enabled
+from skimp.autograd.methods import is_inference as is_inference
 from skimp.autograd.modes import enable_grad as enable_grad
 from skimp.autograd.modes import inference_mode as inference_mode
 from skimp.autograd.modes import is_grad_enabled as is_grad_enabled
@@ -91,8 +93,12 @@ from skimp.dtypes import uint8 as uint8
 from skimp.dtypes import uint16 as uint16
 from skimp.dtypes import uint32 as uint32
 from skimp.dtypes import uint64 as uint64
+from skimp.errors import AcceleratorError as AcceleratorError
+from skimp.errors import FatalError as FatalError
 from skimp.errors import OutOfMemoryError as OutOfMemoryError
 from skimp.func import vmap as vmap
+from skimp.jit import fork as fork
+from skimp.jit import wait as wait
 from skimp.limits import finfo as finfo
 from skimp.limits import iinfo as iinfo
 from skimp.ops.formats import channels_last as channels_last
@@ -103,6 +109,7 @@ from skimp.ops.formats import memory_format as memory_format
 from skimp.ops.formats import preserve_format as preserve_format
 from skimp.ops.formats import sparse_coo as sparse_coo
 from skimp.ops.formats import strided as strided
+from skimp.ops.interop import to_dlpack as to_dlpack
 from skimp.ops.random import Generator as Generator
 from skimp.ops.random import default_generator as default_generator
 from skimp.ops.sparse_tensor import SparseTensor
@@ -110,17 +117,43 @@ from skimp.ops.storages import TypedStorage as TypedStorage
 from skimp.ops.storages import UntypedStorage as UntypedStorage
 from skimp.ops.storages import aliases as aliases
 from skimp.ops.storages import shares_memory as shares_memory
+from skimp.positional import affine_grid_generator as affine_grid_generator
+from skimp.positional import batch_norm as batch_norm
+from skimp.positional import cond as cond
+from skimp.positional import convolution as convolution
+from skimp.positional import embedding_bag as embedding_bag
+from skimp.positional import frobenius_norm as frobenius_norm
+from skimp.positional import gru as gru
+from skimp.positional import gru_cell as gru_cell
+from skimp.positional import instance_norm as instance_norm
+from skimp.positional import kl_div as kl_div
+from skimp.positional import lstm as lstm
+from skimp.positional import lstm_cell as lstm_cell
+from skimp.positional import norm_except_dim as norm_except_dim
+from skimp.positional import nuclear_norm as nuclear_norm
+from skimp.positional import rnn_relu as rnn_relu
+from skimp.positional import rnn_relu_cell as rnn_relu_cell
+from skimp.positional import rnn_tanh as rnn_tanh
+from skimp.positional import rnn_tanh_cell as rnn_tanh_cell
 from skimp.printing import set_printoptions as set_printoptions
 from skimp.promotion import can_cast as can_cast
 from skimp.promotion import get_default_dtype as get_default_dtype
 from skimp.promotion import promote_types as promote_types
 from skimp.promotion import set_default_dtype as set_default_dtype
+from skimp.queries import compiled_with_cxx11_abi as compiled_with_cxx11_abi
 from skimp.queries import get_device_module as get_device_module
+from skimp.queries import has_lapack as has_lapack
+from skimp.queries import has_mkl as has_mkl
+from skimp.queries import has_openmp as has_openmp
+from skimp.queries import has_spectral as has_spectral
+from skimp.queries import init_num_threads as init_num_threads
 from skimp.queries import is_storage as is_storage
 from skimp.queries import is_tensor as is_tensor
+from skimp.queries import is_vulkan_available as is_vulkan_available
 from skimp.queries import set_default_tensor_type as set_default_tensor_type
 from skimp.queries import typename as typename
 from skimp.random import fork_rng as fork_rng
+from skimp.random import thread_safe_generator as thread_safe_generator
 from skimp.serialization import load as load
 from skimp.serialization import save as save
 from skimp.size import Size as Size
@@ -140,6 +173,18 @@ from skimp.switches import set_flush_denormal as set_flush_denormal
 from skimp.switches import set_num_interop_threads as set_num_interop_threads
 from skimp.switches import set_warn_always as set_warn_always
 from skimp.switches import use_deterministic_algorithms as use_deterministic_algorithms
+from skimp.symbolic import SymBool as SymBool
+from skimp.symbolic import SymFloat as SymFloat
+from skimp.symbolic import SymInt as SymInt
+from skimp.symbolic import sym_float as sym_float
+from skimp.symbolic import sym_fresh_size as sym_fresh_size
+from skimp.symbolic import sym_int as sym_int
+from skimp.symbolic import sym_ite as sym_ite
+from skimp.symbolic import sym_max as sym_max
+from skimp.symbolic import sym_min as sym_min
+from skimp.symbolic import sym_not as sym_not
+from skimp.symbolic import sym_sqrt as sym_sqrt
+from skimp.symbolic import sym_sum as sym_sum
 
 short: dtype
 int: dtype
@@ -981,6 +1026,9 @@ def dropout(input: Any, p: builtins.float, train: builtins.bool) -> Any:
 def dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any:
     """nn.functional.dropout, its arguments by position."""
 
+def dsmm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices."""
+
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
     """Pieces along the third dimension."""
 
@@ -1197,6 +1245,16 @@ def from_dlpack(
     """A tensor on the bytes of another library's array (anything with `__dlpack__`), or of a
     capsule."""
 
+def from_file(
+    filename: Any,
+    shared: builtins.bool | None = None,
+    size: builtins.int | None = 0,
+    *,
+    dtype: dtype | None = None,
+    **_: Any,
+) -> Tensor:
+    """A flat tensor of the first elements of a file; writes go to the file only if `shared`."""
+
 def from_numpy(ndarray: Any) -> Tensor:
     """A tensor on the array's own bytes: writes show on both sides."""
 
@@ -1250,6 +1308,9 @@ def gather(
 
 def gcd(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The greatest common divisor."""
+
+def gcd_(input: Tensor, other: Any) -> Tensor:
+    """The greatest common divisor. In place."""
 
 def ge(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input >= other, as bools."""
@@ -1345,6 +1406,16 @@ def hann_window(
 
 def hardshrink(input: Tensor, lambd: builtins.float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input outside [-lambd, lambd], else 0."""
+
+def hash_tensor(
+    input: Tensor,
+    dim: Any = (),
+    *,
+    keepdim: builtins.bool = False,
+    mode: builtins.int = 0,
+    out: Tensor | None = None,
+) -> Tensor:
+    """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
 
 def heaviside(input: Any, values: Any, *, out: Tensor | None = None) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
@@ -1475,6 +1546,9 @@ def is_complex(input: Tensor) -> builtins.bool:
 def is_conj(input: Tensor) -> builtins.bool:
     """Whether the bytes hold the conjugate."""
 
+def is_distributed(input: Tensor) -> builtins.bool:
+    """Whether the tensor is spread over processes: never."""
+
 def is_floating_point(input: Tensor) -> builtins.bool:
     """Whether the dtype is a float type."""
 
@@ -1581,8 +1655,14 @@ def layer_norm(
 def lcm(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple."""
 
+def lcm_(input: Tensor, other: Any) -> Tensor:
+    """The least common multiple. In place."""
+
 def ldexp(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input * 2 ** other."""
+
+def ldexp_(input: Tensor, other: Any) -> Tensor:
+    """input * 2 ** other. In place."""
 
 def le(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input <= other, as bools."""
@@ -2572,6 +2652,16 @@ def sinh_(input: Tensor) -> Tensor:
 def slice_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`slice` that copies."""
 
+def slice_inverse(
+    input: Tensor,
+    src: Tensor,
+    dim: builtins.int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: builtins.int = 1,
+) -> Tensor:
+    """The tensor of which `input` is a slice, shaped and laid out as `src`."""
+
 def slice_scatter(
     input: Tensor,
     src: Tensor,
@@ -3021,6 +3111,9 @@ def where(
 
 def xlogy(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input * log(other), 0 where input is 0."""
+
+def xlogy_(input: Tensor, other: Any) -> Tensor:
+    """input * log(other), 0 where input is 0. In place."""
 
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over all elements."""

@@ -263,6 +263,8 @@ class Tensor:
     ) -> Tensor:
         """The input with `src` written over what as_strided would show; it keeps the input's
         strides and offset."""
+    def as_subclass(self, cls: builtins.type) -> Tensor:
+        """The tensor as an instance of a subclass: the same bytes, and gradients go through."""
     def asin(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse sine."""
     def asin_(self) -> Tensor:
@@ -412,6 +414,8 @@ class Tensor:
         """The conjugate, computed; a real tensor itself."""
     def conj_physical_(self) -> Tensor:
         """The conjugate, in place."""
+    def const_data_ptr(self) -> builtins.int:
+        """The address of the first element, for reading."""
     def __contains__(self, element: Any) -> builtins.bool: ...
     def contiguous(self, *, memory_format: formats.memory_format = ...) -> Tensor:
         """The tensor itself where it is contiguous in the format already, else a copy that is."""
@@ -532,6 +536,8 @@ class Tensor:
         """The derivative of lgamma. In place."""
     def dim(self) -> builtins.int:
         """Number of dimensions."""
+    def dim_order(self, *, ambiguity_check: Any = False) -> tuple[builtins.int, ...]:
+        """The dimensions from the outermost to the innermost in memory."""
     def dist(self, other: Tensor, p: builtins.float = 2) -> Tensor:
         """The p-norm of input - other."""
     def __div__(self, other: Any) -> Tensor: ...
@@ -566,6 +572,8 @@ class Tensor:
         """Pieces along the third dimension."""
     @property
     def dtype(self) -> dtypes.dtype: ...
+    def eig(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused, as in PyTorch, which removed it: use torch.linalg.eig."""
     def element_size(self) -> builtins.int:
         """Bytes of one element."""
     def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
@@ -691,6 +699,11 @@ class Tensor:
     @grad.deleter
     def grad(self) -> None: ...
     @property
+    def grad_dtype(self) -> Any:
+        """The dtype of the tensor's gradient: its own."""
+    @grad_dtype.setter
+    def grad_dtype(self, value: Any) -> None: ...
+    @property
     def grad_fn(self) -> Node | None:
         """The node that made the tensor; None for a leaf."""
     def greater(self, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -711,6 +724,15 @@ class Tensor:
     def hardshrink(self, lambd: builtins.float = 0.5, *, out: Tensor | None = None) -> Tensor:
         """The input outside [-lambd, lambd], else 0."""
     def __hash__(self) -> builtins.int: ...
+    def hash_tensor(
+        self,
+        dim: Any = (),
+        *,
+        keepdim: builtins.bool = False,
+        mode: builtins.int = 0,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
     def heaviside(self, values: Any, *, out: Tensor | None = None) -> Tensor:
         """0 below zero, 1 above, `values` at zero."""
     def heaviside_(self, values: Any) -> Tensor:
@@ -847,19 +869,33 @@ class Tensor:
     @property
     def is_cuda(self) -> builtins.bool:
         """Whether the tensor is on a CUDA device."""
+    def is_distributed(self) -> builtins.bool:
+        """Whether the tensor is spread over processes: never."""
     def is_floating_point(self) -> builtins.bool:
         """Whether the dtype is a float type."""
     def is_inference(self) -> builtins.bool:
         """Whether the tensor was made in inference mode."""
     @property
+    def is_ipu(self) -> builtins.bool:
+        """Whether the tensor is on such a device: never."""
+    @property
     def is_leaf(self) -> builtins.bool:
         """Whether no recorded operation made the tensor."""
+    @property
+    def is_maia(self) -> builtins.bool:
+        """Whether the tensor is on such a device: never."""
     @property
     def is_meta(self) -> builtins.bool:
         """Whether the tensor has no bytes: never."""
     @property
+    def is_mkldnn(self) -> builtins.bool:
+        """Whether the tensor is on such a device: never."""
+    @property
     def is_mps(self) -> builtins.bool:
         """Whether the tensor is on an MPS device: never."""
+    @property
+    def is_mtia(self) -> builtins.bool:
+        """Whether the tensor is on such a device: never."""
     def is_neg(self) -> builtins.bool:
         """Whether the bytes hold the negative."""
     @property
@@ -887,6 +923,15 @@ class Tensor:
     def is_sparse_csr(self) -> builtins.bool:
         """Whether the tensor is in the CSR layout: never."""
     def _is_view(self) -> builtins.bool: ...
+    @property
+    def is_vulkan(self) -> builtins.bool:
+        """Whether the tensor is on such a device: never."""
+    @property
+    def is_xla(self) -> builtins.bool:
+        """Whether the tensor is on such a device: never."""
+    @property
+    def is_xpu(self) -> builtins.bool:
+        """Whether the tensor is on such a device: never."""
     def isclose(
         self,
         other: Tensor,
@@ -1033,6 +1078,8 @@ class Tensor:
     def long(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int64)`."""
     def __lshift__(self, other: Any) -> Tensor: ...
+    def lstsq(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused, as in PyTorch, which removed it: use torch.linalg.lstsq."""
     def __lt__(self, other: Any) -> Tensor: ...
     def lt(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input < other, as bools."""
@@ -1054,6 +1101,8 @@ class Tensor:
     def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
         """Replace each element by what a Python function makes of it and its partner in
         `tensor`."""
+    def map2_(self, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+        """Replace each element by what a Python function makes of it and its partners."""
     def masked_fill(self, mask: Tensor, value: Any) -> Tensor:
         """`value`, a number or a 0-d tensor, where the mask holds, else the input."""
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
@@ -1128,6 +1177,8 @@ class Tensor:
     ) -> tuple[Tensor, Tensor]:
         """The most frequent value along a dim (the smallest of several) and the last of its
         positions."""
+    def module_load(self, other: Tensor, assign: builtins.bool = False) -> Tensor:
+        """What `load_state_dict` puts in this tensor's place where swapping is asked for."""
     def moveaxis(self, source: Any, destination: Any) -> Tensor:
         """The source dimensions moved to their destinations."""
     def movedim(self, source: Any, destination: Any) -> Tensor:
@@ -1158,6 +1209,9 @@ class Tensor:
         """The logarithm of the multivariate gamma function of dimension p."""
     def mvlgamma_(self, p: builtins.int) -> Tensor:
         """The logarithm of the multivariate gamma function, in place."""
+    @property
+    def name(self) -> Any:
+        """A name that only PyTorch's tests give."""
     def nan_to_num(
         self, nan: Any = 0.0, posinf: Any = None, neginf: Any = None, *, out: Tensor | None = None
     ) -> Tensor:
@@ -1235,6 +1289,8 @@ class Tensor:
     def __new__(
         self, *args: Any, device: devices.device | str | builtins.int | None = None, **_: Any
     ) -> Tensor: ...
+    def new(self, *args: Any, device: devices.device | str | builtins.int | None = None) -> Tensor:
+        """A tensor of this dtype: of sizes uninitialised, of data with its values."""
     def new_empty(
         self,
         *size: Any,
@@ -1423,6 +1479,8 @@ class Tensor:
         gradient."""
     def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(tensor)` after backward has updated this leaf's `.grad`."""
+    def reinforce(self, reward: Any) -> NoReturn:
+        """Refused, as in PyTorch, which removed it: use torch.distributions."""
     def relu(self) -> Tensor:
         """max(input, 0)."""
     def relu_(self) -> Tensor:
@@ -1456,8 +1514,12 @@ class Tensor:
         ledger is told."""
     def reshape_as(self, other: Tensor) -> Tensor:
         """`reshape` to the shape of `other`."""
+    def resize(self, *sizes: Any) -> Tensor:
+        """A view of another shape; PyTorch has deprecated the name."""
     def resize_(self, *sizes: Any, memory_format: formats.memory_format | None = None) -> Tensor:
         """Row-major of another shape on the same storage, which grows if it must."""
+    def resize_as(self, tensor: Tensor) -> Tensor:
+        """A view of another tensor's shape; PyTorch has deprecated the name."""
     def resize_as_(
         self, the_template: Tensor, *, memory_format: formats.memory_format | None = None
     ) -> Tensor:
@@ -1613,6 +1675,15 @@ class Tensor:
     @overload
     def size(self, dim: builtins.int) -> builtins.int:
         """The shape, or one of its sizes."""
+    def slice_inverse(
+        self,
+        src: Tensor,
+        dim: builtins.int = 0,
+        start: Any = None,
+        end: Any = None,
+        step: builtins.int = 1,
+    ) -> Tensor:
+        """The tensor of which `input` is a slice, shaped and laid out as `src`."""
     def slice_scatter(
         self,
         src: Tensor,
@@ -1631,6 +1702,8 @@ class Tensor:
         self, dim: builtins.int, dtype: dtypes.dtype | None = None, *, out: Any = None
     ) -> Any:
         """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
+    def solve(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused, as in PyTorch, which removed it: use torch.linalg.solve."""
     def sort(
         self,
         dim: Any = -1,
@@ -1692,6 +1765,8 @@ class Tensor:
         """The bytes that this tensor shares with its views, as elements of its dtype."""
     def storage_offset(self) -> builtins.int:
         """Elements between the storage's beginning and this tensor's first."""
+    def storage_type(self) -> Any:
+        """The class of the tensor's typed storage: `torch.FloatStorage` and the like."""
     def __str__(self, *, tensor_contents: Any = None) -> str: ...
     @overload
     def stride(self, dim: None = None) -> tuple[builtins.int, ...]: ...
@@ -1730,6 +1805,8 @@ class Tensor:
         """Two dimensions exchanged."""
     def swapdims_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two dimensions exchanged."""
+    def symeig(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused, as in PyTorch, which removed it: use torch.linalg.eigh."""
     def t(self) -> Tensor:
         """The transpose of a matrix; a vector or scalar as it is."""
     def t_(self) -> Tensor:
@@ -1906,6 +1983,9 @@ class Tensor:
         """Pairs of numbers as complex ones."""
     def view_as_real(self) -> Tensor:
         """The two parts of complex numbers as a new last dimension."""
+    @property
+    def volatile(self) -> Any:
+        """What no_grad has replaced."""
     def vsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """Pieces along the rows."""
     def where(self, condition: Any, other: Any) -> Any:

@@ -21,6 +21,14 @@ class SkimpError(Exception):
     """What all of skimp's own exceptions have in common."""
 
 
+class AcceleratorError(RuntimeError):
+    """For `except`: what PyTorch raises for errors of a device; there is none."""
+
+
+class FatalError(Exception):
+    """For `except`: what PyTorch raises where a process can't go on; nothing here does."""
+
+
 class Live(NamedTuple):
     """What one line had allocated; `site` is None for what came before anybody listened."""
 

@@ -12,7 +12,20 @@ from skimp.nn.parameter import typename as typename_of
 from skimp.ops.forms import export
 from skimp.ops.storages import TypedStorage, UntypedStorage
 
-__all__ = ["get_device_module", "is_storage", "is_tensor", "set_default_tensor_type", "typename"]
+__all__ = [
+    "compiled_with_cxx11_abi",
+    "get_device_module",
+    "has_lapack",
+    "has_mkl",
+    "has_openmp",
+    "has_spectral",
+    "init_num_threads",
+    "is_storage",
+    "is_tensor",
+    "is_vulkan_available",
+    "set_default_tensor_type",
+    "typename",
+]
 
 
 def is_tensor(obj: Any, /) -> bool:
@@ -63,9 +76,59 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return self.to(other.dtype)
 
 
+def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+    """A tensor of this dtype: of sizes uninitialised, of data with its values."""
+    made = tensor_types.made(self.dtype, args)
+    return made.detach() if made is (args[0] if args else None) else made
+
+
+def storage_type(self: Tensor) -> Any:
+    """The class of the tensor's typed storage: `torch.FloatStorage` and the like."""
+    return tensor_types.STORAGE_TYPES.get(self.dtype, TypedStorage)
+
+
+def is_distributed(input: Tensor) -> bool:
+    """Whether the tensor is spread over processes: never."""
+    return False
+
+
+def is_vulkan_available() -> bool:
+    """Whether tensors can live on such a device: never."""
+    return False
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """Which C++ library a program's extensions would need: there is nothing to link with."""
+    return True
+
+
+def init_num_threads() -> None:
+    """There is nothing to prepare."""
+
+
+def _grad_dtype(self: Tensor) -> Any:
+    """The dtype of the tensor's gradient: its own."""
+    return self.dtype
+
+
+def _set_grad_dtype(self: Tensor, dtype: Any) -> None:
+    if dtype is not self.dtype:
+        raise RuntimeError(
+            f"grad_dtype: gradients have the dtype of their tensor, {self.dtype}; got {dtype}"
+        )
+
+
 type_.__name__ = "type"
-for _f in (type_, type_as):
+for _f in (type_, type_as, new, storage_type):
     export(_f.__name__, _f, namespaces=())
+export("is_distributed", is_distributed)
+for _name, _property in (
+    ("name", property(lambda self: None, doc="A name that only PyTorch's tests give.")),
+    ("volatile", property(lambda self: False, doc="What no_grad has replaced.")),
+    ("grad_dtype", property(_grad_dtype, _set_grad_dtype)),
+):
+    setattr(Tensor, _name, _property)
+has_lapack = has_mkl = has_openmp = has_spectral = True  # as PyTorch's builds for CPUs say
 
 
 def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:

@@ -11,6 +11,12 @@ from skimp.ops.random import (
     set_rng_state,
 )
 
+
+def thread_safe_generator() -> Generator | None:
+    """The generator of a thread that loads data: None, for workers are processes of their own."""
+    return None
+
+
 __all__ = [
     "Generator",
     "default_generator",
@@ -20,4 +26,5 @@ __all__ = [
     "manual_seed",
     "seed",
     "set_rng_state",
+    "thread_safe_generator",
 ]

@@ -31,6 +31,11 @@ def _set(mode: bool, check_nan: bool) -> None:
     lines.TRACE[:] = [True] if mode else []
 
 
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Switch anomaly mode on or off."""
+    _set(enabled, check_nan)
+
+
 class set_detect_anomaly:  # noqa: N801
     """Anomaly mode on or off: at once as a function, until its end as a context."""
 

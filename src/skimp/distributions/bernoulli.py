@@ -42,7 +42,7 @@ class Binary(Univariate):
         return self._param.size()
 
     def _new(self, *args: Any, **kwargs: Any) -> Tensor:
-        return self._param.new(*args, **kwargs)  # type: ignore[attr-defined]
+        return self._param.new(*args, **kwargs)
 
 
 class Bernoulli(Binary, ExponentialFamily):

@@ -57,7 +57,7 @@ class Categorical(Distribution):
         return new
 
     def _new(self, *args: Any, **kwargs: Any) -> Tensor:
-        return self._param.new(*args, **kwargs)  # type: ignore[attr-defined]
+        return self._param.new(*args, **kwargs)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:

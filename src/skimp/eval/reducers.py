@@ -141,6 +141,7 @@ SUM_ABS: Final = _of_sum("sum_abs", np.absolute)
 SUM_SQUARES: Final = _of_sum("sum_squares", _abs_squared)
 NORM: Final = _of_sum("norm", _abs_squared, _write_root)
 PROD: Final = _of_ufunc("prod", np.multiply, 1)
+XOR: Final = _of_ufunc("xor", np.bitwise_xor, 0)
 AMAX: Final = _of_ufunc("amax", np.maximum)
 AMIN: Final = _of_ufunc("amin", np.minimum)
 

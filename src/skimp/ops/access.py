@@ -308,6 +308,10 @@ for _name, _get, _doc in (
     ("is_meta", _never, "Whether the tensor has no bytes: never."),
     ("is_mps", _never, "Whether the tensor is on an MPS device: never."),
     ("is_nested", _never, "Whether the tensor is nested: never."),
+    *[
+        (f"is_{device}", _never, "Whether the tensor is on such a device: never.")
+        for device in ("ipu", "maia", "mkldnn", "mtia", "vulkan", "xla", "xpu")
+    ],
     ("layout", _layout, "How the elements are stored."),
 ):
     setattr(Tensor, _name, property(_get, doc=_doc))

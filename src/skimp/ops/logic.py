@@ -9,6 +9,7 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Tensor
 from skimp.backend import kernels as K
+from skimp.ops.forms import METHODS, export
 from skimp.ops.pointwise import Pointwise, Refused, predicate, same
 from skimp.ops.pointwise_forms import attach, binary, plain_operators, unary
 from skimp.ops.rows import PAIR, B, C, F, I
@@ -117,3 +118,4 @@ for _name, _kernel, _doc in (
     ("lcm", K.lcm, "The least common multiple."),
 ):
     binary(Pointwise(_name, {I: _kernel}, same, None, PAIR, numbers=()), doc=_doc)
+    export(f"{_name}_", METHODS[f"{_name}_"], method=False)

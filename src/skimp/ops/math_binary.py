@@ -15,7 +15,7 @@ from skimp.autograd.rules import Rule
 from skimp.backend import kernels as K
 from skimp.ops.complex_views import imag, real
 from skimp.ops.elementwise import div
-from skimp.ops.forms import export
+from skimp.ops.forms import METHODS, export
 from skimp.ops.masks import where
 from skimp.ops.pointwise import Pointwise, Refused, call, common, floating, no_zero, same
 from skimp.ops.pointwise_forms import binary, plain_operators
@@ -343,3 +343,4 @@ def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 export("complex", complex, method=False)
 export("polar", polar, method=False)
+export("ldexp_", METHODS["ldexp_"], method=False)

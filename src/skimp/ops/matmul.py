@@ -223,6 +223,7 @@ def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
 
 
 export("mm", mm)
+export("dsmm", mm, method=False)
 
 
 # -- batches of matrices --------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -127,6 +127,110 @@ def segment_reduce(
     return mean if initial is None else found.where(size == 0, mean)
 
 
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Replace each element by what a Python function makes of it and its partners."""
+    return _by_element("map2_", self, (x, y), callable)
+
+
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions from the outermost to the innermost in memory.
+
+    `ambiguity_check`: refuse a tensor of which more than one order is true.
+    """
+    strides = self.stride()
+    found = tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
+    if ambiguity_check is not False:
+        sizes = [self.shape[d] for d in found]
+        steps = [strides[d] for d in found]
+        if len(set(steps)) < len(steps) or (1 in sizes and self.ndim > 1):
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the "
+                "given memory formats."
+            )
+    return found
+
+
+def as_subclass(self: Tensor, cls: type) -> Tensor:
+    """The tensor as an instance of a subclass: the same bytes, and gradients go through."""
+    if not (issubclass(cls, Tensor)):
+        raise TypeError(
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not "
+            "possible. Make sure your class inherits from Tensor."
+        )
+    made = self.view_as(self)
+    made.__class__ = cls
+    return made
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `load_state_dict` puts in this tensor's place where swapping is asked for."""
+    if assign:
+        return other.detach()
+    return self.copy_(other).detach()
+
+
+def const_data_ptr(self: Tensor) -> int:
+    """The address of the first element, for reading."""
+    return self.data_ptr()
+
+
+def resize(self: Tensor, *sizes: Any) -> Tensor:
+    """A view of another shape; PyTorch has deprecated the name."""
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    return self.view(shape)
+
+
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """A view of another tensor's shape; PyTorch has deprecated the name."""
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.view(tensor.shape)
+
+
+def slice_inverse(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    """The tensor of which `input` is a slice, shaped and laid out as `src`."""
+    at = (0 if start is None else start) * src.stride(dim)
+    return input.as_strided(src.shape, src.stride(), input.storage_offset() - at)
+
+
+def _removed(name: str, instead: str) -> Callable[..., Any]:
+    def removed(self: Tensor, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(
+            "This function was deprecated since version 1.9 and is now removed. "
+            f"`torch.{name}` is deprecated in favor of `torch.linalg.{instead}`."
+        )
+
+    removed.__name__ = removed.__qualname__ = name
+    removed.__doc__ = f"Refused, as in PyTorch, which removed it: use torch.linalg.{instead}."
+    return removed
+
+
+def reinforce(self: Tensor, reward: Any) -> NoReturn:
+    """Refused, as in PyTorch, which removed it: use torch.distributions."""
+    raise RuntimeError(
+        "reinforce() was removed. Use torch.distributions instead: sample an action, and call "
+        "backward on -log_prob(action) * reward."
+    )
+
+
+for _name, _instead in (
+    ("eig", "eig"), ("lstsq", "lstsq"), ("solve", "solve"), ("symeig", "eigh"),
+):  # fmt: skip
+    export(_name, _removed(_name, _instead), namespaces=())
+for _f in (
+    map2_,
+    dim_order,
+    as_subclass,
+    module_load,
+    const_data_ptr,
+    resize,
+    resize_as,
+    reinforce,
+):
+    export(_f.__name__, _f, namespaces=())
+export("slice_inverse", slice_inverse)
 for _f in (fill_diagonal_, apply_, map_):
     export(_f.__name__, _f, namespaces=())
 export("range", range_, method=False)

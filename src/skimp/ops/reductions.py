@@ -18,6 +18,7 @@ from skimp.ops.reduction import dims_of, kept_shape, reduced
 from skimp.ops.rows import conj
 
 HALF = (dtypes.float16, dtypes.bfloat16)
+_UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
 PLAIN = (dtypes.float32, dtypes.float64)
 
 
@@ -389,6 +390,21 @@ def _extreme(name: str, how: R.Reducer) -> Any:
         return reduced(input, dims, keepdim, how, input._dtype)
 
     return f
+
+
+@op(out=True)
+def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
+    """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    promotion.refuse("xor_sum_cpu", input._dtype, _UNHASHED)
+    dims = dims_of(dim, input.ndim)
+    for d in dims:
+        if dim not in ((), None) and input.ndim and input.shape[d] == 0:
+            raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
+    exact = input._dtype.category < dtypes.FLOAT
+    wide = input.detach().to(dtypes.int64 if exact else dtypes.float64)
+    return reduced(wide.view(dtypes.uint64), dims, keepdim, R.XOR, dtypes.uint64)
 
 
 amax = _extreme("amax", R.AMAX)

@@ -10,7 +10,7 @@ from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.backend import kernels_activation as A
 from skimp.backend import special as S
-from skimp.ops.forms import NAMESPACES, export
+from skimp.ops.forms import METHODS, NAMESPACES, export
 from skimp.ops.masks import where
 from skimp.ops.pointwise import Pointwise, call, floating, same
 from skimp.ops.pointwise_forms import binary
@@ -418,3 +418,4 @@ for _name in (
         method=False,
         doc=f"The {_name.replace('_polynomial', '').replace('_', ' ')} polynomial of degree n.",
     )
+export("xlogy_", METHODS["xlogy_"], method=False)

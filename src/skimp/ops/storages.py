@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from skimp import dtypes, printing
+from skimp import dtypes, printing, promotion
 from skimp._tensor import Tensor, VersionCounter, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
@@ -435,6 +435,18 @@ def _given(size: Any, stride: Any, offset: int) -> Layout:
         else ints((stride,), "stride")
     )
     return B.as_strided(shape, strides, offset)
+
+
+def from_file(
+    filename: Any, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, **_: Any
+) -> Tensor:
+    """A flat tensor of the first elements of a file; writes go to the file only if `shared`."""
+    wanted = promotion.get_default_dtype() if dtype is None else dtype
+    nbytes = (size or 0) * wanted.itemsize
+    return on_storage(UntypedStorage.from_file(filename, bool(shared), nbytes)._storage, wanted)
+
+
+export("from_file", from_file, method=False)
 
 
 def on_storage(s: storages.Storage, dtype: dtypes.dtype) -> Tensor:
