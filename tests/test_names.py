@@ -142,3 +142,89 @@ def test_anomaly_mode_as_a_switch() -> None:
 
 def test_fork_waits() -> None:
     assert skimp.wait(skimp.fork(lambda a: a + 1, 2)) == 3
+
+
+# -- what is left out -----------------------------------------------------------------------------
+
+
+def test_every_name_that_is_left_out_is_torchs_and_says_why() -> None:
+    import importlib
+
+    from skimp import left_out, refusals
+
+    for module, reasons in left_out.REASONS.items():
+        owner: Any = skimp.Tensor if module == "skimp.Tensor" else importlib.import_module(module)
+        place = module.replace("skimp", "torch", 1)
+        theirs: Any = torch.Tensor if module == "skimp.Tensor" else importlib.import_module(place)
+        for name, reason in reasons.items():
+            assert hasattr(theirs, name), (module, name)
+            found = getattr(owner, name)
+            assert refusals.is_refused(found), (module, name)
+            if module != "skimp.Tensor":
+                with pytest.raises(RuntimeError) as told:
+                    found()
+                assert reason in str(told.value) or name in str(told.value)
+
+
+def test_left_out_names_can_be_tested_against() -> None:
+    assert not isinstance(skimp.ones(2), skimp.Stream)
+    assert skimp.quint8 is skimp.quint8
+    with pytest.raises(AttributeError, match="no attribute 'quint7'"):
+        _ = skimp.quint7
+    with pytest.raises(RuntimeError, match="quantised"):
+        skimp.ones(2).q_scale()
+
+
+SMALL = (
+    """
+T.utils.benchmark.ordered_unique([3, 1, 3])
+T.nn.factory_kwargs({"device": 1, "factory_kwargs": {"dtype": 2}})
+T.nn.factory_kwargs({"foo": 1})|T.nn.factory_kwargs(None)
+T.nn.factory_kwargs({"device": 1, "factory_kwargs": {"device": 2}})
+T.nn.functional.assert_int_or_pair([1, 2, 3], "x", "{}")
+T.nn.functional.assert_int_or_pair((1, 2), "x", "{}")
+T.distributed.get_node_local_rank(3)|T.distributed.get_node_local_rank()
+T.distributed.get_debug_level().name
+T.serialization.get_crc32_options()|T.serialization.get_default_mmap_options()
+T.serialization.set_default_mmap_options(77)
+T.serialization.set_default_load_endianness(3)|T.compiler.get_default_backend()|T.cuda.has_half
+T.cuda.has_magma
+T.utils.checkpoint.get_device_states(T.ones(2))|T.utils.checkpoint.detach_variable([T.ones(2)])
+T.utils.checkpoint.detach_variable((T.ones(2, requires_grad=True), 3))
+[p.name for p in T.utils.checkpoint.CheckpointPolicy]
+T.profiler.DeviceType.PrivateUse1.value|T.profiler.DeviceType.Meta.value
+T.nn.attention.WARN_FOR_UNFUSED_KERNELS
+T.dequantize(T.ones(2, dtype=T.float64)).dtype|T.fft.Tensor is T.Tensor
+T.nn.functional.has_torch_function((1,))
+issubclass(T.distributed.DistBackendError, RuntimeError)
+""".replace("\n", "|")
+    .strip("|")
+    .split("|")
+)
+
+
+@pytest.mark.parametrize("text", SMALL)
+def test_small_helpers(text: str) -> None:
+    import torch.utils.benchmark
+    import torch.utils.checkpoint
+
+    import skimp.utils.benchmark
+
+    found = []
+    for lib in (torch, skimp):
+        try:
+            found.append(repr(eval(text, {"T": lib})).replace("skimp", "torch"))
+        except (RuntimeError, TypeError, ValueError, AssertionError) as error:
+            found.append(type(error).__name__)
+    assert found[0] == found[1]
+
+
+def test_settings_that_change_nothing() -> None:
+    for lib in (skimp, torch):
+        lib.autograd.set_multithreading_enabled(True)
+        with lib.backends.mkl.verbose(lib.backends.mkl.VERBOSE_OFF):
+            assert lib.autograd.grad_mode is not None
+        with pytest.warns(FutureWarning, match="nn.Container` is deprecated"):
+            assert len(list(lib.nn.Container(a=lib.nn.ReLU()).children())) == 1
+        with pytest.warns(UserWarning, match="Gradients will be None"):
+            lib.utils.checkpoint.check_backward_validity([lib.ones(2)])

@@ -327,7 +327,7 @@ def assigned(targets: Iterable[ast.expr]) -> Iterator[str]:
     for target in targets:
         if isinstance(target, ast.Tuple):
             yield from assigned(target.elts)
-        elif isinstance(target, ast.Name) and target.id != "__all__":
+        elif isinstance(target, ast.Name) and not target.id.startswith("__"):
             yield target.id
 
 

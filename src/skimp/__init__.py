@@ -48,6 +48,7 @@ from skimp import (
     version,
     xpu,
 )
+from skimp import refusals as _refusals
 from skimp._tensor import Tensor
 from skimp.amp import GradScaler
 from skimp.amp.autocast_mode import autocast
@@ -210,6 +211,7 @@ short, int, long, half, float, double, cfloat, cdouble = (
 
 e, pi, inf, nan, newaxis = _np.e, _np.pi, _np.inf, _np.nan, None
 globals().update(tensor_types.NAMES)
+Storage = tensor_types.NAMES["FloatStorage"]
 globals().update(_NAMESPACES[""])
 let_idle_threads_sleep()
 del let_idle_threads_sleep
@@ -218,9 +220,12 @@ del let_idle_threads_sleep
 # modules that few programs name: imported when they do
 _LATER: frozenset[str] = frozenset({
     "_dynamo", "_higher_order_ops", "_inductor", "ao", "array_api", "export", "futures", "fx",
-    "library", "monitor", "mtia", "onnx", "overrides", "package", "profiler", "quantization",
-    "return_types",
+    "library", "monitor", "mtia", "nested", "onnx", "overrides", "package", "profiler",
+    "quantization", "return_types",
 })  # fmt: skip
+
+
+_left_out: Any = _refusals.names(__name__)
 
 
 def __getattr__(name: str) -> Any:
@@ -228,6 +233,4 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"skimp.{name}")
-    from skimp.compat.missing import missing
-
-    raise missing("torch", name, list(globals()))
+    return _left_out(name)

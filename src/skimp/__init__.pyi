@@ -185,6 +185,7 @@ from skimp.symbolic import sym_min as sym_min
 from skimp.symbolic import sym_not as sym_not
 from skimp.symbolic import sym_sqrt as sym_sqrt
 from skimp.symbolic import sym_sum as sym_sum
+from skimp.tensor_types import _StorageType
 
 short: dtype
 int: dtype
@@ -199,6 +200,7 @@ pi: builtins.float
 inf: builtins.float
 nan: builtins.float
 newaxis: None
+Storage: _StorageType
 
 def abs(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The absolute value; of complex numbers a real one."""
@@ -944,6 +946,9 @@ def deg2rad(input: Any, *, out: Tensor | None = None) -> Tensor:
 
 def deg2rad_(input: Tensor) -> Tensor:
     """Degrees to radians. In place."""
+
+def dequantize(tensor: Any) -> Any:
+    """A tensor, or each of a list, as float32: no tensor is quantised."""
 
 def det(input: Tensor) -> Tensor:
     """The determinants of square matrices."""

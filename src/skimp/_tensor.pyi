@@ -362,6 +362,8 @@ class Tensor:
         """`to(torch.uint8)`."""
     def cauchy_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:
         """Cauchy numbers."""
+    def ccol_indices(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: the only sparse layout of skimp is COO; use to_sparse()."""
     def cdouble(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.complex128)`."""
     def ceil(self, *, out: Tensor | None = None) -> Tensor:
@@ -370,6 +372,8 @@ class Tensor:
         """The smallest integer not below input. In place."""
     def cfloat(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.complex64)`."""
+    def chalf(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: NumPy has no such type, and few programs use it on a CPU; use a wider one."""
     def char(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int8)`."""
     def cholesky(self, upper: builtins.bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -405,6 +409,8 @@ class Tensor:
         (preserve_format)."""
     def coalesce(self) -> NoReturn:
         """Refused: the tensor is dense."""
+    def col_indices(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: the only sparse layout of skimp is COO; use to_sparse()."""
     def combinations(self, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
         """Every way to choose r elements of a vector, in order, as rows."""
     def __complex__(self) -> complex: ...
@@ -449,6 +455,8 @@ class Tensor:
         """The tensor itself: it is on the CPU."""
     def cross(self, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
         """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
+    def crow_indices(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: the only sparse layout of skimp is COO; use to_sparse()."""
     def cuda(
         self,
         device: devices.device | str | builtins.int | None = None,
@@ -490,6 +498,8 @@ class Tensor:
     def deg2rad_(self) -> Tensor:
         """Degrees to radians. In place."""
     def dense_dim(self) -> Any: ...
+    def dequantize(self) -> Any:
+        """A tensor, or each of a list, as float32: no tensor is quantised."""
     def det(self) -> Tensor:
         """The determinants of square matrices."""
     def detach(self) -> Tensor:
@@ -783,6 +793,8 @@ class Tensor:
     def __imod__(self, other: Any) -> Tensor: ...
     def __imul__(self, other: Any) -> Tensor: ...
     def __index__(self) -> builtins.int: ...
+    def index(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no first-class dimensions; index by brackets."""
     def index_add(
         self,
         dim: builtins.int,
@@ -849,11 +861,15 @@ class Tensor:
     def __int__(self) -> builtins.int: ...
     def int(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.int32)`."""
+    def int_repr(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
     def inverse(self, *, out: Tensor | None = None) -> Tensor:
         """The inverses of square matrices."""
     def __invert__(self) -> Tensor: ...
     def __ior__(self, other: Any) -> Tensor: ...
     def __ipow__(self, other: Any) -> Tensor: ...
+    def ipu(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp computes on the CPU only; there is no such device."""
     def __irshift__(self, other: Any) -> Tensor: ...
     def is_coalesced(self) -> NoReturn:
         """Refused: the tensor is dense."""
@@ -1185,6 +1201,8 @@ class Tensor:
         """The source dimensions moved to their destinations."""
     def msort(self, *, out: Tensor | None = None) -> Tensor:
         """The values in order along the first dim."""
+    def mtia(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp computes on the CPU only; there is no such device."""
     def __mul__(self, other: Any) -> Tensor: ...
     def mul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input * other."""
@@ -1441,8 +1459,20 @@ class Tensor:
         """Write (or add) elements at positions in the input seen as one vector."""
     def put_(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
         """Write (or add) elements at positions in the input seen as one vector."""
+    def q_per_channel_axis(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
+    def q_per_channel_scales(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
+    def q_per_channel_zero_points(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
+    def q_scale(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
+    def q_zero_point(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
     def qr(self, some: builtins.bool = True, *, out: Any = None) -> Any:
         """`linalg.qr`, reduced or complete."""
+    def qscheme(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no quantised types; keep tensors in float32, float16 or bfloat16."""
     def quantile(
         self,
         q: Any,
@@ -1473,6 +1503,8 @@ class Tensor:
         """1 / input."""
     def reciprocal_(self) -> Tensor:
         """1 / input. In place."""
+    def record_stream(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp computes on the CPU only; there is no such device."""
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]: ...
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grad)` when this tensor's gradient is known; what it returns replaces the
@@ -1524,6 +1556,9 @@ class Tensor:
         self, the_template: Tensor, *, memory_format: formats.memory_format | None = None
     ) -> Tensor:
         """`resize_` to the shape of another tensor."""
+    def resize_as_sparse_(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
+        addition."""
     def resolve_conj(self) -> Tensor:
         """The tensor with its conjugation carried out."""
     def resolve_neg(self) -> Tensor:
@@ -1548,6 +1583,8 @@ class Tensor:
         """To the nearest integer, halves to even; or to so many decimals."""
     def round_(self, *, decimals: builtins.int = 0) -> Tensor:
         """To the nearest integer, halves to even, in place; or to so many decimals."""
+    def row_indices(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: the only sparse layout of skimp is COO; use to_sparse()."""
     def __rpow__(self, other: Any) -> Tensor: ...
     def __rrshift__(self, other: Any) -> Tensor: ...
     def __rshift__(self, other: Any) -> Tensor: ...
@@ -1719,6 +1756,12 @@ class Tensor:
         """A dense tensor has none."""
     def sparse_mask(self, mask: Any) -> SparseTensor:
         """The elements where the sparse tensor `mask` has entries."""
+    def sparse_resize_(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
+        addition."""
+    def sparse_resize_and_clear_(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
+        addition."""
     def split(self, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """Pieces of one size (the last may be shorter), or of the sizes given, along a
         dimension."""
@@ -1736,6 +1779,9 @@ class Tensor:
         """Without the dimensions of size 1 (of all, of one, or of several)."""
     def squeeze_(self, dim: Any = None) -> Tensor:
         """Without the dimensions of size 1 (of all, of one, or of several)."""
+    def sspaddmm(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
+        addition."""
     def std(
         self,
         dim: Any = None,
@@ -1848,6 +1894,10 @@ class Tensor:
         self, device: devices.device | str | builtins.int, *, stream: Any = None
     ) -> Tensor:
         """`to(device)`, under the Array API standard's name; streams mean nothing on a CPU."""
+    def to_mkldnn(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp computes on the CPU only; there is no such device."""
+    def to_padded_tensor(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp has no nested tensors; pad them, or use nn.utils.rnn.PackedSequence."""
     def to_sparse(
         self, sparse_dim: builtins.int | None = None, *, layout: formats.layout | None = None
     ) -> Any:
@@ -2002,6 +2052,8 @@ class Tensor:
     def xlogy_(self, other: Any) -> Tensor:
         """input * log(other), 0 where input is 0. In place."""
     def __xor__(self, other: Any) -> Tensor: ...
+    def xpu(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: skimp computes on the CPU only; there is no such device."""
     def zero_(self) -> Tensor:
         """Write zeros over all elements."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from skimp import refusals
 from skimp.devices import device
 
 _REFUSED = (
@@ -26,6 +27,7 @@ _REFUSED = (
     "set_stream",
 )
 __all__ = ["current_accelerator", "device_count", "is_available", "synchronize"]
+__getattr__ = refusals.names(__name__)
 __all__.extend(_REFUSED)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp import notices
+from skimp import notices, refusals
 
 __all__ = [
     "allow_in_graph",
@@ -15,13 +15,18 @@ __all__ = [
     "compile",
     "cudagraph_mark_step_begin",
     "disable",
+    "get_default_backend",
     "is_compiling",
     "is_dynamo_compiling",
     "is_exporting",
     "list_backends",
+    "nested_compile_region",
     "reset",
+    "set_default_backend",
     "set_stance",
+    "substitute_in_graph",
 ]
+__getattr__ = refusals.names(__name__)
 
 
 def compile(
@@ -101,3 +106,27 @@ def cudagraph_mark_step_begin() -> None:
 def list_backends(exclude_tags: Any = ()) -> list[str]:
     """There are none."""
     return []
+
+
+def substitute_in_graph(original_fn: Any, **_: Any) -> Callable[[Any], Any]:
+    """A decorator that gives the function itself: no graph would take it in another's place."""
+    return lambda f: f
+
+
+def nested_compile_region(fn: Any = None, **_: Any) -> Any:
+    """The function itself; without one, a decorator."""
+    return (lambda f: f) if fn is None else fn
+
+
+_backend: Any = "inductor"
+
+
+def get_default_backend() -> Any:
+    """The backend that `compile` would use where none is named."""
+    return _backend
+
+
+def set_default_backend(backend: Any) -> None:
+    """Set that backend; it changes nothing else. None means the first one again."""
+    global _backend
+    _backend = "inductor" if backend is None else backend

@@ -3,7 +3,7 @@
 from typing import Any
 
 from skimp import devices, dtypes
-from skimp._tensor import Tensor
+from skimp._tensor import Tensor as Tensor
 from skimp.ops import formats
 
 def fft(

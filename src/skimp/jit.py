@@ -41,6 +41,7 @@ __all__ = [
     "unused",
     "wait",
 ]
+__getattr__ = refusals.names(__name__)
 T = TypeVar("T")
 NOTICE = "torch.jit.script and torch.jit.trace return what they are given: nothing is compiled"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from skimp import refusals
+
 _REFUSED = (
     "Event",
     "compile_shader",
@@ -22,6 +24,7 @@ __all__ = [
     "seed",
     "synchronize",
 ]
+__getattr__ = refusals.names(__name__)
 __all__.extend(_REFUSED)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from skimp import refusals
+
 __all__ = ["device_count", "empty_cache", "is_available", "is_initialized", "synchronize"]
+__getattr__ = refusals.names(__name__)
 
 
 def is_available() -> bool:

@@ -1,10 +1,10 @@
-"""Tensor methods about places: there is one, the CPU."""
+"""Tensor methods about places, of which there is one, the CPU, and those that are left out."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from skimp import devices
+from skimp import devices, left_out, refusals
 from skimp._tensor import Tensor
 from skimp.ops.forms import export
 
@@ -40,3 +40,5 @@ def get_device(input: Tensor) -> int:
 for _f in (cpu, cuda, pin_memory, is_pinned):
     export(_f.__name__, _f, namespaces=())
 export("get_device", get_device)
+for _name, _reason in left_out.REASONS["skimp.Tensor"].items():
+    export(_name, refusals.method(_name, _reason), namespaces=())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
+
+from skimp.left_out import REASONS
 
 
 class Refusal(type):
@@ -25,21 +28,35 @@ def refusal(module: str, name: str, reason: str) -> Refusal:
     return Refusal(name, (), {"__doc__": text, "__module__": module, "_refused": text})
 
 
-def names(module: str, known: Iterable[str], reason: str) -> Callable[[str], Any]:
-    """A module's `__getattr__` that makes its refused names, each when first asked for."""
-    words = tuple(known)
+def names(module: str, known: Iterable[str] = (), reason: str = "") -> Callable[[str], Any]:
+    """A module's `__getattr__` that makes its refused names, each when first asked for: these, and
+    those of `left_out`.
+    """
+    reasons = {**REASONS.get(module, {}), **dict.fromkeys(known, reason)}
     made: dict[str, Refusal] = {}
 
     def lookup(name: str) -> Any:
-        if name not in words:
+        if name not in reasons:
             from skimp.compat.missing import missing
 
-            raise missing(module, name, words)
+            there = vars(sys.modules[module])
+            raise missing(module.replace("skimp", "torch", 1), name, [*there, *reasons])
         if name not in made:
-            made[name] = refusal(module, name, reason)
+            made[name] = refusal(module, name, reasons[name])
         return made[name]
 
     return lookup
+
+
+def method(name: str, reason: str) -> Callable[..., NoReturn]:
+    """A method of tensors that raises."""
+
+    def refused(self: Any, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(f"torch.Tensor.{name}: {reason}")
+
+    refused.__name__ = refused.__qualname__ = name
+    refused.__doc__ = f"Refused: {reason}."
+    return refused
 
 
 def is_refused(value: Any) -> bool:

@@ -1,5 +1,7 @@
 """torch.sparse: the functions that op rows declare for this namespace."""
 
+from skimp import refusals as _refusals
 from skimp.ops.forms import NAMESPACES
 
 globals().update(NAMESPACES.get("sparse", {}))
+__getattr__ = _refusals.names(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, NoReturn
 
+from skimp import refusals
+
 _REFUSED = (
     "Event",
     "Stream",
@@ -40,6 +42,7 @@ __all__ = [
     "stream",
     "synchronize",
 ]
+__getattr__ = refusals.names(__name__)
 __all__.extend(_REFUSED)
 __all__.extend(_NOTHING)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from skimp import refusals as _refusals
 from skimp._tensor import Tensor
 from skimp.autograd import functional, graph, methods
+from skimp.autograd import modes as grad_mode
 from skimp.autograd.anomaly import (
     detect_anomaly,
     is_anomaly_check_nan_enabled,
@@ -24,6 +26,7 @@ from skimp.autograd.modes import (
     is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 from skimp.autograd.variable import Variable
 
@@ -36,6 +39,7 @@ __all__ = [
     "enable_grad",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",
@@ -48,6 +52,7 @@ __all__ = [
     "saved",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
 ]
 
 methods.attach(Tensor)
@@ -55,9 +60,10 @@ methods.attach(Tensor)
 _LATER = frozenset({"forward_ad", "profiler"})  # modules that few programs name
 
 
+_left_out: Any = _refusals.names(__name__)
+
+
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return importlib.import_module(f"skimp.autograd.{name}")
-    from skimp.compat.missing import missing
-
-    raise missing("torch.autograd", name, list(globals()))
+    return _left_out(name)

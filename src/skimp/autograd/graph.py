@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from skimp import refusals
 from skimp.autograd.calls import GradientEdge, get_gradient_edge
 from skimp.autograd.graph_hooks import (
     allow_mutation_on_saved_tensors,
@@ -31,3 +32,4 @@ __all__ = [
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
+__getattr__ = refusals.names(__name__)

@@ -178,3 +178,16 @@ class inference_mode(_Mode):  # noqa: N801
     def __exit__(self, *_: object) -> None:
         state.grad, inference = self.previous
         _mark(inference)
+
+
+class set_multithreading_enabled:  # noqa: N801  (PyTorch's name)
+    """Accepted, as a function and as a context: backward runs in the thread that calls it."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from skimp import refusals
+
 
 class _MatMul:
     """How products would be computed on a GPU."""
@@ -123,3 +125,4 @@ class _Plans:
 
 
 cufft_plan_cache = _Plans()
+__getattr__ = refusals.names(__name__)

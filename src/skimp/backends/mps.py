@@ -1,5 +1,7 @@
 """torch.backends.mps: not built."""
 
+from skimp import refusals
+
 
 def is_available() -> bool:
     """Whether tensors can live on Apple's GPU: never."""
@@ -14,3 +16,6 @@ def is_built() -> bool:
 def is_macos_or_newer(major: int, minor: int) -> bool:
     """Asked by programs that choose a device: never."""
     return False
+
+
+__getattr__ = refusals.names(__name__)

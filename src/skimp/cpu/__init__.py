@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from skimp import refusals
 from skimp.cpu import amp
 from skimp.memory.ledger import settle
 
@@ -20,6 +21,7 @@ __all__ = [
     "stream",
     "synchronize",
 ]
+__getattr__ = refusals.names(__name__)
 
 
 class Stream:

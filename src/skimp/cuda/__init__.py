@@ -162,3 +162,14 @@ def empty_cache() -> None:
     bytes).
     """
     _empty_cache()
+
+
+class CudaError(RuntimeError):
+    """For `except`: an error of the CUDA runtime."""
+
+
+class DeferredCudaCallError(Exception):
+    """For `except`: an error of what was put off until CUDA is there."""
+
+
+has_half, has_magma = True, False

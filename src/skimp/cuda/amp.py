@@ -6,9 +6,10 @@ import functools
 import warnings
 from typing import Any
 
-from skimp import amp, dtypes
+from skimp import amp, dtypes, refusals
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__getattr__ = refusals.names(__name__)
 
 
 def _deprecated(name: str) -> None:

@@ -1,5 +1,6 @@
 """torch.cuda.memory: the counters of torch.cuda."""
 
+from skimp import refusals
 from skimp.memory.limits import set_per_process_memory_fraction
 from skimp.memory.stats import (
     empty_cache,
@@ -31,5 +32,6 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
+__getattr__ = refusals.names(__name__)
 memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from typing import Any, NoReturn
 
 from skimp import refusals
@@ -123,3 +124,50 @@ def _without_a_group(*_: Any, **__: Any) -> NoReturn:
 
 
 globals().update(dict.fromkeys(_COMMUNICATE, _without_a_group))
+
+
+class DistError(RuntimeError):
+    """For `except`: an error between processes."""
+
+
+class DistBackendError(DistError):
+    """For `except`: an error of a way to communicate."""
+
+
+class DistNetworkError(DistError):
+    """For `except`: an error of the network."""
+
+
+class DistStoreError(DistError):
+    """For `except`: an error of the processes' common store."""
+
+
+class QueueEmptyError(DistStoreError):
+    """For `except`: a queue in the store has nothing."""
+
+
+class DebugLevel(enum.Enum):
+    """How much is checked and said."""
+
+    OFF, INFO, DETAIL = range(3)
+
+
+def get_debug_level() -> DebugLevel:
+    """How much is checked and said: nothing."""
+    return DebugLevel.OFF
+
+
+is_ucc_available = is_xccl_available = is_gloo_available
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The number that a launcher gave this process on its host, or else `fallback_rank`."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError(
+        "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
+        "`get_node_local_rank` to work, assuming you are not running in a multi-device context and "
+        "want the code to run locally instead."
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from skimp import refusals
 from skimp.func import (  # noqa: F401  (importing them declares the rules)
     rules_dims,
     rules_layers,
@@ -34,6 +35,7 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+__getattr__ = refusals.names(__name__)
 
 
 def functionalize(func: Any, *, remove: str = "mutations") -> NoReturn:

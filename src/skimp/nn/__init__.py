@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from skimp import refusals
 from skimp.nn import attention, functional, init, modules, parallel, parameter, utils
 from skimp.nn.modules import (
     CELU,
@@ -38,6 +37,7 @@ from skimp.nn.modules import (
     ConstantPad1d,
     ConstantPad2d,
     ConstantPad3d,
+    Container,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -168,6 +168,7 @@ from skimp.nn.modules import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from skimp.nn.modules.utils import factory_kwargs
 from skimp.nn.parallel import DataParallel
 from skimp.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
@@ -206,6 +207,7 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Container",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -339,6 +341,7 @@ __all__ = [
     "ZeroPad2d",
     "ZeroPad3d",
     "attention",
+    "factory_kwargs",
     "functional",
     "init",
     "modules",
@@ -348,7 +351,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    from skimp.compat.missing import missing
-
-    raise missing("torch.nn", name, list(globals()))
+__getattr__ = refusals.names(__name__)

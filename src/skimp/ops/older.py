@@ -12,6 +12,7 @@ import numpy as np
 
 from skimp._tensor import Tensor
 from skimp.autograd import alias as history
+from skimp.dtypes import float32
 from skimp.ops.creation import arange, full
 from skimp.ops.forms import export
 from skimp.promotion import get_default_dtype
@@ -187,6 +188,13 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     return self.view(tensor.shape)
 
 
+def dequantize(tensor: Any) -> Any:
+    """A tensor, or each of a list, as float32: no tensor is quantised."""
+    if isinstance(tensor, (list, tuple)):
+        return [dequantize(t) for t in tensor]
+    return tensor.to(float32)
+
+
 def slice_inverse(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:
@@ -231,6 +239,7 @@ for _f in (
 ):
     export(_f.__name__, _f, namespaces=())
 export("slice_inverse", slice_inverse)
+export("dequantize", dequantize)
 for _f in (fill_diagonal_, apply_, map_):
     export(_f.__name__, _f, namespaces=())
 export("range", range_, method=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from skimp import refusals
 from skimp.optim import lr_scheduler, optimizer, swa_utils
 from skimp.optim.adafactor import Adafactor
 from skimp.optim.adam import Adam, AdamW
@@ -39,7 +38,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    from skimp.compat.missing import missing
-
-    raise missing("torch.optim", name, list(globals()))
+__getattr__ = refusals.names(__name__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from skimp import refusals
 from skimp.profiler.profile import (
     ProfilerAction,
@@ -31,3 +33,12 @@ __getattr__ = refusals.names(__name__, _NAMES, "skimp records no graphs of execu
 def kineto_available() -> bool:
     """Whether PyTorch's library of tracing is there: the interpreter's hook is used instead."""
     return False
+
+
+class DeviceType(enum.Enum):
+    """Where work may run."""
+
+    CPU, CUDA, MKLDNN, OPENGL, OPENCL, IDEEP, HIP, FPGA, MAIA, XLA, Vulkan, Metal, XPU, MPS = range(
+        14
+    )
+    Meta, HPU, VE, Lazy, IPU, MTIA, PrivateUse1 = range(14, 21)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes
+from skimp import dtypes, refusals
 from skimp._tensor import Tensor
 from skimp.ops.creation import as_tensor
 from skimp.promotion import promote_types
 from skimp.testing.making import make_tensor
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]
+__getattr__ = refusals.names(__name__)
 
 _TOLERANCES = {
     dtypes.float16: (1e-3, 1e-5),

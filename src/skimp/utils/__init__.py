@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from skimp import refusals as _refusals
 from skimp._tensor import Tensor
 from skimp.utils import _pytree, checkpoint, data, deterministic, dlpack, hooks
 
@@ -37,9 +38,10 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__
 
 
+_left_out: Any = _refusals.names(__name__)
+
+
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return importlib.import_module(f"skimp.utils.{name}")
-    from skimp.compat.missing import missing
-
-    raise missing("torch.utils", name, list(globals()))
+    return _left_out(name)

@@ -7,7 +7,10 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
+from skimp import refusals
+
 __all__ = ["SDPBackend", "sdpa_kernel"]
+__getattr__ = refusals.names(__name__)
 
 
 class SDPBackend(enum.IntEnum):
@@ -31,3 +34,16 @@ def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
                 f"{type(kind).__name__}"
             )
     yield
+
+
+WARN_FOR_UNFUSED_KERNELS = False
+
+
+def current_flash_attention_impl() -> str | None:
+    """The implementation of flash attention that is switched on: none."""
+    return None
+
+
+def list_flash_attention_impls() -> list[str]:
+    """The implementations of flash attention that can be switched on: none."""
+    return []

@@ -48,7 +48,7 @@ from skimp.nn.modules.batchnorm import (
     LazyInstanceNorm3d,
     SyncBatchNorm,
 )
-from skimp.nn.modules.container import ModuleDict, ModuleList, Sequential
+from skimp.nn.modules.container import Container, ModuleDict, ModuleList, Sequential
 from skimp.nn.modules.conv import (
     Conv1d,
     Conv2d,
@@ -209,6 +209,7 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Container",
     "Conv1d",
     "Conv2d",
     "Conv3d",

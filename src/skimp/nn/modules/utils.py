@@ -58,3 +58,19 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
         stacklevel=4,
     )
     return found
+
+
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """What `dtype`, `device` and `memory_format` ask for, by themselves or in `factory_kwargs`."""
+    if kwargs is None:
+        return {}
+    names = {"device", "dtype", "memory_format"}
+    unknown = kwargs.keys() - {"factory_kwargs"} - names
+    if unknown:
+        raise TypeError(f"unexpected kwargs {unknown}")
+    found = dict(kwargs.get("factory_kwargs", {}))
+    for name in [n for n in kwargs if n in names]:
+        if name in found:
+            raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
+        found[name] = kwargs[name]
+    return found

@@ -1,5 +1,13 @@
 """torch.utils.benchmark: statements timed with enough repetitions, and tables of the results."""
 
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from skimp import refusals
+from skimp.backend.blas import get_num_threads, set_num_threads
 from skimp.utils.benchmark.compare import Compare
 from skimp.utils.benchmark.measurement import (
     Measurement,
@@ -21,3 +29,20 @@ __all__ = [
     "trim_sigfig",
     "unit_to_english",
 ]
+__getattr__ = refusals.names(__name__)
+
+
+def ordered_unique(elements: Iterable[Any]) -> list[Any]:
+    """The elements without repetitions, in the order of their first places."""
+    return list(dict.fromkeys(elements))
+
+
+@contextlib.contextmanager
+def set_torch_threads(n: int) -> Iterator[None]:
+    """Use so many threads inside a `with`."""
+    before = get_num_threads()
+    set_num_threads(n)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
