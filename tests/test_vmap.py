@@ -382,6 +382,66 @@ def test_jacobians_run_backward_once() -> None:
     assert len(runs) == 1 + 2 + 1 + 1
 
 
+def functions_of_ones_own(t: Any, x: Any) -> Any:
+    """With a rule of its own, with a generated one, and shared arguments."""
+
+    class Scaled(t.autograd.Function):
+        @staticmethod
+        def forward(x: Any, w: Any, n: int) -> Any:
+            return (x * w) ** n
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs[:2])
+            ctx.n = inputs[2]
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            x, w = ctx.saved_tensors
+            inner = g * ctx.n * (x * w) ** (ctx.n - 1)
+            return inner * w, inner * x, None
+
+    class ByRule(Scaled):
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, x: Any, w: Any, n: int) -> Any:
+            x = x.movedim(in_dims[0], 0)
+            w = w if in_dims[1] is None else w.movedim(in_dims[1], 0)
+            return Scaled.apply(x, w, n).movedim(0, -1) * info.batch_size, -1
+
+    class Generated(Scaled):
+        generate_vmap_rule = True
+
+    f = lambda c: lambda v, w: c.apply(v, w, 2)  # noqa: E731
+    return [
+        (t.vmap(f(c))(x, x + 1), t.vmap(f(c), (0, None))(x, x[0])) for c in (ByRule, Generated)
+    ] + [
+        t.vmap(t.func.grad(lambda v, w: f(Generated)(v, w).sum(), (0, 1)), (0, None))(x, x[0]),
+        t.func.grad(lambda w: t.vmap(f(ByRule), (0, None))(x, w).sum())(x[0]),
+    ]
+
+
+def test_functions_of_ones_own() -> None:
+    compare(functions_of_ones_own, data(4, 3))
+
+
+def test_a_function_that_knows_no_batches_runs_on_samples() -> None:
+    class Clipped(skimp.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return skimp.from_numpy(np.minimum(x.detach().numpy(), 1.0))
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return g * (x < 1)
+
+    x = skimp.tensor([[0.5, 2.0], [-1.0, 3.0]])
+    assert skimp.vmap(Clipped.apply)(x).tolist() == [[0.5, 1.0], [-1.0, 1.0]]
+    found = skimp.vmap(skimp.func.grad(lambda v: Clipped.apply(v).sum()))(x)
+    assert found.tolist() == [[1.0, 0.0], [1.0, 0.0]]
+
+
 def in_two_levels(t: Any, x: Any) -> Any:
     """Gradients of gradients of a write to a view: what has no rule goes sample by sample."""
 

@@ -159,6 +159,10 @@ class BackwardCFunction(Node, FunctionCtx):
         return out
 
 
+# how a Function runs on tensors under vmap (func/dispatch.py)
+UNDER_VMAP: list[Callable[..., Any]] = []
+
+
 class FunctionMeta(type):
     """Gives each Function the class of its nodes: `MyFunctionBackward`."""
 
@@ -224,12 +228,26 @@ class Function(metaclass=FunctionMeta):
             "forward mode AD."
         )
 
+    generate_vmap_rule = False  # of no consequence: without `vmap`, samples go one by one
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """(output, out_dims) of forward for a batch: `info` has batch_size and randomness, and
+        `in_dims` says for each argument where its batch dimension is, or None.
+        """
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or "
+            "set generate_vmap_rule=True."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward, unrecorded, and record backward as its derivative."""
         splits = cls.setup_context is not Function.setup_context
         if kwargs or splits:
             args = _bound(cls, args, kwargs, splits)
+        if modes.state.vmaps and any([isinstance(a, Tensor) and a._hollow for a in args]):
+            return UNDER_VMAP[0](cls, args)
         ctx = cls._backward_cls.__new__(cls._backward_cls)
         tensors = [a for a in args if isinstance(a, Tensor)]
         recorded = modes.state.grad and any([t._rg for t in tensors])

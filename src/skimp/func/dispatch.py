@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from skimp._tensor import Tensor
-from skimp.autograd import engine
+from skimp.autograd import engine, function
+from skimp.autograd.function import Function
 from skimp.autograd.nodes import Node
 from skimp.errors import BatchedArgument
 from skimp.ops import forms, pointwise
@@ -21,6 +22,7 @@ from skimp.ops.batched import Batched, Level, is_of, outside, sample_layout, wra
 from skimp.ops.forms import NAMESPACES
 from skimp.ops.pointwise import Pointwise
 from skimp.ops.random import default_generator
+from skimp.utils._pytree import broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 Rule = Callable[["Call"], Any]
 RULES: dict[str, Rule] = {}  # by the op's name; an in-place form falls back to its op's
@@ -291,6 +293,41 @@ def drawn_alike(one: Callable[[int], Any], n: int, randomness: str) -> list[Any]
             engine_.set_state(before)
             raise RuntimeError(RANDOMNESS)
     return results
+
+
+class VmapInfo(NamedTuple):
+    """What a Function's `vmap` is told."""
+
+    batch_size: int
+    randomness: str
+
+
+def _function(cls: Any, args: tuple[Any, ...]) -> Any:
+    """An autograd.Function: by its own `vmap`, or sample by sample."""
+    level = innermost(args)
+    assert level is not None
+    if cls.vmap is Function.vmap:
+        with outside(level):
+            return wrapped(by_samples(Call("apply", cls.apply, {"args": args}, level)), level)
+    dims = tuple([0 if is_of(a, level) else None for a in args])
+    with outside(level):
+        info = VmapInfo(level.size, level.randomness)
+        output, out_dims = cls.vmap(info, dims, *[a._held if is_of(a, level) else a for a in args])
+    leaves, spec = tree_flatten(output)
+    places = broadcast_to_and_flatten(out_dims, spec)
+    if places is None:
+        raise RuntimeError(
+            f"{cls.__name__}.vmap: out_dims {out_dims} don't have the structure of the outputs; "
+            "return an int or None for each"
+        )
+    made = [
+        t if d is None else wrap(t.movedim(d, 0), level)
+        for t, d in zip(leaves, places, strict=True)
+    ]
+    return tree_unflatten(made, spec)
+
+
+function.UNDER_VMAP.append(_function)
 
 
 def _zeros(value: Any, call: Call) -> Any:
