@@ -75,7 +75,7 @@ def test_torch_and_its_submodules_are_the_modules_of_skimp(tmp_path: Path) -> No
         """,
         tmp_path,
     )
-    assert printed == "True True True\nskimp skimp.nn skimp.nn\n"
+    assert printed == "True True True\nskimp skimp.nn torch.nn\n"
 
 
 def test_a_missing_module_is_told_with_the_nearest(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_processes_that_a_program_starts_have_it_too(tmp_path: Path, method: str
 
         def work(number):
             import torch.nn
-            return number, torch.__name__, torch.nn.__name__
+            return number, torch.__spec__.name, torch.nn.__spec__.name
 
         if __name__ == "__main__":
             with multiprocessing.get_context("{method}").Pool(1) as pool:
@@ -161,7 +161,7 @@ def test_processes_that_a_program_starts_have_it_too(tmp_path: Path, method: str
 
 def test_a_process_started_afresh_finds_torch_without_being_told(tmp_path: Path) -> None:
     """Under `skimp run` no line of the script installs anything, so no child does by itself."""
-    (tmp_path / "work.py").write_text("import torch\n\ndef name(): return torch.__name__\n")
+    (tmp_path / "work.py").write_text("import torch\n\ndef name(): return torch.__spec__.name\n")
     printed = python(
         """
         import multiprocessing
@@ -200,6 +200,7 @@ _OF_ANOTHER_KIND = (
     "nn.parallel.distributed.DistributedDataParallel",
     "cuda.streams.ExternalStream",
     "_C.Size",
+    "_C._TensorMeta",
     "_C.device",
     "_C.dtype",
 )
@@ -317,3 +318,35 @@ def test_annotations_of_a_programs_modules(tmp_path: Path) -> None:
         tmp_path,
     )
     assert printed.splitlines() == ["<class 'int'> <class 'bool'>", "True", "True"]
+
+
+def test_names_that_trainers_ask_for(tmp_path: Path) -> None:
+    code = """
+        import torch
+        from torch._C import _TensorMeta
+        from torch._dynamo import OptimizedModule
+        net = torch.nn.Linear(1, 1)
+        print(isinstance(net, torch._dynamo.eval_frame.OptimizedModule))
+        print(isinstance(torch.Tensor, _TensorMeta))
+        print(isinstance(torch.futures.Future(), torch.Future))
+    """
+    here = python("import skimp.compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    assert here == python(code, tmp_path) == "False\nTrue\nTrue\n"
+
+
+def test_modules_say_that_they_are_pytorchs(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import skimp.compat
+        skimp.compat.install()
+        import torch, torch.nn.functional as F, torch.distributions
+        print(torch.__name__, F.__name__, torch.distributions.__name__)
+        skimp.compat.uninstall()
+        print(torch.__name__, F.__name__)
+        """,
+        tmp_path,
+    )
+    assert printed.splitlines() == [
+        "torch torch.nn.functional torch.distributions",
+        "skimp skimp.nn.functional",
+    ]

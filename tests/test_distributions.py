@@ -347,6 +347,17 @@ def test_divergences_are_found_by_class() -> None:
         return "mine"
 
     assert skimp.distributions.kl_divergence(p, p) == "mine"
+
+    class Other:
+        pass
+
+    @skimp.distributions.register_kl(Mine, Other)
+    def other(p: Any, q: Any) -> Any:
+        return "other"
+
+    assert skimp.distributions.kl_divergence(p, Other()) == "other"
+    with pytest.raises(TypeError, match="to be a Distribution subclass"):
+        skimp.distributions.register_kl(Mine, 3)  # type: ignore[arg-type]
     with pytest.raises(NotImplementedError, match=r"No KL\(p \|\| q\) is implemented for p type"):
         skimp.distributions.kl_divergence(p, skimp.distributions.StudentT(1.0))
 

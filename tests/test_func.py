@@ -430,6 +430,18 @@ def test_paths_to_leaves(tree: Any) -> None:
     assert named[0] == named[1]
 
 
+def test_registered_nodes() -> None:
+    for tree in ([1], (1, 2), {"a": 1}, collections.OrderedDict(a=1), Pair(1, 2)):
+        found = []
+        for t in (theirs, ours):
+            kind = t._get_node_type(tree)
+            children, context = t.SUPPORTED_NODES[kind].flatten_fn(tree)
+            again = t.SUPPORTED_NODES[kind].unflatten_fn(children, context)
+            found.append((kind, children, context, again))
+        assert found[0] == found[1]
+    assert ours._get_node_type(3) not in ours.SUPPORTED_NODES
+
+
 def test_paths_through_classes_of_the_program() -> None:
     class Box(dict):  # type: ignore[type-arg]
         pass

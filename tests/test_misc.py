@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as TF
@@ -468,6 +469,38 @@ def test_tensor_types() -> None:
 
     ours, theirs = both(run)
     assert ours == theirs
+
+
+NEW: dict[str, Callable[[Any, Any], Any]] = {
+    "nothing": lambda lib, x: x.new(),
+    "sizes": lambda lib, x: x.new(2, 3).zero_(),
+    "a size": lambda lib, x: x.new(*x.size()).fill_(3),
+    "Size": lambda lib, x: x.new(lib.Size([4])).zero_(),
+    "size=": lambda lib, x: x.new(size=(2,)).zero_(),
+    "data": lambda lib, x: x.new([[1, 2], [3, 4]]),
+    "data=": lambda lib, x: x.new(data=[1.0]),
+    "a tuple": lambda lib, x: x.new((1, 2, 3)),
+    "NumPy's": lambda lib, x: x.new(np.ones(2)),
+    "itself": lambda lib, x: lib.tensor(x.new(x).data_ptr() == x.data_ptr()),
+    "float": lambda lib, x: x.new(2.5),
+    "bool": lambda lib, x: x.new(True),
+    "float of a type": lambda lib, x: lib.FloatTensor(2.5),
+    "bool of a type": lambda lib, x: lib.LongTensor(True),
+}
+
+
+@pytest.mark.parametrize("case", NEW)
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_new(case: str, dtype: str) -> None:
+    def run(lib: Any) -> Any:
+        x = lib.ones(2, 3, dtype=getattr(lib, dtype))
+        try:
+            found = NEW[case](lib, x)
+        except TypeError as error:
+            return str(error)
+        return found.tolist(), str(found.dtype), tuple(found.shape)
+
+    assert run(skimp) == run(torch)
 
 
 def test_subclasses_are_made_of_data() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import warnings
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -389,3 +390,44 @@ def test_averaged_model() -> None:
         )
     for a, b in zip(*found, strict=True):
         assert np.allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_states_of_one_cycle_are_in_pytorchs_order() -> None:
+    found = []
+    for lib in (oracle, skimp):
+        o = lib.optim.SGD([lib.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9)
+        found.append(list(lib.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=4).state_dict()))
+    assert found[0] == found[1]
+
+
+def test_a_wrapper_without_hooks_steps() -> None:
+    for lib in (oracle, skimp):
+
+        class Plain(lib.optim.Optimizer):  # type: ignore[name-defined,misc]
+            def __init__(self) -> None:
+                self.param_groups = []
+
+            def step(self, closure: Any = None) -> Any:
+                return "stepped"
+
+        assert Plain().step() == "stepped"
+
+
+def test_an_optimizer_that_skips_init_has_hooks() -> None:
+    for lib in (oracle, skimp):
+
+        class Wrapped(lib.optim.Optimizer):  # type: ignore[name-defined,misc]
+            def __init__(self, inner: Any) -> None:
+                self.inner = inner
+                self._optimizer_step_pre_hooks = OrderedDict()
+                self._optimizer_step_post_hooks = OrderedDict()
+                self._patch_step_function()
+
+            def step(self, closure: Any = None) -> Any:
+                return "stepped"
+
+        calls: list[str] = []
+        o = Wrapped(lib.optim.SGD([lib.zeros(1, requires_grad=True)], lr=0.1))
+        o.register_step_post_hook(lambda *_, calls=calls: calls.append("after"))
+        assert o.step() == "stepped"
+        assert calls == ["after"]

@@ -233,4 +233,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"skimp.{name}")
+    if name == "Future":
+        from skimp.futures import Future
+
+        return Future
     return _left_out(name)

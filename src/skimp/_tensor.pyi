@@ -1307,7 +1307,13 @@ class Tensor:
     def __new__(
         self, *args: Any, device: devices.device | str | builtins.int | None = None, **_: Any
     ) -> Tensor: ...
-    def new(self, *args: Any, device: devices.device | str | builtins.int | None = None) -> Tensor:
+    def new(
+        self,
+        *args: Any,
+        device: devices.device | str | builtins.int | None = None,
+        size: Any = None,
+        data: Any = None,
+    ) -> Tensor:
         """A tensor of this dtype: of sizes uninitialised, of data with its values."""
     def new_empty(
         self,

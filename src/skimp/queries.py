@@ -76,8 +76,9 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return self.to(other.dtype)
 
 
-def new(self: Tensor, *args: Any, device: Any = None) -> Tensor:
+def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: Any = None) -> Tensor:
     """A tensor of this dtype: of sizes uninitialised, of data with its values."""
+    args = args or tuple(size or ()) if data is None else (data,)
     made = tensor_types.made(self.dtype, args)
     return made.detach() if made is (args[0] if args else None) else made
 

@@ -32,6 +32,9 @@ KINDS: Final[Mapping[str, dtypes.dtype]] = {
 }
 
 
+_TensorMeta = type(Tensor)  # libraries annotate with it
+
+
 class _TensorType(type):
     """The class of `FloatTensor` and the like."""
 
@@ -54,8 +57,12 @@ def made(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
         return on_storage(
             (given if isinstance(given, UntypedStorage) else given.untyped())._storage, dtype
         )
+    if len(args) == 1 and isinstance(args[0], bool):
+        raise TypeError("new(): data must be a sequence (got bool)")
     if len(args) == 1 and not isinstance(args[0], int) and type(args[0]).__name__ != "Size":
         data = args[0]
+        if isinstance(data, (float, complex)):
+            raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
         if isinstance(data, Tensor) and data.dtype is not dtype:
             raise TypeError(f"expected {dtype} (got {data.dtype})")
         return data if isinstance(data, Tensor) else tensor(data, dtype=dtype)

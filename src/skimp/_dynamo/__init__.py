@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._dynamo import config
+from skimp._dynamo import config, eval_frame
+from skimp._dynamo.eval_frame import OptimizedModule
 from skimp.compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -16,10 +17,12 @@ from skimp.compiler import (
 )
 
 __all__ = [
+    "OptimizedModule",
     "allow_in_graph",
     "assume_constant_result",
     "config",
     "disable",
+    "eval_frame",
     "graph_break",
     "is_compiling",
     "list_backends",

@@ -48,7 +48,9 @@ class _Alias(Loader):
         self._real = real
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = importlib.import_module(self._real)
+        real = importlib.import_module(self._real)
+        sys.modules[module.__name__] = real
+        real.__name__ = module.__name__  # libraries that patch PyTorch's ask modules who they are
 
 
 def ours(name: str) -> str:
@@ -89,6 +91,7 @@ def uninstall() -> None:
     sys.path[:] = [entry for entry in sys.path if entry != SHIM]
     for name, module in list(sys.modules.items()):
         if ours(name) != name and module is sys.modules.get(ours(name)):
+            module.__name__ = ours(name)
             del sys.modules[name]
     multiprocessing.set_forkserver_preload(["__main__"])
 

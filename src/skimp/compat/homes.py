@@ -62,6 +62,7 @@ _C | jit | _jit_override_can_fuse_on_cpu=_nothing _jit_override_can_fuse_on_gpu=
 _C | jit | _jit_set_profiling_executor=_nothing _jit_set_profiling_mode=_nothing
 _C | jit | _jit_set_texpr_fuser_enabled=_nothing
 _C | skimp | Size device dtype
+_C | tensor_types | _TensorMeta
 _C | ops.random | Generator
 _C | ops.linalg_checks | _LinAlgError=LinAlgError
 autograd.anomaly_mode | autograd | detect_anomaly set_detect_anomaly

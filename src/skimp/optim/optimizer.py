@@ -54,6 +54,8 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
 def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if "_optimizer_step_pre_hooks" not in self.__dict__:  # a wrapper, no optimizer itself
+            return step(self, *args, **kwargs)
         for hook in (*_STEP_PRE.values(), *self._optimizer_step_pre_hooks.values()):
             new = hook(self, args, kwargs)
             if new is None:
@@ -100,6 +102,9 @@ class Optimizer:
         own = cls.__dict__.get("step")
         if own is not None and not hasattr(own, "hooked"):
             cls.step = _hooked(own)  # type: ignore[method-assign]
+
+    def _patch_step_function(self) -> None:
+        """For optimizers that don't call `__init__`: steps have their hooks from the class."""
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self.defaults = defaults

@@ -40,15 +40,15 @@ IsLeaf = Callable[[Any], bool] | None
 class _Node(NamedTuple):
     """How a container is taken apart, into children and a context, and put together again.
 
-    `keyed` is `flatten` with each child as (key, child); None where nobody said how.
+    `flatten_with_keys_fn` gives each child as (key, child); None where nobody said how.
     """
 
-    flatten: Callable[[Any], tuple[list[Any], Any]]
-    unflatten: Callable[[Iterable[Any], Any], Any]
-    keyed: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None
+    flatten_fn: Callable[[Any], tuple[list[Any], Any]]
+    unflatten_fn: Callable[[Iterable[Any], Any], Any]
+    flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None
 
 
-_NODES: dict[type, _Node] = {}
+SUPPORTED_NODES: dict[Any, _Node] = {}
 
 
 def register_pytree_node(
@@ -60,9 +60,9 @@ def register_pytree_node(
     **_: Any,
 ) -> None:
     """Let instances of a class be containers; with `flatten_with_keys_fn`, in paths too."""
-    if cls in _NODES:
+    if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    _NODES[cls] = _Node(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    SUPPORTED_NODES[cls] = _Node(flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
 @dataclass(frozen=True)
@@ -153,14 +153,14 @@ _register(
     _by_key,
 )
 _register(deque, lambda x: (list(x), x.maxlen), lambda c, n: deque(c, maxlen=n), _numbered)
-_NAMED = _Node(
+SUPPORTED_NODES[namedtuple] = _Node(
     lambda x: (list(x), type(x)),
     lambda c, kind: kind(*c),
     lambda x: ([(GetAttrKey(name), getattr(x, name)) for name in x._fields], type(x)),
 )
 
 
-def _kind(tree: Any) -> Any:
+def _get_node_type(tree: Any) -> Any:
     """The type under which a container is registered: all named tuples are of one kind."""
     found = type(tree)
     if isinstance(tree, tuple) and found is not tuple and hasattr(found, "_fields"):
@@ -169,7 +169,7 @@ def _kind(tree: Any) -> Any:
 
 
 def _node(kind: Any) -> _Node | None:
-    return _NAMED if kind is namedtuple else _NODES.get(kind)
+    return SUPPORTED_NODES.get(kind)
 
 
 @dataclass(init=True, eq=True, repr=False)
@@ -212,7 +212,7 @@ def LeafSpec() -> TreeSpec:
 
 def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
     """Whether it is no container, or `is_leaf` says that it counts as none."""
-    return (is_leaf is not None and is_leaf(tree)) or _node(_kind(tree)) is None
+    return (is_leaf is not None and is_leaf(tree)) or _node(_get_node_type(tree)) is None
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
@@ -222,12 +222,12 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec
 
 
 def _take_apart(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
-    kind = _kind(tree)
+    kind = _get_node_type(tree)
     node = _node(kind)
     if node is None or (is_leaf is not None and is_leaf(tree)):
         leaves.append(tree)
         return LeafSpec()
-    children, context = node.flatten(tree)
+    children, context = node.flatten_fn(tree)
     return TreeSpec(kind, context, [_take_apart(c, leaves, is_leaf) for c in children])
 
 
@@ -247,7 +247,7 @@ def _build(spec: TreeSpec, leaves: Iterator[Any]) -> Any:
         return next(leaves)
     node = _node(spec.type)
     assert node is not None
-    return node.unflatten([_build(c, leaves) for c in spec.children_specs], spec.context)
+    return node.unflatten_fn([_build(c, leaves) for c in spec.children_specs], spec.context)
 
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
@@ -288,14 +288,14 @@ def _paths(tree: Any, path: tuple[Any, ...], is_leaf: IsLeaf) -> Iterator[tuple[
     if tree_is_leaf(tree, is_leaf):
         yield path, tree
         return
-    node = _node(_kind(tree))
+    node = _node(_get_node_type(tree))
     assert node is not None
-    if node.keyed is None:
+    if node.flatten_with_keys_fn is None:
         raise ValueError(
             f"Did not find a flatten_with_keys_fn for type: {type(tree)}. "
             "Please pass a flatten_with_keys_fn argument to register_pytree_node."
         )
-    for key, child in node.keyed(tree)[0]:
+    for key, child in node.flatten_with_keys_fn(tree)[0]:
         yield from _paths(child, (*path, key), is_leaf)
 
 
@@ -354,11 +354,11 @@ def prefix_leaves(tree: Any, spec: TreeSpec) -> list[Any]:
     """The subtrees of `tree` at the leaves of a structure; ValueError where it is no such tree."""
     if spec.type is None:
         return [tree]
-    kind = _kind(tree)
+    kind = _get_node_type(tree)
     node = _node(kind)
     if node is None or kind is not spec.type:
         raise ValueError(f"Node type mismatch; expected {spec.type!r}, but got {type(tree)!r}.")
-    children, context = node.flatten(tree)
+    children, context = node.flatten_fn(tree)
     if len(children) != len(spec.children_specs):
         raise ValueError(
             f"Node arity mismatch; expected {len(spec.children_specs)}, but got {len(children)}."
@@ -378,13 +378,13 @@ def broadcast_to_and_flatten(tree: Any, spec: TreeSpec) -> list[Any] | None:
     """A leaf of `tree` for each leaf of the structure, where one stands for a whole container;
     None where `tree` is no prefix of it.
     """
-    kind = _kind(tree)
+    kind = _get_node_type(tree)
     node = _node(kind)
     if node is None:
         return [tree] * spec.num_leaves
     if spec.type is None or kind is not spec.type:
         return None
-    children, context = node.flatten(tree)
+    children, context = node.flatten_fn(tree)
     if len(children) != len(spec.children_specs) or context != spec.context:
         return None
     found: list[Any] = []

@@ -230,8 +230,8 @@ class OneCycleLR(LRScheduler):
             raise ValueError(
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}"
             )
-        self._anneal_func_type = anneal_strategy
         self._schedule_phases = _phases(pct_start, self.total_steps, three_phase)
+        self._anneal_func_type = anneal_strategy
         fresh = last_epoch == -1
         if fresh:
             for top, group in zip(
