@@ -278,6 +278,12 @@ def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
         except OSError as error:
             print("OSError")
         print(torch.hub.HASH_REGEX.search("net-abc0.pth").group(1))
+        print(torch.Future is torch.futures.Future or issubclass(torch.futures.Future, torch.Future))
+        import sys
+        for n in (1000, 3000):
+            x = torch.zeros(n)
+            held, empty = x.untyped_storage(), torch.zeros(0).untyped_storage()
+            print((sys.getsizeof(held) - sys.getsizeof(empty)) // 4)
         print(torch.fx.wrap(len) is len, torch.futures.Future[int] is not None)
 
         @torch.jit._overload_method

@@ -379,3 +379,21 @@ def test_running_statistics_that_were_written_to_are_noticed(training: bool) -> 
         net.running_mean.add_(1)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             y.sum().backward()
+
+
+def test_batch_norm_of_one_image_whose_gradient_arrives_transposed() -> None:
+    """PyTorch's are wrong here (docs/differences.md): compared with those of a contiguous one."""
+    x = skimp.randn(1, 3, 4, 5, dtype=skimp.float64, requires_grad=True)
+    g = skimp.randn(1, 20, 3, dtype=skimp.float64)
+    found = []
+    for seed in (g, None):
+        norm = skimp.nn.BatchNorm2d(3).double()
+        y = norm(x)
+        if seed is None:
+            y.backward(g.transpose(1, 2).reshape(1, 3, 4, 5).contiguous())
+        else:
+            y.flatten(2).transpose(1, 2).backward(seed)
+        found.append([t.numpy().copy() for t in (x.grad, norm.weight.grad, norm.bias.grad)])
+        x.grad = None
+    for mine, want in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, want, rtol=1e-12)

@@ -73,6 +73,10 @@ class UntypedStorage:
         array = np.memmap(path, np.uint8, "r+" if shared else "c", shape=(nbytes,))
         return cls(storages.external(np.asarray(array)))
 
+    def __sizeof__(self) -> int:
+        """With the bytes, as PyTorch counts it: `sys.getsizeof` is what programs ask."""
+        return super().__sizeof__() + self.nbytes()
+
     def nbytes(self) -> int:
         """Bytes that tensors may use."""
         return len(self._storage)
@@ -191,6 +195,10 @@ class TypedStorage:
     def size(self) -> int:
         """Number of elements."""
         return len(self)
+
+    def __sizeof__(self) -> int:
+        """With the bytes, as PyTorch counts it: `sys.getsizeof` is what programs ask."""
+        return super().__sizeof__() + self.nbytes()
 
     def nbytes(self) -> int:
         """Number of bytes."""
