@@ -397,3 +397,17 @@ def test_batch_norm_of_one_image_whose_gradient_arrives_transposed() -> None:
         x.grad = None
     for mine, want in zip(*found, strict=True):
         np.testing.assert_allclose(mine, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [4, 200])
+def test_group_norm_and_a_relu_in_place(size: int) -> None:
+    def run(t: Any) -> Any:
+        net = t.nn.Sequential(t.nn.GroupNorm(2, 4), t.nn.ReLU(inplace=True)).double()
+        x = t.arange(4.0 * size * size, dtype=t.float64).sin().reshape(1, 4, size, size)
+        x.requires_grad_()
+        y = net(x)
+        y.pow(3).sum().backward()
+        return [v.detach().numpy() for v in (y, x.grad, net[0].weight.grad, net[0].bias.grad)]
+
+    for mine, want in zip(run(skimp), run(torch), strict=True):
+        np.testing.assert_allclose(mine, want, rtol=1e-9, atol=1e-9)

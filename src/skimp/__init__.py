@@ -233,6 +233,10 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(f"skimp.{name}")
+    if name == "torch":  # PyTorch's package has itself
+        import sys
+
+        return sys.modules[__name__]
     if name == "Future":
         from skimp.futures import Future
 

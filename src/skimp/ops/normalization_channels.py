@@ -12,6 +12,7 @@ import numpy as np
 from skimp import dtypes
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
+from skimp.autograd.saving import ghost
 from skimp.config import config
 from skimp.ops import channel_sums
 from skimp.ops.forms import export, op
@@ -340,7 +341,9 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
     y = _affine(_as_wide(x), mean, rstd, w, b)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
-    return y.reshape(tuple(input.shape)), mean.reshape(whole[:2]), rstd.reshape(whole[:2])
+    # results of their own, no views: what follows may write to them
+    y = ghost(y.reshape(tuple(input.shape)))
+    return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
 
 
 @op(method=False, namespaces=("", "nn.functional"))
