@@ -18,6 +18,7 @@ from skimp.eval.scratch import give, take
 from skimp.threads import quietly, share
 
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
+_LONGER: Final = 8  # blocks of work that is one kernel
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
@@ -116,7 +117,7 @@ def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
 def _evaluate_blocks(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
     if outs[0].size == 0:
         return
-    prepared = prepare(roots, outs, _block_for(outs[0].size))
+    prepared = _prepared(roots, outs)
     if _overlaps(prepared, outs):
         _evaluate_apart(roots, outs)
         return
@@ -124,12 +125,26 @@ def _evaluate_blocks(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
     run_blocks(prepared, tuple(out.reshape(domain) for out in outs))
 
 
-def _block_for(elements: int) -> int:
-    """config.block, or less where the threads would not all have blocks to run."""
+def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
+    """The plan, with longer blocks where one kernel reads and writes memory: nothing is gained by
+    what stays in the cache, and fewer blocks mean fewer moments in the interpreter.
+    """
+    elements = outs[0].size
+    if len(roots) == 1 == roots[0].size and all(
+        [leaf.array.flags.c_contiguous for leaf in roots[0].leaves]
+    ):
+        prepared = prepare(roots, outs, _block_for(elements, _LONGER * config.block))
+        if not prepared.plan.scratch:
+            return prepared
+    return prepare(roots, outs, _block_for(elements, config.block))
+
+
+def _block_for(elements: int, most: int) -> int:
+    """`most`, or less where the threads would not all have blocks to run."""
     threads = threads_for(elements)
     if threads == 1:
-        return config.block
-    return min(config.block, max(_LEAST_BLOCK, elements // (2 * threads)))
+        return most
+    return min(most, max(_LEAST_BLOCK, elements // (2 * threads)))
 
 
 def _overlaps(prepared: Prepared, outs: tuple[Array, ...]) -> bool:
