@@ -22,7 +22,7 @@ from skimp.eval.run import Reader, evaluate, prepare_runs, threads_for
 from skimp.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
-_ROW_UNIT: Final = 1 << 17  # elements of the rows that map_rows hands over at once
+_ROW_UNIT: Final = 1 << 19  # elements of the rows that map_rows hands over at once
 _SMALL: Final = 1 << 14  # elements below which buffers and plans cost more than fresh arrays
 _COLUMNS: Final = 1 << 14  # kept elements that a unit holds at most
 _ROWS: Final = 8  # reduced elements that a unit holds at least
@@ -318,7 +318,8 @@ def map_rows(source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: i
     if length == 0:
         quietly(fn, np.empty((rows, *row_shape), source.dtype), *flat)
         return
-    step = max(1, min(rows, _ROW_UNIT // length))
+    threads = threads_for(rows * length)
+    step = max(1, min(-(-rows // threads), _ROW_UNIT // length))
     prepared = prepare_runs(source)
     starts = iter(range(0, rows, step))
 
@@ -330,7 +331,7 @@ def map_rows(source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: i
             fn(block, *[out[start:stop] for out in flat])
         reader.close()
 
-    share(work, threads_for(rows * length))
+    share(work, threads)
 
 
 def _rows_of(out: Array, lead: int, rows: int) -> Array:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -153,15 +152,12 @@ def contiguous_array(t: Tensor) -> Array:
 # -- softmax --------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=32)
-def _ones(n: int, dtype: Any) -> Array:
-    return np.ones(n, dtype)
-
-
 def row_sums(x: Array) -> Array:
-    """The sum of each row: BLAS's dot with ones takes half of the time of NumPy's sum."""
+    """The sum of each row, by einsum: as fast as BLAS's dot with ones, a third of the time of
+    NumPy's sum, and unlike the former it lets other threads run.
+    """
     if x.ndim == 2 and x.dtype.char in "fd" and x.strides[1] == x.itemsize:
-        found: Array = np.vecdot(x, _ones(x.shape[1], x.dtype))[:, None]
+        found: Array = np.einsum("ij->i", x)[:, None]
         return found
     kept: Array = np.add.reduce(x, axis=1, keepdims=True)
     return kept
