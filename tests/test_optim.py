@@ -392,6 +392,7 @@ def test_averaged_model() -> None:
         assert np.allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+<<<<<<< HEAD
 def test_states_of_one_cycle_are_in_pytorchs_order() -> None:
     found = []
     for lib in (oracle, skimp):
@@ -431,3 +432,21 @@ def test_an_optimizer_that_skips_init_has_hooks() -> None:
         o.register_step_post_hook(lambda *_, calls=calls: calls.append("after"))
         assert o.step() == "stepped"
         assert calls == ["after"]
+=======
+def test_lbfgs_state_has_what_pytorchs_asks_for() -> None:
+    states = []
+    for lib in (skimp, oracle):
+        p = lib.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = lib.optim.LBFGS([p], history_size=3)
+
+        def closure(lib: Any = lib, p: Any = p, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            loss = ((p - 3) ** 4).sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        states.append(optimizer.state_dict()["state"][0])
+    assert states[0].keys() == states[1].keys()
+    assert len(states[0]["al"]) == len(states[1]["al"]) == 3
+>>>>>>> f206cd7 (Whole lazy modules pickle; handles of hooks are copied with their hooks; LBFGS's state holds al)

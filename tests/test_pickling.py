@@ -60,3 +60,24 @@ def test_a_copy_costs_its_bytes() -> None:
 def test_a_shallow_copy_shares() -> None:
     x = skimp.ones(3)
     assert skimp.shares_memory(copy.copy(x), x)
+
+
+def test_whole_lazy_modules_pickle_and_copy() -> None:
+    for again in (copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))):
+        first = skimp.nn.LazyLinear(3)
+        second = again(first)
+        assert second(skimp.ones(2, 4)).shape == (2, 3)
+        assert type(second) is skimp.nn.Linear
+        assert not second._forward_pre_hooks
+        assert first.has_uninitialized_params()
+        assert again(second)(skimp.ones(2, 4)).tolist() == second(skimp.ones(2, 4)).tolist()
+
+
+def test_a_handle_that_was_copied_with_its_module_takes_the_copied_hook_away() -> None:
+    first = skimp.nn.ReLU()
+    first.handle = first.register_forward_hook(print)
+    second = pickle.loads(pickle.dumps(first))
+    second.handle.remove()
+    assert (len(first._forward_hooks), len(second._forward_hooks)) == (1, 0)
+    first.handle.remove()
+    assert pickle.loads(pickle.dumps(first.handle)).id == first.handle.id

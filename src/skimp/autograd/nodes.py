@@ -202,6 +202,18 @@ class RemovableHandle:
             if hooks is not None:
                 hooks.pop(self.id, None)
 
+    def __getstate__(self) -> tuple[Any, ...]:
+        """What it takes a hook from, by which a copy finds the copied hooks."""
+        return self.hooks_dict_ref(), self.id, tuple([ref() for ref in self.extra_dict_ref])
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        hooks, self.id, *extras = state
+        none: Any = OrderedDict()  # a reference that is dead at once
+        self.hooks_dict_ref = weakref.ref(none if hooks is None else hooks)
+        kept = extras[0] if extras else ()
+        self.extra_dict_ref = tuple([weakref.ref(none if d is None else d) for d in kept])
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
     def __enter__(self) -> RemovableHandle:
         return self
 

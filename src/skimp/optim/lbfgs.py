@@ -160,7 +160,7 @@ def _remember(state: dict[str, Any], grad: Tensor) -> None:
 def _direction(state: dict[str, Any], grad: Tensor, history: int) -> Tensor:
     """Minus the estimated inverse Hessian times the gradient: the two-loop recursion."""
     if state["n_iter"] == 1:
-        state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
+        state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1, al=[None] * history)
         return grad.neg()
     dirs, steps, ro = state["old_dirs"], state["old_stps"], state["ro"]
     y = grad.sub(state["prev_flat_grad"])
@@ -175,7 +175,7 @@ def _direction(state: dict[str, Any], grad: Tensor, history: int) -> Tensor:
         ro.append(1.0 / ys)
         state["H_diag"] = ys / float(y.dot(y))
     q = grad.neg()
-    al = [0.0] * len(dirs)
+    al = state.setdefault("al", [None] * history)  # kept for PyTorch's, which asks for it
     for i in reversed(range(len(dirs))):
         al[i] = float(steps[i].dot(q)) * ro[i]
         q.add_(dirs[i], alpha=-al[i])

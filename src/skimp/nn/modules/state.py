@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from skimp._tensor import Tensor
@@ -119,7 +120,7 @@ class State(Tree):
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        called = (lambda *args: hook(self, *args)) if with_module else hook
+        called = partial(hook, self) if with_module else hook  # which can be pickled and copied
         return RemovableHandle.put(self._load_state_dict_pre_hooks, called)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
