@@ -69,6 +69,8 @@ class Tensor:
     _post_hooks: Any
     _retains: builtins.bool
     __array_priority__: builtins.int
+    name: Any
+    volatile: builtins.bool
     @property
     def H(self) -> Tensor:
         """The conjugate transpose of a matrix."""
@@ -1227,9 +1229,6 @@ class Tensor:
         """The logarithm of the multivariate gamma function of dimension p."""
     def mvlgamma_(self, p: builtins.int) -> Tensor:
         """The logarithm of the multivariate gamma function, in place."""
-    @property
-    def name(self) -> Any:
-        """A name that only PyTorch's tests give."""
     def nan_to_num(
         self, nan: Any = 0.0, posinf: Any = None, neginf: Any = None, *, out: Tensor | None = None
     ) -> Tensor:
@@ -2039,9 +2038,6 @@ class Tensor:
         """Pairs of numbers as complex ones."""
     def view_as_real(self) -> Tensor:
         """The two parts of complex numbers as a new last dimension."""
-    @property
-    def volatile(self) -> Any:
-        """What no_grad has replaced."""
     def vsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
         """Pieces along the rows."""
     def where(self, condition: Any, other: Any) -> Any:

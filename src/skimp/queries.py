@@ -123,12 +123,9 @@ type_.__name__ = "type"
 for _f in (type_, type_as, new, storage_type):
     export(_f.__name__, _f, namespaces=())
 export("is_distributed", is_distributed)
-for _name, _property in (
-    ("name", property(lambda self: None, doc="A name that only PyTorch's tests give.")),
-    ("volatile", property(lambda self: False, doc="What no_grad has replaced.")),
-    ("grad_dtype", property(_grad_dtype, _set_grad_dtype)),
-):
-    setattr(Tensor, _name, _property)
+setattr(Tensor, "name", None)  # noqa: B010  (a name that PyTorch's tests give; programs set theirs)
+setattr(Tensor, "volatile", False)  # noqa: B010  (what no_grad has replaced)
+setattr(Tensor, "grad_dtype", property(_grad_dtype, _set_grad_dtype))  # noqa: B010
 has_lapack = has_mkl = has_openmp = has_spectral = True  # as PyTorch's builds for CPUs say
 
 
