@@ -392,7 +392,6 @@ def test_averaged_model() -> None:
         assert np.allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
-<<<<<<< HEAD
 def test_states_of_one_cycle_are_in_pytorchs_order() -> None:
     found = []
     for lib in (oracle, skimp):
@@ -432,7 +431,8 @@ def test_an_optimizer_that_skips_init_has_hooks() -> None:
         o.register_step_post_hook(lambda *_, calls=calls: calls.append("after"))
         assert o.step() == "stepped"
         assert calls == ["after"]
-=======
+
+
 def test_lbfgs_state_has_what_pytorchs_asks_for() -> None:
     states = []
     for lib in (skimp, oracle):
@@ -449,4 +449,3 @@ def test_lbfgs_state_has_what_pytorchs_asks_for() -> None:
         states.append(optimizer.state_dict()["state"][0])
     assert states[0].keys() == states[1].keys()
     assert len(states[0]["al"]) == len(states[1]["al"]) == 3
->>>>>>> f206cd7 (Whole lazy modules pickle; handles of hooks are copied with their hooks; LBFGS's state holds al)
