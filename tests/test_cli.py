@@ -111,7 +111,7 @@ def test_a_script_may_start_processes_afresh(tmp_path: Path, method: str) -> Non
         """,
     )
     done = skimp("run", script, cwd=tmp_path)
-    assert done.stdout == "(7, '__mp_main__', 'skimp')\n"
+    assert done.stdout == "(7, '__mp_main__', 'torch')\n"
     assert done.stderr.count("skimp: ") == 1  # one report: the children end without
 
 

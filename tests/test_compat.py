@@ -11,6 +11,7 @@ from textwrap import dedent
 
 import pytest
 
+from running import skimp
 from skimp.compat import missing
 from skimp.compat.finder import ours
 from skimp.compat.homes import HOMES
@@ -356,3 +357,28 @@ def test_modules_say_that_they_are_pytorchs(tmp_path: Path) -> None:
         "torch torch.nn.functional torch.distributions",
         "skimp skimp.nn.functional",
     ]
+
+
+def test_what_programs_send_and_store_under_the_name_torch(tmp_path: Path) -> None:
+    """Pickle finds dtypes and classes by the modules that they say they are from."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        dedent(
+            """
+            import pickle
+            from multiprocessing.reduction import ForkingPickler
+            import torch
+
+            for x in (
+                torch.float32, torch.bfloat16, torch.device("cpu"), torch.Size([1]), torch.strided,
+                torch.channels_last, torch.randn(2, 2), torch.nn.Parameter(torch.randn(3)),
+                torch.nn.Linear(1, 1), torch.optim.lr_scheduler.StepLR, torch.nn.LSTM,
+            ):
+                for dumps in (pickle.dumps, ForkingPickler.dumps):
+                    assert type(pickle.loads(dumps(x))) is type(x), x
+            print(torch.dtype.__module__, torch.device.__module__, torch.Size.__module__)
+            """
+        )
+    )
+    done = skimp("run", "--quiet", str(script), cwd=tmp_path)
+    assert done.stdout == "torch torch torch\n", done.stderr

@@ -57,6 +57,7 @@ optim.lr_scheduler | optim.schedules.plateau | ReduceLROnPlateau
  | errors | OutOfMemoryError
  | limits | finfo iinfo
  | ops.formats | layout memory_format
+ | skimp | Size device dtype
 _C | jit | _get_tracing_state=_nothing _log_api_usage_once=_nothing
 _C | jit | _jit_override_can_fuse_on_cpu=_nothing _jit_override_can_fuse_on_gpu=_nothing
 _C | jit | _jit_set_profiling_executor=_nothing _jit_set_profiling_mode=_nothing
@@ -147,7 +148,8 @@ def settle() -> None:
     """Let the modules be there, and the classes say that they are from them."""
     if _added:
         return
-    for home, names in HOMES.items():
+    # The package last: dtypes are in _C too, but pickle must find them in `torch`.
+    for home, names in sorted(HOMES.items(), key=lambda row: not row[0]):
         if home and f"{OURS}.{home}" not in sys.modules:
             _make(home)
         module = sys.modules[f"{OURS}.{home}".rstrip(".")]
@@ -158,7 +160,7 @@ def settle() -> None:
             if home and shown not in vars(module):
                 _add(module, shown, value)
             if isinstance(value, type) and value.__module__.partition(".")[0] in (OURS, THEIRS):
-                _renamed[value] = value.__module__, value.__name__, value.__qualname__
+                _renamed.setdefault(value, (value.__module__, value.__name__, value.__qualname__))
                 value.__module__ = f"{THEIRS}.{home}".rstrip(".")
                 value.__name__ = value.__qualname__ = shown
 

@@ -7,3 +7,4 @@ from skimp.compat.finder import install
 
 sys.modules[__name__] = skimp  # before install(), which refuses any other `torch`
 install()
+skimp.__name__ = __name__
