@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import skimp
 from skimp.memory import sites
 from skimp.memory.sites import Site
 
@@ -51,3 +52,15 @@ def make(op):
 
 def test_without_a_line_there_is_still_an_op() -> None:
     assert str(Site("", 0, "relu")) == "relu"
+
+
+@pytest.mark.parametrize("space", [skimp, skimp.nn.functional, skimp.Tensor, skimp.linalg])
+def test_no_public_function_goes_by_the_name_of_what_wraps_it(space: Any) -> None:
+    """Reports name ops by the code that runs."""
+    wrapped = [
+        name
+        for name, f in vars(space).items()
+        if getattr(f, "__code__", None) is not None
+        and f.__code__.co_name in ("function", "function_", "wrapper", "operator", "run", "call")
+    ]
+    assert wrapped == []

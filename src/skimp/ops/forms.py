@@ -28,6 +28,7 @@ from skimp.config import config
 from skimp.errors import WithoutBytes
 from skimp.memory import layout as layouts
 from skimp.memory import layout_overlap as overlap
+from skimp.memory import sites
 from skimp.memory.layout import Layout
 from skimp.ops import outs
 
@@ -489,7 +490,7 @@ def door(f: Function, name: str | None = None) -> Function:
             given = signature.bind(*args, **kwargs).arguments
             return other_way(title, function, given, e)
 
-    return function
+    return sites.named(title)(function)
 
 
 def _run(o: Op, given: dict[str, Any], out: Any) -> Any:

@@ -23,6 +23,7 @@ from skimp.autograd.rules import Rule
 from skimp.backend import draws, draws_integers, draws_normal, draws_rejection, draws_weighted
 from skimp.backend.mt19937 import Engine
 from skimp.memory import layout as layouts
+from skimp.memory import sites
 from skimp.memory.layout_overlap import assert_no_internal_overlap
 from skimp.ops import outs
 from skimp.ops.creation import blank, empty_as, finish, sizes_of
@@ -93,7 +94,7 @@ def drawn(f: F) -> F:
             return UNDER_VMAP[0](f.__name__, function, given.arguments)
         return f(*args, **kwargs)
 
-    return function  # type: ignore[return-value]
+    return sites.named(f.__name__)(function)  # type: ignore[return-value]
 
 
 def manual_seed(seed: int) -> Generator:

@@ -22,6 +22,7 @@ from skimp.eval.reduce import map_rows
 from skimp.eval.run import threads_for
 from skimp.eval.scratch import give, take
 from skimp.memory import layout as layouts
+from skimp.memory import sites
 from skimp.ops.forms import export, op
 from skimp.ops.reduction import source_of
 from skimp.ops.targets import blank
@@ -300,6 +301,7 @@ def _implicit(name: str, ndim: int, stacklevel: int) -> int:
 
 
 def _functional(name: str, doc: str, f: Callable[..., Any]) -> None:
+    @sites.named(name)
     def function(
         input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
     ) -> Any:
