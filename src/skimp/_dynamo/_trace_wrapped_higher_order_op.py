@@ -8,9 +8,7 @@ __all__ = ["TransformGetItemToIndex"]
 
 
 class TransformGetItemToIndex(contextlib.AbstractContextManager[None]):
-    """Indexing under vmap with a scalar tensor of the batch: it works without this as well, because
-    vmap calls the function once for each sample.
-    """
+    """Indexing under vmap with a scalar tensor of the batch, which works without this as well."""
 
     def __exit__(self, *_: object) -> None:
         return None

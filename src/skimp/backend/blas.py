@@ -57,8 +57,8 @@ def let_idle_threads_sleep(cycles: int = 16) -> bool:
     if _PATIENCE in os.environ:
         return False
     library = _library()
-    names = ("openblas_read_env", "openblas_thread_timeout", "blas_thread_shutdown_")
-    read, _, end = (getattr(library, name, None) for name in names)
+    read = getattr(library, "openblas_read_env", None)
+    end = getattr(library, "blas_thread_shutdown_", None)
     if read is None or end is None:
         return False
     os.environ[_PATIENCE] = str(cycles)

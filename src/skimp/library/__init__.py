@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from skimp.library.custom import (
-    CustomOpDef,
-    custom_op,
-    register_autograd,
-    register_fake,
-    register_kernel,
-    register_vmap,
-)
+from skimp.library import custom
+from skimp.library.custom import *  # noqa: F403
 from skimp.refusals import names
 
 _NAMES = (
@@ -27,15 +21,8 @@ _NAMES = (
     "triton_op",
     "wrap_triton",
 )
-__all__ = [
-    "CustomOpDef",
-    "custom_op",
-    "register_autograd",
-    "register_fake",
-    "register_kernel",
-    "register_vmap",
-]
-__all__.extend(_NAMES)
+__all__ = list(_NAMES)
+__all__ += custom.__all__
 __getattr__ = names(
     __name__,
     _NAMES,
