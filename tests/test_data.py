@@ -5,6 +5,7 @@ nothing behind.
 from __future__ import annotations
 
 import collections
+import gc
 import os
 import random
 import signal
@@ -425,6 +426,18 @@ def test_leaving_early_ends_the_workers() -> None:
     processes = it._pool.processes
     del it
     assert not any(p.is_alive() for p in processes)
+
+
+@forks
+def test_workers_of_an_iterator_in_a_cycle_end_by_themselves() -> None:
+    it = iter(ours.DataLoader(Tensors(100), 2, num_workers=2))
+    next(it)
+    processes = it._pool.processes
+    cycle = [it]
+    cycle.append(cycle)
+    del it, cycle
+    gc.collect()
+    assert [p.exitcode for p in processes] == [0, 0]
 
 
 @forks

@@ -24,7 +24,7 @@ from skimp.ops.random import manual_seed
 from skimp.utils.data._utils.fetch import Fetcher
 
 INTERRUPTED = 130  # how a worker ends that was interrupted, as shells say it
-LOOK_AROUND = 1.0  # seconds after which an idle worker looks whether its parent lives
+LOOK_AROUND = 0.2  # seconds after which an idle worker looks whether its parent wants more
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,8 @@ class _Worker:
             try:
                 task = tasks.get(timeout=LOOK_AROUND)
             except queue.Empty:
+                if done.is_set():  # a queue that is garbage too has ended, and sends no task
+                    return
                 continue
             if task is None:
                 return
