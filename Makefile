@@ -13,7 +13,7 @@ demo: $(VENV)/.skimp
 test: $(VENV)/.skimp-test
 	@for mode in never always auto; do \
 	    echo "SKIMP_DEFER=$$mode"; \
-	    SKIMP_DEFER=$$mode $(BIN)/python -m pytest -q -n $(JOBS) --reruns 2 || exit 1; \
+	    SKIMP_DEFER=$$mode $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal || exit 1; \
 	done
 
 check: $(VENV)/.skimp-check

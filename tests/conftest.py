@@ -1,4 +1,8 @@
-"""A test leaves no bytes behind."""
+"""A test leaves no bytes behind; and what the suite as a whole needs to be quick and sure.
+
+`make test` runs the suite three times, by what is deferred (SKIMP_DEFER=never, always, auto). Every
+file that computes with tensors runs in all three, with the same examples: `ONCE` names the others.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # The same examples every time: a change is judged by its own failures.
-# HYPOTHESIS_PROFILE=explore looks for new ones.
-settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
-settings.register_profile("explore", deadline=None)
+# HYPOTHESIS_PROFILE=explore looks for new ones. How long an example takes to draw is the machine's
+# matter, which may be busy.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", patient, derandomize=True, database=None)
+settings.register_profile("explore", patient)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+# Processes that tests start keep the bytecode that they make: compiling takes half of the time that
+# `import skimp` takes without.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 # What these test does not depend on the mode: commands, pages, stubs and other libraries; functions
@@ -28,6 +38,37 @@ ONCE = frozenset(
         *("allocator", "draws", "kernels", "layout", "pool", "special_kernels"),
     )
 )
+
+# What starts, interrupts and kills processes meets the scheduler's moods, and is tried three times.
+# Nothing else is: a failure elsewhere is a failure. (Besides, pytest-rerunfailures asks another
+# process about each test that it may repeat, in a way that takes 40 ms of waiting.)
+STARTS_PROCESSES = frozenset(
+    f"test_{name}.py"
+    for name in (
+        *("blas", "cli", "compat", "data", "docs", "libraries", "pool", "processes", "programs"),
+        *("run", "saving", "training_examples"),
+    )
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in STARTS_PROCESSES:
+            item.add_marker(pytest.mark.flaky(reruns=2))
+
+
+def collect() -> None:
+    """Free what is garbage, and keep what is not out of collections from now on.
+
+    Between two tests that is modules and what pytest knows, a million objects in the end: to go
+    through them again for each test that leaves a cycle takes as long as all the tests.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    collect()
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -44,5 +85,5 @@ def no_bytes_left() -> Iterator[None]:
     before = host.allocated
     yield
     if host.allocated != before:
-        gc.collect()
+        collect()
     assert host.allocated == before, f"the test left {host.allocated - before} bytes allocated"
