@@ -343,39 +343,41 @@ def record1(rule: Rule, a: Tensor, out: Tensor) -> None:
     out._node = node
 
 
-def record2(rule: Rule, a: Any, b: Any, out: Tensor) -> None:
-    """`record` for two operands, one of which may be a number; at least one requires grad."""
-    ra = getattr(a, "_rg", False)
-    rb = getattr(b, "_rg", False)
-    which = ra + 2 * rb
+def record2(rule: Rule, a: Any, b: Any, out: Tensor, which: int) -> None:
+    """`record` for two operands, one of which may be a number. `which` requires grad: 1 the first,
+    2 the second, 3 both.
+    """
     plan = rule.two[which]
     if plan is None:
-        mask = tuple([(ra, rb)[rule.args.index(n)] for n in rule.names])
+        mask = tuple([(which & 1, which & 2)[rule.args.index(n)] > 0 for n in rule.names])
         plan = rule.two[which] = rule.plan(mask, rule.args)
     codes = plan.codes
     if codes is None or _guarded or len(rule.names) != 2:
         record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
         return
     node: Any = plan.cls()
-    if ra:
+    if which != 2:
         if a._base is not None:
             record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
             return
         na = a._node
-        ia = a._index
         if na is None:
             na = accumulate_of(a)
+            ia = 0
+        else:
+            ia = a._index
     else:
         na = None
         ia = 0
-    if rb:
+    if which != 1:
         if b._base is not None:
             record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
             return
         nb = b._node
         if nb is None:
-            nb = accumulate_of(b)
-        node._edges = (na, ia, nb, b._index)
+            node._edges = (na, ia, accumulate_of(b), 0)
+        else:
+            node._edges = (na, ia, nb, b._index)
     else:
         node._edges = (na, ia, None, 0)
     node._plan = plan

@@ -274,7 +274,7 @@ _HAND_VIEW = """\
                 _new = _make(_Tensor)
                 _new._np = a
                 _new._storage = _storage = input._storage
-                _new._dtype = input._dtype
+                _new._dtype = _dtype = input._dtype
                 if {turns} and not a.flags.c_contiguous:
                     _new._turned = True
                 if 1 in a.shape:
@@ -287,6 +287,9 @@ _HAND_VIEW = """\
                 _base = input._base
                 if _base is None:
                     _base = input
+                if _dtype.category < 2:  # its base will never require grad
+                    _new._base = _base
+                    return _new
                 _views = _base._views
                 if _views is None or len(_views) > 32 or not _state.grad:
                     _plain(_base, _new)

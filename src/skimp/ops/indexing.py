@@ -5,6 +5,7 @@ gather and scatter.
 from __future__ import annotations
 
 import warnings
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from skimp import dtypes
 from skimp._tensor import Tensor, alias, fresh
 from skimp.autograd import alias as history
+from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.errors import WithoutBytes
 from skimp.memory import layout_views as V
@@ -26,6 +28,9 @@ from skimp.promotion import scalar_type_name
 
 _new = object.__new__
 _view_of = history.view_of
+_plain_view = history.plain_view
+_state = modes.state
+_ref = weakref.ref
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -53,13 +58,28 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         if found is not None:
             t = _new(Tensor)
             t._np = found
-            t._storage = self._storage
-            t._dtype = self._dtype
+            t._storage = storage = self._storage
+            t._dtype = dtype = self._dtype
             if self._turned:
                 t._turned = True
-            if self._counter is not None:
-                t._counter = self._counter
-            _view_of(self, t)
+            counter = self._counter
+            # `view_of`, written out: this is the path of `x[i]`
+            if self._inference or not (self._creation is counter is None):
+                t._counter = counter
+                _view_of(self, t)
+                return t
+            base = self._base
+            if base is None:
+                base = self
+            views = base._views
+            if dtype.category < 2:  # its base will never require grad
+                t._base = base
+            elif views is None or len(views) > 32 or not _state.grad:
+                _plain_view(base, t)
+            else:
+                t._base = base
+                t._stale = storage.version
+                views.append(_ref(t))
             return t
     return _general(self, index)
 

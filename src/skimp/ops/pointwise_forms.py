@@ -111,8 +111,9 @@ def binary(
                         made = fresh(ufunc(x, y), result or dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return call(row, (input, other))
-                    if (input._rg or other._rg) and rule is not None and _state.grad:
-                        record2(rule, input, other, made)
+                    which = input._rg + 2 * other._rg
+                    if which and rule is not None and _state.grad:
+                        record2(rule, input, other, made, which)
                     return made
         return call(row, (input, other), (), out)
 
@@ -215,8 +216,9 @@ def operators(
                         made = fresh(ufunc(x, y), dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return slow(self, other)
-                    if (self._rg or other._rg) and _state.grad:
-                        record2(rule, self, other, made)
+                    which = self._rg + 2 * other._rg
+                    if which and _state.grad:
+                        record2(rule, self, other, made, which)
                     return made
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
@@ -227,7 +229,7 @@ def operators(
             ):
                 made = fresh(ufunc(x, other), self._dtype)
                 if self._rg and _state.grad:
-                    record2(rule, self, other, made)
+                    record2(rule, self, other, made, 1)
                 return made
         elif not isinstance(other, OPERANDS):
             return NotImplemented  # type: ignore[no-any-return]
@@ -244,7 +246,7 @@ def operators(
             ):
                 made = fresh(ufunc(other, x), self._dtype)
                 if self._rg and _state.grad:
-                    record2(rule, other, self, made)
+                    record2(rule, other, self, made, 2)
                 return made
         return slow(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
