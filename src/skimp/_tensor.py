@@ -64,7 +64,8 @@ class Tensor:
     # the general way.
     _np: Array | None = None
     _layout: Layout | None = None  # None: the layout of `_np`
-    # `_np` is not row-major: beside another array NumPy would lay out the result in its own way
+    # `_np` has dims and is not row-major: beside another array NumPy would lay out the result in its
+    # own way
     _turned: bool = False
     _storage: Storage
     _dtype: dtypes.dtype
@@ -146,7 +147,7 @@ class Tensor:
             a = np.negative(a)
         if a.size < config.small_below and not (self._conj or self._neg):
             self._np = a
-            self._turned = not a.flags.c_contiguous
+            self._turned = not a.flags.c_contiguous and a.ndim > 1
         return a
 
     def writable(self) -> Array:

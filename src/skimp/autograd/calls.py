@@ -12,6 +12,7 @@ from skimp._tensor import Tensor, fresh
 from skimp.autograd import engine, errors, modes
 from skimp.autograd.nodes import Node, accumulate_of, shape_of
 from skimp.autograd.record import edge
+from skimp.memory.layout import numel
 
 
 def _tensors(values: Any) -> tuple[Any, ...]:
@@ -193,13 +194,16 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
     if g is None:
         if not t._rg:
             return None
-        if t.numel() != 1:
+        shape = shape_of(t)
+        if shape and numel(shape) != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not t._dtype.is_floating_point:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {t._dtype}"
             )
-        return fresh(np.ones(shape_of(t), t._dtype.np), t._dtype)
+        one = np.empty(shape, t._dtype.np)
+        one.fill(1)
+        return fresh(one, t._dtype)
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if shape_of(g) != shape_of(t):

@@ -26,8 +26,8 @@ _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
 
 class _Tasks(threading.local):
-    now: int | None = None  # the number of the backward that runs
-    accumulates: bool = True
+    # the number of the backward that runs, and whether it reaches all leaves
+    now: tuple[int | None, bool] = (None, True)
 
 
 _tasks = _Tasks()
@@ -96,24 +96,24 @@ def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None =
     they saved.
     """
     state = modes.state
-    before = state.grad, _tasks.now, _tasks.accumulates
+    before, task = state.grad, _tasks.now
     state.grad = create
-    _tasks.now = next(_numbers)
-    _tasks.accumulates = captures is None
+    _tasks.now = next(_numbers), captures is None
     try:
         _run(roots, keep, create, captures, lines.here(2))
     finally:
-        state.grad, _tasks.now, _tasks.accumulates = before
+        state.grad = before
+        _tasks.now = task
 
 
 def current_task() -> int | None:
     """The number of the backward that this thread is in, if any."""
-    return _tasks.now
+    return _tasks.now[0]
 
 
 def accumulates() -> bool:
     """Whether the backward that this thread is in reaches all leaves."""
-    return _tasks.accumulates
+    return _tasks.now[1]
 
 
 def _run(

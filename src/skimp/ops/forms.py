@@ -47,6 +47,12 @@ NUMPY_WORDS = {
 }
 
 
+def watching(choice: Callable[[dict[str, Any]], Rule], *names: str) -> AnyRule:
+    """`choice`, all of whose rules differentiate by these arguments: no other is looked at."""
+    choice.names = names  # type: ignore[attr-defined]
+    return choice
+
+
 class _Required:
     def __repr__(self) -> str:
         return "..."
@@ -275,7 +281,7 @@ _HAND_VIEW = """\
                 _new._np = a
                 _new._storage = _storage = input._storage
                 _new._dtype = _dtype = input._dtype
-                if {turns} and not a.flags.c_contiguous:
+                if {turns} and not a.flags.c_contiguous and a.ndim > 1:
                     _new._turned = True
                 if 1 in a.shape:
                     _new._layout = {layout}
@@ -360,7 +366,10 @@ def _short_run(
     """The short way of a call without `out=` and NumPy's words: the body, unrecorded where a rule
     differentiates it, then the record of it.
     """
-    space.update({"_raw": o.raw, "_needed": _needed, "_state": modes.state, "_rule": o.rule})
+    space.update({
+        "_raw": o.raw, "_needed": _needed, "_state": modes.state, "_rule": o.rule,
+        "_Tensor": Tensor,
+    })  # fmt: skip
     unless = ["out is None"] if takes_out else []
     if has_dim:
         unless.append("not numpy_words")
@@ -375,13 +384,16 @@ def _short_run(
     if o.rule is None:
         lines.append(f"    {indent}return _raw({passed})")
         return
-    watched = o.rule.names if isinstance(o.rule, Rule) else names
-    watched = [n for n in watched if n in names]
+    watched = [n for n in getattr(o.rule, "names", names) if n in names]
+    one = watched[0]
+    needed = f"_needed({', '.join(watched)})"
+    if len(watched) == 1:
+        needed = f"({one}._rg if isinstance({one}, _Tensor) else {needed})"
     rule = "_rule" if isinstance(o.rule, Rule) else "_rule(_given)"
     words = ", ".join([f"{n!r}: {n}" for n in names])
     space.update({"_record": record, "_nondiff": o.nondiff})
     lines += [
-        f"    {indent}if not (_state.grad and _needed({', '.join(watched)})):",
+        f"    {indent}if not ({needed} and _state.grad):",
         f"    {indent}    return _raw({passed})",
         f"    {indent}_state.grad = False",
         f"    {indent}try:",

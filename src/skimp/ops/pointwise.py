@@ -274,7 +274,7 @@ POINTWISE: list[Callable[..., Any]] = []
 
 def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
     """The result for small row-major tensors of one dtype and shape, computed by the kernel and
-    nothing else.
+    nothing else. Beside one that is row-major, others may be one element, expanded.
     """
     first = args[0]
     if type(first) is not Tensor:
@@ -284,16 +284,24 @@ def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> T
     if x is None or dtype not in row.plain:
         return None
     shape = x.shape
+    kernel: Any = row.kernels[dtype]
     arrays = []
+    expanded = 0
     for a in args:
         if type(a) is not Tensor or a._dtype is not dtype:
             return None
         y = a._np
-        if y is None or y.shape != shape or not y.flags.c_contiguous:
+        if y is None or y.shape != shape:
             return None
+        if not y.flags.c_contiguous:
+            if any(y.strides) or not kernel.strided:
+                return None
+            expanded += 1
         arrays.append(y)
+    if expanded == len(arrays):
+        return None
     made = np.empty(shape, x.dtype)
-    row.kernels[dtype].fn(*arrays, *params, out=made)  # type: ignore[union-attr]
+    kernel.fn(*arrays, *params, out=made)
     return fresh(made, dtype)
 
 

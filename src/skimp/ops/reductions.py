@@ -13,7 +13,7 @@ from skimp.autograd.rules import Rule
 from skimp.eval import reducers as R
 from skimp.memory import layout as layouts
 from skimp.ops import outs, return_types
-from skimp.ops.forms import OPS, export, move, op
+from skimp.ops.forms import OPS, export, move, op, watching
 from skimp.ops.reduction import dims_of, kept_shape, reduced
 from skimp.ops.rows import conj
 
@@ -62,7 +62,11 @@ def number_dtype(name: str, t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dty
 def by_dim(name: str, formulas: Any) -> Any:
     """PyTorch names the node of a whole reduction 0, of one along dims 1."""
     whole, along = Rule(f"{name}Backward0", formulas), Rule(f"{name}Backward1", formulas)
-    return lambda given: whole if given["dim"] is None else along
+
+    def chosen(given: dict[str, Any]) -> Rule:
+        return whole if given["dim"] is None else along
+
+    return watching(chosen, *whole.names)
 
 
 # -- sums and means -------------------------------------------------------------------------------
