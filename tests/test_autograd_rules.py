@@ -160,7 +160,7 @@ def test_the_short_way_is_the_long_way(needs: tuple[bool, bool]) -> None:
             x, y = (a * 1, b * 1) if wrap else (a, b)
             out = result_of(6)
             if short:
-                record2(rule, x, y, out)
+                record2(rule, x, y, out, needs[0] + 2 * needs[1])
             else:
                 record(rule, {"input": x, "other": y}, out)
             out.backward()
@@ -178,6 +178,7 @@ def test_the_short_way_with_a_number_and_of_one_operand() -> None:
         x,
         3,
         out,
+        1,
     )
     assert out.grad_fn._saved_other == 3
     out.backward()

@@ -105,3 +105,15 @@ def test_imports_point_down_the_layout() -> None:
         if rank(target, table) < rank(module, table)
     ]
     assert upwards == []
+
+
+def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
+    """The short ways look at `_marked` and no further: whoever sets one of these sets it too."""
+    rare = {"_counter", "_conj", "_neg", "_inference", "_creation"}
+
+    def assigned(tree: ast.AST) -> set[str]:
+        nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+        return {n.attr for n in nodes if isinstance(n.ctx, ast.Store)} & rare
+
+    found = {name: assigned(ast.parse(path.read_text())) for name, path in FILES.items()}
+    assert not {name: names for name, names in found.items() if names}

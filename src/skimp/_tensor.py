@@ -39,8 +39,12 @@ class Marks:
     looks at.
     """
 
-    anywhere = 0
-    of_thread = _Inference()
+    def __init__(self) -> None:
+        self.anywhere = 0
+        self.of_thread = _Inference()
+
+
+marks: Marks = Marks()  # an instance: its attributes are found faster than a class's
 
 
 _ndarray = np.ndarray
@@ -64,8 +68,8 @@ class Tensor:
     # the general way.
     _np: Array | None = None
     _layout: Layout | None = None  # None: the layout of `_np`
-    # `_np` has dims and is not row-major: beside another array NumPy would lay out the result in its
-    # own way
+    # `_np` has several dims and is not row-major: beside another array NumPy would lay out the
+    # result in its own way
     _turned: bool = False
     _storage: Storage
     _dtype: dtypes.dtype
@@ -77,14 +81,17 @@ class Tensor:
     _grad: Tensor | None = None
     _base: Tensor | None = None  # the tensor that this is a differentiable view of
     _stale: int = -1  # version of the base's history that `_node` was made from (views only)
+    # what few tensors have, by `mark` only: then `_marked` is True, and no short way looks further
+    _marked: bool = False
     _counter: VersionCounter | None = None  # None: the storage's version
     _conj: bool = False  # the bytes hold the conjugate
     _neg: bool = False  # the bytes hold the negative
     _inference: bool = False
+    _creation: str | None = None  # how a view was made, if in-place ops on it must be refused
+
     _hollow: bool = False  # a subclass without bytes of its own: sparse, or under vmap
     _sparse: bool = False  # the first of these (ops/sparse_tensor.py)
     _inherits: bool = False  # a view that requires grad because its base does
-    _creation: str | None = None  # how a view was made, if in-place ops on it must be refused
     _views: Any = None  # weak references to the views that require no grad
     _output: int = 0  # which of several views of one call this is
     _cut: Any = None  # where the chain of gradients was cut
@@ -185,6 +192,15 @@ class Tensor:
         return self._storage.version if self._counter is None else self._counter.version
 
 
+def mark(t: Tensor, **rare: Any) -> None:
+    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`,
+    `_creation`.
+    """
+    for name, value in rare.items():
+        setattr(t, name, value)
+    t._marked = True
+
+
 # -- making tensors -------------------------------------------------------------------------------
 
 
@@ -206,8 +222,8 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     t._np = array
     t._storage = s
     t._dtype = dtype
-    if Marks.anywhere and Marks.of_thread.here:
-        t._inference = True
+    if marks.anywhere and marks.of_thread.here:
+        mark(t, _inference=True)
     return t
 
 
@@ -235,8 +251,8 @@ def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
     t._storage = s
     t._layout = layout
     t._dtype = dtype
-    if Marks.anywhere and Marks.of_thread.here:
-        t._inference = True
+    if marks.anywhere and marks.of_thread.here:
+        mark(t, _inference=True)
     return t
 
 
@@ -253,10 +269,8 @@ def empty(
 def alias(t: Tensor, layout: Layout) -> Tensor:
     """Another tensor on `t`'s storage and version, in no relation to its history."""
     new = wrap(t._storage, layout, t._dtype)
-    if Marks.anywhere:
-        new._inference = t._inference  # a view is what its base is
-    if t._counter is not None:
-        new._counter = t._counter
-    if t._conj or t._neg:
-        new._conj, new._neg = t._conj, t._neg
+    if marks.anywhere and new._inference is not t._inference:
+        mark(new, _inference=t._inference)  # a view is what its base is
+    if t._marked:
+        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg)
     return new

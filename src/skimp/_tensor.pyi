@@ -30,8 +30,7 @@ class Marks:
     """`anywhere` counts the threads in inference mode: the only thing that the path of every op
     looks at."""
 
-    anywhere: builtins.int
-    of_thread: _Inference
+    def __init__(self) -> None: ...
 
 class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
@@ -53,14 +52,15 @@ class Tensor:
     _grad: Tensor | None
     _base: Tensor | None
     _stale: builtins.int
+    _marked: builtins.bool
     _counter: VersionCounter | None
     _conj: builtins.bool
     _neg: builtins.bool
     _inference: builtins.bool
+    _creation: str | None
     _hollow: builtins.bool
     _sparse: builtins.bool
     _inherits: builtins.bool
-    _creation: str | None
     _views: Any
     _output: builtins.int
     _cut: Any
@@ -2058,6 +2058,10 @@ class Tensor:
         """Refused: skimp computes on the CPU only; there is no such device."""
     def zero_(self) -> Tensor:
         """Write zeros over all elements."""
+
+def mark(t: Tensor, **rare: Any) -> None:
+    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`,
+    `_creation`."""
 
 def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._tensor import Tensor, mark
 from skimp.autograd import errors, lines, modes
 from skimp.autograd.nodes import Extra, Grads, Node, init, shape_of
 from skimp.autograd.record import OpNode, begin, edge, finish, record, save_results
@@ -42,7 +42,7 @@ def plain_view(base: Tensor, view: Tensor) -> None:
         if n > 32 and not n & (n - 1):  # at every power of two
             views[:] = [r for r in views if r() is not None]
     if not _state.grad:
-        view._creation = "inference" if _state.inference else "no_grad"
+        mark(view, _creation="inference" if _state.inference else "no_grad")
 
 
 def view_of(
@@ -57,15 +57,15 @@ def view_of(
     `multi`: one of several views of one call, which in-place ops then refuse (PyTorch's rule).
     """
     if input._inference:
-        view._inference = True
+        mark(view, _inference=True)
         return
     base = input._base
     if not input._rg:
         plain_view(input if base is None else base, view)
         if multi and _state.grad:
-            view._creation = "multi"
+            mark(view, _creation="multi")
         elif base is not None and input._creation is not None and view._creation is None:
-            view._creation = input._creation
+            mark(view, _creation=input._creation)
         return
     _view_of_recorded(input, view, rule, bindings, multi)
 
@@ -88,7 +88,7 @@ def _view_of_recorded(
         if rule is not None and differentiable:
             record(rule, bindings or {"input": input}, view)
     if creation is not None:
-        view._creation = creation
+        mark(view, _creation=creation)
     if view._node is None:
         _register(base, view)
 
@@ -211,7 +211,9 @@ def leave(t: Tensor) -> None:
     base = t._base
     if base is not None:
         base._views = [r for r in base._views or () if r() is not t]
-        t._base = t._creation = None
+        t._base = None
+        if t._marked:
+            mark(t, _creation=None)
         return
     views = [v for r in t._views or () if (v := r()) is not None]
     if not views or (t._rg and t._node is None):

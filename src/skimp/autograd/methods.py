@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor, VersionCounter
+from skimp._tensor import Tensor, VersionCounter, mark
 from skimp.autograd import alias, calls, lines, modes
 from skimp.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp.autograd.refresh import node_of_view
@@ -197,10 +197,8 @@ def detach(t: Tensor) -> Tensor:
     new._dtype = t._dtype
     if t._turned:
         new._turned = True
-    if t._counter is not None:
-        new._counter = t._counter
-    if t._conj or t._neg:
-        new._conj, new._neg = t._conj, t._neg
+    if t._marked:
+        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg, _inference=t._inference)
     if t._rg:
         f = _frame(1)
         code = f.f_code
@@ -208,8 +206,6 @@ def detach(t: Tensor) -> Tensor:
             new._cut = ("detach()", code, f.f_lasti)
         else:
             new._cut = ("detach()", *lines.outside(f))
-    if t._inference:
-        new._inference = True
     return new
 
 
@@ -230,9 +226,7 @@ def get_data(t: Tensor) -> Tensor:
     autograd.
     """
     new = ghost(t)
-    new._counter = VersionCounter()
-    if t._inference:
-        new._inference = True
+    mark(new, _counter=VersionCounter(), _inference=t._inference)
     return new
 
 
@@ -251,8 +245,7 @@ def set_data(t: Tensor, value: Any) -> None:
     t._layout = value._layout
     t._storage = value._storage
     t._dtype = value._dtype
-    t._conj, t._neg = value._conj, value._neg
-    t._counter = counter
+    mark(t, _counter=counter, _conj=value._conj, _neg=value._neg)
     t._accumulate = None
 
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from skimp._tensor import Marks
+from skimp._tensor import marks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -150,8 +150,8 @@ class enable_grad(_Grad):  # noqa: N801
 
 
 def _mark(inference: bool) -> None:
-    Marks.anywhere += inference - state.inference
-    state.inference = Marks.of_thread.here = inference
+    marks.anywhere += inference - state.inference
+    state.inference = marks.of_thread.here = inference
 
 
 class inference_mode(_Mode):  # noqa: N801

@@ -347,14 +347,11 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor, which: int) -> None:
     """`record` for two operands, one of which may be a number. `which` requires grad: 1 the first,
     2 the second, 3 both.
     """
-    plan = rule.two[which]
-    if plan is None:
-        mask = tuple([(which & 1, which & 2)[rule.args.index(n)] > 0 for n in rule.names])
-        plan = rule.two[which] = rule.plan(mask, rule.args)
-    codes = plan.codes
-    if codes is None or _guarded or len(rule.names) != 2:
+    plan = rule.two[which] or _short_plan(rule, which)
+    if plan is None or _guarded:
         record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
         return
+    codes = plan.codes
     node: Any = plan.cls()
     if which != 2:
         if a._base is not None:
@@ -396,3 +393,13 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor, which: int) -> None:
         node._code, node._lasti = lines.outside(f)
     out._rg = True
     out._node = node
+
+
+def _short_plan(rule: Rule, which: int) -> Plan | None:
+    """The plan for `record2`; None for a rule that it does not suit."""
+    mask = tuple([(which & 1, which & 2)[rule.args.index(n)] > 0 for n in rule.names])
+    plan = rule.plan(mask, rule.args)
+    if plan.codes is None or len(mask) != 2:
+        return None
+    rule.two[which] = plan
+    return plan

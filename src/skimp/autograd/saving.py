@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._tensor import Tensor, mark
 from skimp.autograd import errors, modes, remade
 from skimp.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of
 from skimp.autograd.refresh import node_of_view, strided
@@ -141,10 +141,8 @@ def ghost(t: Tensor) -> Tensor:
     new._dtype = t._dtype
     if t._turned:
         new._turned = True
-    if t._counter is not None:
-        new._counter = t._counter
-    if t._conj or t._neg:
-        new._conj, new._neg = t._conj, t._neg
+    if t._marked:
+        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg)
     return new
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Any, NoReturn
 
 from skimp import devices, promotion
-from skimp._tensor import Tensor
+from skimp._tensor import Tensor, mark
 from skimp.autograd.saving import ghost
 from skimp.nn import whole
 
@@ -42,7 +42,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if data is None:
             data = whole.empty(0)
         if type(data) is not Tensor and not type.__instancecheck__(Parameter, data):
-            return _mark(data.detach().requires_grad_(requires_grad), "_is_param")  # type: ignore[return-value]
+            return _flagged(data.detach().requires_grad_(requires_grad), "_is_param")  # type: ignore[return-value]
         if requires_grad and data.dtype.category < 2:
             raise RuntimeError(
                 "Only Tensors of floating point and complex dtype can require gradients"
@@ -51,7 +51,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         new.__class__ = cls
         new._rg = requires_grad
         if data._inference:
-            new._inference = True
+            mark(new, _inference=True)
         return new  # type: ignore[return-value]
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
@@ -68,7 +68,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
 
 
-def _mark(t: Tensor, flag: str) -> Tensor:
+def _flagged(t: Tensor, flag: str) -> Tensor:
     setattr(t, flag, True)
     return t
 
@@ -91,6 +91,7 @@ _OWN = frozenset(
         "_grad",
         "_base",
         "_stale",
+        "_marked",
         "_counter",
         "_conj",
         "_neg",

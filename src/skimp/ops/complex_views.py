@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from skimp import dtypes
-from skimp._tensor import Tensor, alias
+from skimp._tensor import Tensor, alias, mark
 from skimp.autograd import alias as history
 from skimp.autograd.rules import Rule
 from skimp.memory import layout_bits as B
@@ -25,7 +25,8 @@ def _as(
 ) -> Tensor:
     new = alias(input, layout)
     new._dtype = dtype
-    new._conj = new._neg = False
+    if input._conj or input._neg:
+        mark(new, _conj=False, _neg=False)
     history.view_of(input, new, rule, given)
     return new
 
@@ -81,7 +82,8 @@ def imag(input: Tensor) -> Tensor:
     """The imaginary parts, as a view."""
     layout = B.imag(input.layout_of(), input._dtype)
     new = _as(input, layout, input._dtype.to_real(), IM, {"input": input})
-    new._neg = input._conj
+    if input._conj:
+        mark(new, _neg=True)
     return new
 
 
@@ -91,7 +93,7 @@ def conj(input: Tensor) -> Tensor:
     if not input._dtype.is_complex:
         return input
     new = alias(input, input.layout_of())
-    new._conj = not input._conj
+    mark(new, _conj=not input._conj)
     history.view_of(input, new, CONJ, {"input": input})
     return new
 

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from skimp._tensor import Tensor, alias
+from skimp._tensor import Tensor, alias, mark
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.record import record
@@ -285,9 +285,9 @@ _HAND_VIEW = """\
                     _new._turned = True
                 if 1 in a.shape:
                     _new._layout = {layout}
-                _counter = input._counter
-                if input._rg or input._inference or not (input._creation is _counter is None):
-                    _new._counter = _counter
+                if input._rg or input._marked:
+                    if input._marked:
+                        _mark(_new, _counter=input._counter)
                     _view_of(input, _new, _rule, {{{words}}})
                     return _new
                 _base = input._base
@@ -326,7 +326,7 @@ def _short_view(
     space.update({
         "_raw": o.raw, "_alias": alias, "_view_of": history.view_of, "_Tensor": Tensor,
         "_rule": o.rule, "_plain": history.plain_view, "_make": object.__new__, "np": np,
-        "_state": modes.state, "_ref": weakref.ref, "_at_hand": _at_hand,
+        "_state": modes.state, "_ref": weakref.ref, "_at_hand": _at_hand, "_mark": mark,
     })  # fmt: skip
     unless = "not numpy_words and " if has_dim else ""
     required = [

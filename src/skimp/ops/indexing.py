@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skimp import dtypes
-from skimp._tensor import Tensor, alias, fresh
+from skimp._tensor import Tensor, alias, fresh, mark
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
@@ -54,7 +54,10 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         self.array()  # a small one stays at hand
         x = self._np
     if x is not None and not self._rg and type(self) is Tensor:
-        found = _at_hand(x, index)
+        if type(index) is int and x.ndim and -(n := len(x)) <= index < n:
+            found = x[index, ...]
+        else:
+            found = _at_hand(x, index)
         if found is not None:
             t = _new(Tensor)
             t._np = found
@@ -62,10 +65,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             t._dtype = dtype = self._dtype
             if self._turned:
                 t._turned = True
-            counter = self._counter
             # `view_of`, written out: this is the path of `x[i]`
-            if self._inference or not (self._creation is counter is None):
-                t._counter = counter
+            if self._marked:
+                mark(t, _counter=self._counter)
                 _view_of(self, t)
                 return t
             base = self._base

@@ -8,7 +8,7 @@ import copy
 from typing import Any
 
 from skimp import dtypes
-from skimp._tensor import Tensor, wrap
+from skimp._tensor import Tensor, mark, wrap
 from skimp.memory import storage as storages
 from skimp.memory.layout import Layout
 
@@ -64,7 +64,8 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
         self._rg,
         copy.deepcopy(_own_state(self), memo),
     )
-    new._conj, new._neg = self._conj, self._neg
+    if self._conj or self._neg:
+        mark(new, _conj=self._conj, _neg=self._neg)
     if self._grad is not None:
         new._grad = copy.deepcopy(self._grad, memo)
     memo[id(self)] = new

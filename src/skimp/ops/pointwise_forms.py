@@ -111,9 +111,8 @@ def binary(
                         made = fresh(ufunc(x, y), result or dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return call(row, (input, other))
-                    which = input._rg + 2 * other._rg
-                    if which and rule is not None and _state.grad:
-                        record2(rule, input, other, made, which)
+                    if (input._rg or other._rg) and rule is not None and _state.grad:
+                        record2(rule, input, other, made, input._rg + 2 * other._rg)
                     return made
         return call(row, (input, other), (), out)
 
@@ -216,9 +215,8 @@ def operators(
                         made = fresh(ufunc(x, y), dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return slow(self, other)
-                    which = self._rg + 2 * other._rg
-                    if which and _state.grad:
-                        record2(rule, self, other, made, which)
+                    if (self._rg or other._rg) and _state.grad:
+                        record2(rule, self, other, made, self._rg + 2 * other._rg)
                     return made
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np

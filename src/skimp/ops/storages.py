@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp import dtypes, printing, promotion
-from skimp._tensor import Tensor, VersionCounter, wrap
+from skimp._tensor import Tensor, VersionCounter, mark, wrap
 from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
@@ -392,7 +392,7 @@ def set_(
     self._np = None
     self._storage = found
     self._layout = layout
-    self._counter = FollowingCounter(found, version)
+    mark(self, _counter=FollowingCounter(found, version))
     self._accumulate = None
     if kept is not None:
         self._node, self._index = kept, 0

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from skimp import dtypes
-from skimp._tensor import Tensor, wrap
+from skimp._tensor import Tensor, mark, wrap
 from skimp.memory import layout as layouts
 from skimp.memory.layout import Layout
 from skimp.nn.parameter import Parameter
@@ -145,7 +145,9 @@ def _ints(values: Any) -> tuple[int, ...]:
 
 def _finish(t: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
     if isinstance(metadata, Mapping):
-        t._conj, t._neg = bool(metadata.get("conj")), bool(metadata.get("neg"))
+        conj, neg = bool(metadata.get("conj")), bool(metadata.get("neg"))
+        if conj or neg:
+            mark(t, _conj=conj, _neg=neg)
     if requires_grad:
         t.requires_grad_(True)
     return t
