@@ -6,7 +6,6 @@ is small: what a tensor is, how it is made, and how its elements are reached.
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from skimp import dtypes
 from skimp.config import config
 from skimp.devices import CPU, device
+from skimp.inference import marks
 from skimp.memory import storage as storages
 from skimp.memory.layout import Layout, contiguous_strides, numel
 from skimp.memory.ledger import host
@@ -24,27 +24,6 @@ if TYPE_CHECKING:
     from skimp.autograd.graph import Node
 
 Array = np.ndarray[Any, Any]
-
-
-class _Inference(threading.local):
-    """Whether tensors made now, on this thread, are made in inference mode (autograd/modes.py sets
-    it).
-    """
-
-    here = False
-
-
-class Marks:
-    """`anywhere` counts the threads in inference mode: the only thing that the path of every op
-    looks at.
-    """
-
-    def __init__(self) -> None:
-        self.anywhere = 0
-        self.of_thread = _Inference()
-
-
-marks: Marks = Marks()  # an instance: its attributes are found faster than a class's
 
 
 _ndarray = np.ndarray

@@ -20,18 +20,6 @@ from skimp.size import Size
 
 Array = np.ndarray[Any, Any]
 
-class _Inference:
-    """Whether tensors made now, on this thread, are made in inference mode (autograd/modes.py sets
-    it)."""
-
-    here: builtins.bool
-
-class Marks:
-    """`anywhere` counts the threads in inference mode: the only thing that the path of every op
-    looks at."""
-
-    def __init__(self) -> None: ...
-
 class VersionCounter:
     """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
 

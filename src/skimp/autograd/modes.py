@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from skimp._tensor import marks
+from skimp.inference import marks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
