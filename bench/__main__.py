@@ -9,14 +9,14 @@ import sys
 from bench import page
 from bench.engines import ENGINES, ROOT
 from bench.goals import DOCUMENTS, GOALS
-from bench.measure import SECONDS
 from bench.results import FOLDER
 from bench.run import begin, run
+from bench.turns import SECONDS
 from bench.verdict import rows
 from bench.workloads import SMALL
 
 QUICK_ENGINES = ("skimp", "torch", "torch+thp")
-QUICK_SECONDS = 0.3  # for the timed calls of a workload
+QUICK_SECONDS = 0.3  # for an engine's share of a workload's turns
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from bench.byhand import BY_HAND
 from bench.workloads import COMPILED, WORKLOADS
 
 ROOT = Path(__file__).parents[1]
-TIMEOUT = 180.0  # seconds; the longest healthy process takes a tenth of it
+TIMEOUT = 180.0  # seconds; the longest healthy answer takes a tenth of it
 
 
 @dataclass(frozen=True)
@@ -85,26 +85,38 @@ def available(names: Sequence[str] = tuple(ENGINES)) -> tuple[list[Engine], dict
     return [ENGINES[name] for name in names if name not in left_out], left_out
 
 
+def command(module: str, *words: str, engine: Engine) -> dict[str, Any]:
+    """Arguments for subprocess that start `python -m bench.module` as the engine wants it."""
+    inherited = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(ROOT), *([inherited] if inherited else [])])
+    env = {**os.environ, "PYTHONPATH": path, **engine.environment}
+    return {"args": [sys.executable, "-m", f"bench.{module}", *words], "env": env, "cwd": ROOT}
+
+
 def child(module: str, *words: str, engine: Engine, timeout: float = TIMEOUT) -> list[Any]:
     """The JSON lines that `python -m bench.module` prints in a fresh process of the engine.
 
     A process that fails, or takes too long, gives one line with an `error` as its last.
     """
-    inherited = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join([str(ROOT), *([inherited] if inherited else [])])
-    env = {**os.environ, "PYTHONPATH": path, **engine.environment}
-    command = [sys.executable, "-m", f"bench.{module}", *words]
+    start = command(module, *words, engine=engine)
     try:
-        done = subprocess.run(
-            command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        done = subprocess.run(**start, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as late:
-        return [*_lines(late.stdout), {"error": f"took more than {timeout:.0f} s"}]
+        return [*_lines(late.stdout), {"error": too_long(timeout)}]
     lines = _lines(done.stdout)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        lines.append({"error": f"exit {done.returncode}: {last}"[:200]})
+        lines.append({"error": ended(done.returncode, done.stderr)})
     return lines
+
+
+def too_long(timeout: float) -> str:
+    return f"took more than {timeout:.0f} s"
+
+
+def ended(status: int, stderr: str) -> str:
+    """How a process ended, with the last thing that it said."""
+    last = (stderr.strip().splitlines() or ["no message"])[-1]
+    return f"exit {status}: {last}"[:200]
 
 
 def _lines(printed: str | bytes | None) -> list[Any]:

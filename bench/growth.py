@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from bench import process
+from bench.clock import median_call, median_small, timed
 from bench.engines import ENGINES
 from bench.limits import cores
-from bench.measure import median_call, median_small, timed
 from bench.workloads import WORKLOADS, Call, Kit, gelu_of
 
 Point = dict[str, Any]

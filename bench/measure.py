@@ -1,53 +1,153 @@
-"""Inside a process of one engine: set up, warm up, time, and watch the memory.
+"""An engine's side of the turns: does what it is told, a command on each line that it reads.
 
-`python -m bench.measure torch relu us_add` prints one line of JSON per workload. `seconds` is the
-median of one call. `extra_mib` is the peak of resident memory over its calls, above that after the
-set-up. `ledger_mib` is skimp's own figure for the same calls.
+`python -m bench.measure torch` loads the engine, and forks a process for each workload, so that
+none finds what another has left, and none has to load. It answers with a line of JSON to
+
+- `prepare NAME`, which sets up, calls once for everything that is loaded or compiled once, and sets
+  up again;
+- `warm`, which begins to watch the memory, and makes the calls from which the length of a slice
+  follows;
+- `turn`, which runs a slice; `seconds` is one call's share;
+- `end`, which tells `extra_mib`, the peak of resident memory since `warm`, above that before it,
+  and `ledger_mib`, skimp's own figure for the same calls.
+
+Where a command fails the answer is an `error`, and the workload is over.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from bench import process
 from bench.byhand import BY_HAND, Arrays
-from bench.engines import ENGINES, Engine
+from bench.clock import fitting, loop, timed, touch
+from bench.engines import ENGINES, Engine, ended
 from bench.workloads import SMALL, WORKLOADS, Call, Kit, itself
 
-Found = dict[str, Any]
+Answer = dict[str, Any]
 MIB = 2**20
-SECONDS = 0.7  # that the timed calls of one workload may take,
-LEAST, MOST = 3, 200  # and how many they are
-SMALL_LOOP, SMALL_LOOPS = 0.04, 7  # seconds, count
+SMALL_SLICE, SLICE = 0.01, 0.15  # seconds; a call that takes longer is a slice
+MIXED = 500  # times, each small op before one of them is measured
+# Before a slice there are calls without a clock, one for so many in it, which fill the caches. Of
+# large work they go on until a call takes at most twice as long as the fastest so far, or for a
+# second: pages that were given to the system must come back, and a virtual machine may have given
+# them on to its host. Touching them then takes 20 times as long (2.7 s per GiB, not 0.12).
+FILLING = 8
+SETTLED, PATIENCE = 2.0, 1.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.measure", description=__doc__)
     parser.add_argument("engine", choices=list(ENGINES))
-    parser.add_argument("workloads", nargs="+", choices=list(WORKLOADS), metavar="workload")
     parser.add_argument("--shrink", type=int, default=1, help="divide the sizes (for tests)")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="for the timed calls")
     words = parser.parse_args()
+    process.die_with_parent()
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries may print: not between answers
+    commands = os.fdopen(sys.stdin.fileno(), "rb", buffering=0)  # forks read too: nothing ahead
     engine = ENGINES[words.engine]
-    for name in words.workloads:
-        found = told(engine, name, words.shrink, words.seconds)
-        print(json.dumps({"workload": name, **found}), flush=True)
+    load(engine)
+    while first := commands.readline():
+        if not os.fork():
+            process.die_with_parent()
+            for answer in answered(engine, words.shrink, chain([first], commands)):
+                print(json.dumps(answer), file=answers, flush=True)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.wait()[1])
+        if status:  # it was killed, or has crashed
+            print(json.dumps({"error": ended(status, "")}), file=answers, flush=True)
 
 
-def told(engine: Engine, name: str, shrink: int, seconds: float) -> Found:
-    """What was measured, or the error: one workload that fails does not end the others."""
-    try:
+def load(engine: Engine) -> None:
+    """Import what workloads use, here and not in each fork."""
+    importlib.import_module(engine.module)
+    if engine.module == "torch":
+        importlib.import_module("torch._dynamo")  # optimizers do when they are made: two seconds
+
+
+def answered(engine: Engine, shrink: int, commands: Iterable[bytes]) -> Iterator[Answer]:
+    """An answer for each command of a workload, up to `end` or the first that fails."""
+    measured: Measured | None = None
+    for line in commands:
+        command, _, name = line.decode().strip().partition(" ")
+        try:
+            if measured is None:
+                measured = Measured(engine, name, shrink)
+                yield {}
+            else:
+                yield COMMANDS[command](measured)
+        except Exception as error:
+            yield {"error": f"{type(error).__name__}: {error}"[:200]}
+            return
+        if command == "end":
+            return
+
+
+class Measured:
+    """A workload on an engine, from its set-up to its figures."""
+
+    def __init__(self, engine: Engine, name: str, shrink: int) -> None:
         make = maker(engine, name, shrink)
-        return measured_small(make) if name in SMALL else measured_large(make, engine, seconds)
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"[:200]}
+        self.small = name in SMALL
+        self.skimp = engine.module == "skimp"
+        if self.small:
+            mix(engine, shrink)
+        else:
+            touch(make()())
+        self.call = make()
+
+    def warm(self) -> Answer:
+        if self.small:
+            self.times = fitting(self.call, SMALL_SLICE)
+        else:
+            self.memory = Memory(self.skimp)
+            timed(self.call)
+            self.fastest = timed(self.call)
+            self.times = max(int(SLICE / self.fastest), 1)
+        return {}
+
+    def turn(self) -> Answer:
+        if self.small:
+            loop(self.call, max(self.times // FILLING, 1))
+            return {"seconds": loop(self.call, self.times) / self.times}
+        self.settle()
+        times = [timed(self.call) for _ in range(self.times)]
+        self.fastest = min(self.fastest, *times)
+        return {"seconds": statistics.median(times)}
+
+    def settle(self) -> None:
+        count = max(self.times // FILLING, 1)
+        deadline = time.monotonic() + PATIENCE
+        while timed(self.call, count) > SETTLED * self.fastest * count:
+            if time.monotonic() > deadline:
+                return
+
+    def end(self) -> Answer:
+        return {} if self.small else self.memory.found()
+
+
+def mix(engine: Engine, shrink: int) -> None:
+    """Run all small ops of the engine in turn, as programs do.
+
+    CPython specialises code for what has gone through it: one that has seen a single op is faster.
+    """
+    calls = [maker(engine, name, shrink)() for name in SMALL if name in engine.workloads]
+    for _ in range(MIXED):
+        for call in calls:
+            call()
+
+
+COMMANDS = {"warm": Measured.warm, "turn": Measured.turn, "end": Measured.end}
 
 
 def maker(engine: Engine, name: str, shrink: int) -> Callable[[], Call]:
@@ -59,88 +159,33 @@ def maker(engine: Engine, name: str, shrink: int) -> Callable[[], Call]:
     return lambda: WORKLOADS[name](Kit(T, wrap, shrink))
 
 
-# -- time -----------------------------------------------------------------------------------------
+class Memory:
+    """This process's memory from here on, and what skimp's ledger counts; its cache is emptied."""
 
-
-def touch(result: Any) -> None:
-    """Ask for the address, so that an engine that defers has computed."""
-    if hasattr(result, "data_ptr"):
-        result.data_ptr()
-
-
-def timed(call: Call) -> float:
-    start = time.perf_counter()
-    touch(call())
-    return time.perf_counter() - start
-
-
-def median_call(call: Call, seconds: float = SECONDS) -> float:
-    """Seconds of one call, after two that warm up."""
-    timed(call)
-    timed(call)
-    times: list[float] = []
-    while len(times) < LEAST or (sum(times) < seconds and len(times) < MOST):
-        times.append(timed(call))
-    return statistics.median(times)
-
-
-def loop(call: Call, times: int) -> float:
-    """Seconds of `times` calls whose results nobody asks for."""
-    start = time.perf_counter()
-    for _ in range(times):
-        call()
-    return time.perf_counter() - start
-
-
-def median_small(call: Call) -> float:
-    """Seconds of one call that is too short to be timed alone, from loops of many."""
-    times = 100
-    while (took := loop(call, times)) < SMALL_LOOP / 4:
-        times *= 2
-    times = max(int(times * SMALL_LOOP / took), 1)
-    return statistics.median(loop(call, times) / times for _ in range(SMALL_LOOPS))
-
-
-def measured_small(make: Callable[[], Call]) -> Found:
-    return {"seconds": median_small(make())}
-
-
-# -- memory ---------------------------------------------------------------------------------------
-
-
-def measured_large(make: Callable[[], Call], engine: Engine, seconds: float) -> Found:
-    """Time and memory, after a rehearsal: what is loaded or compiled once belongs to no call."""
-    touch(make()())
-    call = make()
-    found: Found = {}
-    with ledger(found) if engine.module == "skimp" else nothing():
+    def __init__(self, skimp: bool) -> None:
+        self.ledger = ledger() if skimp else None
+        if self.ledger:
+            gc.collect()
+            self.ledger.empty_cache()
+            self.ledger.reset_peak_memory_stats()
+            self.counted = self.ledger.memory_allocated()
         process.restart_peak()
-        before = process.resident()
-        found["seconds"] = median_call(call, seconds)
+        self.before = process.resident()
+
+    def found(self) -> Answer:
         most = process.peak()
-    if before is not None and most is not None:
-        found["extra_mib"] = (most - before) / MIB
-    return found
+        found = {}
+        if self.before is not None and most is not None:
+            found["extra_mib"] = (most - self.before) / MIB
+        if self.ledger:
+            found["ledger_mib"] = (self.ledger.max_memory_allocated() - self.counted) / MIB
+        return found
 
 
-@contextmanager
-def nothing() -> Iterator[None]:
-    yield
-
-
-@contextmanager
-def ledger(found: Found) -> Iterator[None]:
-    """Put what skimp's ledger counted in between into `found`; start with an empty cache."""
-    import gc
-
+def ledger() -> Any:
     from skimp import memory
 
-    gc.collect()
-    memory.empty_cache()
-    memory.reset_peak_memory_stats()
-    before = memory.memory_allocated()
-    yield
-    found["ledger_mib"] = (memory.max_memory_allocated() - before) / MIB
+    return memory
 
 
 if __name__ == "__main__":

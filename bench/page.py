@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import charts
-from bench.engines import ENGINES, ROOT
+from bench.engines import ROOT
 from bench.goals import README
 from bench.limits import SHARE
+from bench.method import RATIOS, method
 from bench.results import Results, load, newest
 from bench.verdict import AGREEMENT, LARGE_MIB, NOISE_MIB, Row, rows, shares
 
@@ -138,9 +139,8 @@ def page(results: Results, found: Sequence[Row], folder: Path, file: str) -> str
         "<!-- written by `make bench`; changes here are lost -->",
         opening(results, found, file),
         "## Time",
-        "One call, the median; with `skimp / default` and the like the goal stands in brackets. A"
-        " ratio is the median of the ratios of each round, so that the machine's moods cancel;"
-        " `best` is the better of PyTorch's default and huge pages in the same round.",
+        "One call, the median; with `skimp / default` and the like the goal stands in brackets."
+        f" {RATIOS[results.turns]}",
         times(results, found),
         chart("ratios", "skimp's time relative to PyTorch's, and the goals"),
         "## Memory",
@@ -278,27 +278,6 @@ def failures(found: Sequence[Row]) -> list[str]:
         for engine, error in row.errors.items()
     ]
     return ["## What failed", "\n".join(told)] if told else []
-
-
-def method(results: Results) -> str:
-    used = "\n".join(f"- **{e}**: {ENGINES[e].what}." for e in results.engines)
-    missing = "\n".join(f"- **{e}** was not measured: {w}." for e, w in results.left_out.items())
-    return "\n\n".join(
-        part
-        for part in (
-            "## How it is measured",
-            "The work is in [bench/workloads.py](../bench/workloads.py), written once for any"
-            " module with PyTorch's API. Each workload runs in a fresh process of each engine, the"
-            " engines in turn, in rounds; all small ops share one process. A process sets up and"
-            " calls once for everything that is loaded or compiled once, sets up again, calls"
-            " twice, then measures. Results are asked for by their address, so what is deferred is"
-            " computed. NumPy by hand writes results to arrays that it keeps, and counts them as"
-            " memory: the least that allocating can cost, and more care than most programs take.",
-            used,
-            missing,
-        )
-        if part
-    )
 
 
 if __name__ == "__main__":

@@ -1,25 +1,32 @@
-"""This process's memory, as the system counts it (Linux; elsewhere the figures are None)."""
+"""This process, as the system counts its memory (Linux; elsewhere the figures are None)."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import signal
 import sys
 from pathlib import Path
 
 STATUS = Path("/proc/self/status")
+MACHINE = Path("/proc/meminfo")
 CLEAR = Path("/proc/self/clear_refs")
 LINUX = sys.platform == "linux"
 
 
 def resident() -> int | None:
     """Bytes of this process in memory now."""
-    return _line("VmRSS:")
+    return _line(STATUS, "VmRSS:")
 
 
 def peak() -> int | None:
     """The most that `resident` was since `restart_peak`."""
-    return _line("VmHWM:")
+    return _line(STATUS, "VmHWM:")
+
+
+def available() -> int | None:
+    """Bytes that new processes of the machine may take before it becomes short of memory."""
+    return _line(MACHINE, "MemAvailable:")
 
 
 def restart_peak() -> None:
@@ -30,8 +37,15 @@ def restart_peak() -> None:
         CLEAR.write_text("5")
 
 
-def _line(key: str) -> int | None:
+def die_with_parent() -> None:
+    """Be killed when the process that started this one ends: a stopped one would stay for ever."""
+    if LINUX:
+        PR_SET_PDEATHSIG = 1  # prctl(2)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _line(file: Path, key: str) -> int | None:
     if not LINUX:
         return None
-    line = next(s for s in STATUS.read_text().splitlines() if s.startswith(key))
+    line = next(s for s in file.read_text().splitlines() if s.startswith(key))
     return int(line.split()[1]) * 1024

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.engines import ROOT
-from bench.measure import SECONDS
+from bench.turns import SECONDS
 
 FOLDER = ROOT / "bench" / "results"
 
-Found = dict[str, Any]  # seconds, extra_mib, ledger_mib; or error
+Found = dict[str, Any]  # seconds, slices, extra_mib, ledger_mib; or error
 Round = dict[str, dict[str, Found]]  # by workload, then by engine
 
 
@@ -28,7 +29,7 @@ class Results:
     engines: list[str]
     left_out: dict[str, str]  # engine: what this machine lacks for it
     shrink: int = 1
-    budget: float = SECONDS  # that the timed calls of a workload might take in one process
+    budget: float = SECONDS  # that an engine's share of a workload's turns might take
     rounds: list[Round] = field(default_factory=list)
     limits: list[dict[str, float]] = field(default_factory=list)
     growth: dict[str, list[Found]] = field(default_factory=dict)  # points by engine
@@ -37,6 +38,16 @@ class Results:
     @property
     def workloads(self) -> list[str]:
         return list(self.rounds[0]) if self.rounds else []
+
+    @property
+    def turns(self) -> bool:
+        """Whether engines took turns. In older results each was timed alone, one after another."""
+        return any(
+            "slices" in found
+            for round_ in self.rounds
+            for engines in round_.values()
+            for found in engines.values()
+        )
 
     @property
     def file_name(self) -> str:
@@ -48,9 +59,14 @@ def save(results: Results, folder: Path = FOLDER) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / results.file_name
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(rounded(asdict(results)), indent=1) + "\n")
+    part.write_text(short(json.dumps(rounded(asdict(results)), indent=1)) + "\n")
     part.replace(path)
     return path
+
+
+def short(text: str) -> str:
+    """The JSON with lists of figures, those of slices, on one line each."""
+    return re.sub(r"\[\n([^\[\]{}\"]+)\]", lambda found: f"[{' '.join(found[1].split())}]", text)
 
 
 def load(path: Path) -> Results:

@@ -1,23 +1,18 @@
-"""The rounds: every workload on every engine in turn, each in a fresh process.
-
-Within a round the engines of one workload follow each other at once, and every other round takes
-them in the opposite order, so that a machine that becomes faster or slower does so for all.
-"""
+"""The rounds: every workload on every engine, in fresh processes that take turns."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import machine
-from bench.engines import ENGINES, Engine, available, child
+from bench.engines import ENGINES, available, child
 from bench.growth import CURVES, GROWN
-from bench.measure import SECONDS
 from bench.results import FOLDER, Found, Results, Round, save
-from bench.workloads import SMALL
+from bench.turns import SECONDS, Turns, room_for
 
 
 def begin(names: Sequence[str], shrink: int = 1, budget: float = SECONDS) -> Results:
@@ -68,40 +63,18 @@ def run(
 
 def one_round(results: Results, workloads: Sequence[str], number: int) -> Round:
     engines = [ENGINES[name] for name in results.engines]
-    if number % 2:
-        engines.reverse()
-    round_: Round = {name: {} for name in workloads}
-    for group in groups(workloads):
-        say(f"round {number + 1}  {group[0] if len(group) == 1 else 'small ops':22}", end="")
-        for engine in engines:
-            for name, found in measured(engine, group, results.shrink, results.budget).items():
-                round_[name][engine.name] = found
-            if any(name in engine.workloads for name in group):
-                say(f"  {engine.name} {brief(round_[group[0]].get(engine.name, {}))}", end="")
-        say("")
+    round_: Round = {}
+    with Turns(engines, results.shrink) as turns:
+        for name in workloads:
+            say(f"round {number + 1}  {name:22}", end="")
+            room = room_for(len(engines), results.shrink)
+            if room < len(engines):
+                say(f"  little memory: {room} engines at a time", end="")
+            round_[name] = turns.measured(name, results.budget, room)
+            for engine, found in round_[name].items():
+                say(f"  {engine} {brief(found)}", end="")
+            say("")
     return round_
-
-
-def groups(workloads: Sequence[str]) -> Iterator[list[str]]:
-    """What shares a process: each large workload has its own, small ops take one together."""
-    small = [name for name in workloads if name in SMALL]
-    if small:
-        yield small
-    yield from ([name] for name in workloads if name not in SMALL)
-
-
-def measured(
-    engine: Engine, group: Sequence[str], shrink: int, seconds: float = SECONDS
-) -> dict[str, Found]:
-    """By workload, of those that the engine has."""
-    names = [name for name in group if name in engine.workloads]
-    if not names:
-        return {}
-    words = (engine.name, *names, f"--shrink={shrink}", f"--seconds={seconds}")
-    lines = child("measure", *words, engine=engine)
-    found = {line.pop("workload"): line for line in lines if "workload" in line}
-    failed = lines[-1] if lines and "error" in lines[-1] else {"error": "printed nothing"}
-    return {name: found.get(name, failed) for name in names}
 
 
 def bandwidths(shrink: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""From results to rows: medians, ratios within each round, and whether the goals are met."""
+"""From results to rows: medians, ratios within each turn, and whether the goals are met."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.goals import GOALS, Goal
 from bench.limits import SHARE, TRAFFIC, traffic
 from bench.results import Found, Results
 
-BEST = ("torch", "torch+thp")  # "best" is the better of these, in the same round
+BEST = ("torch", "torch+thp")  # "best" is the better of these
 NOISE_MIB = 2.0  # memory comes in pages of 2 MiB
 LARGE_MIB = 64.0  # from here on the ledger and the system must agree
 AGREEMENT = 0.05
@@ -74,16 +74,33 @@ def median(values: Iterable[float]) -> float | None:
     return statistics.median(kept) if kept else None
 
 
-def ratio(rounds: Sequence[dict[str, Found]], of: str, to: Sequence[str]) -> float | None:
-    """The median over rounds of one engine's seconds divided by the best of others' in that round.
+def ratio(rounds: Sequence[dict[str, Found]], of: str, to: str) -> float | None:
+    """The median over rounds of the share of an engine's time that another takes."""
+    within = [ratio_within(found.get(of, {}), found.get(to, {})) for found in rounds]
+    return median(share for share in within if share is not None)
 
-    A round in which the engine, or one of the others, has no seconds does not count.
+
+def ratio_within(mine: Found, other: Found) -> float | None:
+    """The median over turns of one engine's seconds divided by another's; None without both.
+
+    Results that are older than turns have one figure for the round.
     """
-    return median(
-        found[of]["seconds"] / min(found[engine]["seconds"] for engine in to)
-        for found in rounds
-        if all("seconds" in found.get(engine, {}) for engine in (of, *to))
+    pairs = zip(
+        mine.get("slices", [mine.get("seconds")]),
+        other.get("slices", [other.get("seconds")]),
+        strict=False,  # who fails has none
     )
+    return median(a / b for a, b in pairs if a is not None and b is not None)
+
+
+def of_better(ratios: Iterable[float | None]) -> float | None:
+    """The ratio to the faster of others: the largest; None if one is missing.
+
+    Of medians of the whole run. The faster in each turn would be the luckier: of two that are
+    equal, the lesser of two noisy figures is below both.
+    """
+    kept = list(ratios)
+    return None if None in kept else max(r for r in kept if r is not None)
 
 
 def row(results: Results, name: str) -> Row:
@@ -97,9 +114,9 @@ def row(results: Results, name: str) -> Row:
         {engine: seconds for engine, seconds in times.items() if seconds is not None},
         extra,
         largest(rounds, "ledger_mib").get("skimp"),
-        ratio(rounds, "skimp", ("torch",)),
-        ratio(rounds, "skimp", BEST),
-        ratio(rounds, "skimp", ("torch.compile",)),
+        ratio(rounds, "skimp", "torch"),
+        of_better(ratio(rounds, "skimp", engine) for engine in BEST),
+        ratio(rounds, "skimp", "torch.compile"),
         mine / others if mine is not None and others else None,
         {e: f["error"] for found in rounds for e, f in found.items() if "error" in f},
     )

@@ -36,8 +36,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 ONCE = frozenset(
     f"test_{name}.py"
     for name in (
-        *("bench", "beside", "check", "cli", "compat", "docs", "imports", "libraries", "report"),
-        *("stubs", "tensorboard"),
+        *("beside", "check", "cli", "compat", "docs", "imports", "libraries", "report"),
+        *("bench", "bench_turns", "stubs", "tensorboard"),
         *("allocator", "draws", "eval_copy", "kernels", "layout", "ledger", "pool", "printing"),
         *("promotion", "special_kernels"),
     )

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bench import charts, growth, measure, page, run, verdict
+from bench import charts, clock, growth, page, run, verdict
 from bench.byhand import BY_HAND, Array, Arrays
-from bench.engines import ENGINES, Engine, child
+from bench.clock import median_small
+from bench.engines import ENGINES, child
 from bench.goals import DOCUMENTS, GOALS, README
 from bench.limits import TRAFFIC, bandwidths
-from bench.measure import median_small
-from bench.results import Results, load, newest, save
+from bench.results import FOLDER, Results, load, newest, save
 from bench.workloads import COMPILED, LARGE, SMALL, WORKLOADS, Kit
 
 import skimp
@@ -90,22 +90,16 @@ def test_a_run_from_end_to_end(tmp_path: Path) -> None:
     assert kept.engines == ["skimp", "numpy"]
     assert kept.workloads == ["us_item", "exp"]
     (round_,) = kept.rounds
-    assert set(round_["us_item"]["skimp"]) == {"seconds"}
-    assert set(round_["exp"]["numpy"]) >= {"seconds"}
+    assert set(round_["us_item"]["skimp"]) == {"seconds", "slices"}
+    assert set(round_["exp"]["numpy"]) >= {"seconds", "slices"}
+    assert len(round_["exp"]["numpy"]["slices"]) == len(round_["exp"]["skimp"]["slices"])
     assert round_["exp"]["skimp"]["ledger_mib"] == pytest.approx(40_000 / 2**20, rel=0.01)
     assert set(kept.limits[0]) == {"copy", "update"}
     assert kept.seconds > 0
 
 
-def test_an_engine_that_fails_is_an_error_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = Engine("numpy", "numpy", "", ("exp", "add"), {"OMP_NUM_THREADS": "1"})
-    found = run.measured(broken, ["exp", "gpt"], shrink=TINY)
-    assert set(found) == {"exp"}  # what the engine has no code for is left out
-    found = run.measured(replace(broken, workloads=["gpt"]), ["gpt"], shrink=TINY)
-    assert found == {"gpt": {"error": "KeyError: 'gpt'"}}
-    lost = replace(broken, environment={"PYTHONHOME": "/nowhere"})
-    assert run.measured(lost, ["exp"], shrink=TINY)["exp"]["error"].startswith("exit 1")
-    late = child("measure", "numpy", "exp", engine=broken, timeout=0.01)
+def test_a_process_that_is_late_is_an_error() -> None:
+    late = child("growth", "skimp", "size", engine=ENGINES["skimp"], timeout=0.01)
     assert late == [{"error": "took more than 0 s"}]
 
 
@@ -127,7 +121,7 @@ def test_an_interrupt_keeps_finished_rounds(
 
 
 def test_growth_has_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "SMALL_LOOP", 1e-4)
+    monkeypatch.setattr(clock, "LOOP", 1e-4)
     sizes = list(growth.by_size(skimp, shrink=10_000))
     assert [p["x"] for p in sizes if p["work"] == "chain"] == [1, 10, 100, 1000, 10_000]
     forward, backward = growth.by_nodes(skimp, shrink=1000, nodes=10)
@@ -200,7 +194,13 @@ def example() -> Results:
     )  # fmt: skip
 
 
-def test_ratios_are_medians_of_rounds() -> None:
+def in_turns() -> Results:
+    """A round of one engine, with a turn that it missed."""
+    found = {"relu": {"skimp": {"seconds": 0.025, "slices": [0.02, None, 0.03]}}}
+    return replace(example(), rounds=[found], limits=[{}], growth={}, left_out={})
+
+
+def test_ratios_without_turns_are_medians_of_rounds() -> None:
     relu, add = verdict.rows(example())
     assert relu.seconds == {"skimp": 0.03, "torch": 0.1, "torch+thp": 0.04}
     assert relu.of_default == pytest.approx(0.3)
@@ -210,6 +210,28 @@ def test_ratios_are_medians_of_rounds() -> None:
     assert add.of_default is None
     assert add.errors == {"torch": "RuntimeError: no"}
     assert add.missed == ["default", "best"]  # no figure is no success
+
+
+def test_ratios_are_medians_of_turns() -> None:
+    moods = (1.0, 1.7, 1.7, 1.0, 1.0)  # of the machine, by turn
+    mine = {"seconds": 0.2, "slices": [0.2 * m for m in moods]}
+    other = {"seconds": 0.1, "slices": [*(0.1 * m for m in moods[:-1]), 0.4]}  # disturbed once
+    some = {"seconds": 0.3, "slices": [None, None, *(0.1 * m for m in moods[2:])]}
+    assert verdict.ratio_within(mine, other) == pytest.approx(2)
+    assert verdict.ratio_within(mine, some) == pytest.approx(2)  # of the turns that it had
+    assert verdict.ratio_within(mine, {"error": "no"}) is None
+    rounds = [{"skimp": mine, "torch": {"seconds": 1.0, "slices": [s] * 5}} for s in (1, 2, 0.1)]
+    assert verdict.ratio(rounds, "skimp", "torch") == pytest.approx(0.2)
+
+
+def test_the_better_of_two_is_chosen_by_the_whole_run() -> None:
+    assert verdict.of_better([0.9, 1.1]) == 1.1
+    assert verdict.of_better([0.9, None]) is None
+    equal = [{"seconds": 1.0, "slices": s} for s in ([1.0, 2.0, 1.0, 1.0], [2.0, 1.0, 1.0, 1.0])]
+    mine = {"seconds": 1.0, "slices": [1.0] * 4}
+    found = [{"skimp": mine, "torch": equal[0], "torch+thp": equal[1]}]
+    ratios = [verdict.ratio(found, "skimp", engine) for engine in verdict.BEST]
+    assert verdict.of_better(ratios) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -267,6 +289,22 @@ def test_results_come_back_from_their_file(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["rounds"][0]["relu"]["skimp"]["seconds"] == 0.02
 
 
+def test_slices_take_a_line(tmp_path: Path) -> None:
+    results = in_turns()
+    assert results.turns
+    assert not example().turns
+    path = save(results, tmp_path)
+    assert '"slices": [0.02, null, 0.03]' in path.read_text()
+    assert load(path) == results
+
+
+def test_kept_results_are_readable() -> None:
+    files = list(FOLDER.glob("*.json"))
+    assert files
+    for file in files:
+        assert all(row.seconds for row in verdict.rows(load(file)))
+
+
 def test_pages_show_the_figures(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n\n{page.BEGIN}\nold\n{page.END}\n\nafter\n")
@@ -290,6 +328,12 @@ def test_pages_show_the_figures(tmp_path: Path) -> None:
     assert pictures == {f"{name}-{theme}.svg" for name in names for theme in ("light", "dark")}
     for name in names:
         assert f'srcset="pictures/{name}-dark.svg"' in text or name == "overview"
+
+
+def test_the_page_tells_how_these_results_came_about(tmp_path: Path) -> None:
+    for results, words in ((in_turns(), "The engines take turns."), (example(), "older than")):
+        text = page.page(results, verdict.rows(results), tmp_path / "pictures", "x.json")
+        assert words in text.partition("## How it is measured")[2]
 
 
 def test_the_same_figures_give_the_same_chart(tmp_path: Path) -> None:
