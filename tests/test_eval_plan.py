@@ -257,6 +257,14 @@ def test_no_warnings_on_any_thread() -> None:
             overflow()
 
 
+def test_numpy_s_buffers_are_short_inside_only() -> None:
+    before = np.getbufsize()
+    sizes = []
+    share(lambda: sizes.append(np.getbufsize()), 2)
+    assert set(sizes) == {quietly(np.getbufsize)} != {before}
+    assert np.getbufsize() == before
+
+
 def test_helpers_errors_are_raised_and_helpers_live_on() -> None:
     caller = threading.get_ident()
 
