@@ -102,7 +102,16 @@ def test_values_and_bits(shape: tuple[int, ...], small_units: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(700_000,), (3, 300_000), (300_000, 3), (9, 40_000), (70, 50, 100)]
+    "shape",
+    [
+        (700_000,),
+        (3, 300_000),
+        (300_000, 3),
+        (9, 40_000),
+        (70, 50, 100),
+        (5_000_123,),
+        (90, 40_001),
+    ],
 )
 def test_units_of_real_size(shape: tuple[int, ...]) -> None:
     value = np.random.default_rng(0).standard_normal(shape).astype(F4) + 5
@@ -114,6 +123,22 @@ def test_units_of_real_size(shape: tuple[int, ...]) -> None:
                 assert result(expr, axes, how, dtype).tobytes() == got.tobytes()
             want = oracle(torch.from_numpy(value).double(), axes).numpy()
             np.testing.assert_allclose(got, want, 1e-6, 1e-6, err_msg=how.name)
+
+
+@pytest.mark.parametrize("length", [512, 1000, 4096, 1 << 14, 20_003, 100_000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_row_adds_up_alone_as_among_others(length: int, dtype: Any) -> None:
+    value = (np.random.default_rng(length).standard_normal((9, length)) + 1).astype(dtype)
+    want = [math.fsum(row) for row in value.astype(float)]
+    apart = value[:, :-1].copy()  # its rows start anywhere in a cache line
+    for rows, sums in ((value, want), (apart, [math.fsum(row) for row in apart.astype(float)])):
+        got = reducers.add_up(rows[:, :, None])
+        for number, row in enumerate(rows):
+            assert reducers.add_up(row.copy()[None, :, None]).tobytes() == got[number].tobytes()
+        # As good as NumPy's pairwise sum, within a few roundings.
+        worst = np.abs(np.add.reduce(rows, axis=1).astype(float) - sums).max()
+        few = 4 * np.finfo(dtype).eps * length
+        assert np.abs(got[:, 0].astype(float) - sums).max() <= worst + few
 
 
 def test_sums_of_large_numbers_keep_their_digits() -> None:

@@ -16,12 +16,14 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from skimp.config import config
 from skimp.eval.expr import Array, Expr, Shape
 from skimp.eval.reducers import Reducer, State
 from skimp.eval.run import Reader, evaluate, prepare_runs, threads_for
 from skimp.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
+_TOGETHER: Final = 4  # units that one NumPy call reduces where they lie in memory already
 _ROW_UNIT: Final = 1 << 19  # elements of the rows that map_rows hands over at once
 _SMALL: Final = 1 << 14  # elements below which buffers and plans cost more than fresh arrays
 _COLUMNS: Final = 1 << 14  # kept elements that a unit holds at most
@@ -182,14 +184,22 @@ class _Reduction:
         self.out = out.reshape(-1, cut.columns)
         self.prepared = prepare_runs(source)
         self.pieces = -(-cut.columns // cut.c)
-        self.tasks = -(-cut.groups // cut.a) * cut.spans * self.pieces
+        self.a, self.batch = cut.a, 1
+        if how.bare and self.pieces == 1 and self.prepared is None and acc == source.dtype:
+            together = max(1, min(_TOGETHER, cut.size // (2 * config.threads * _UNIT)))
+            if cut.r == cut.rows:
+                self.a *= together
+            elif cut.columns == 1:
+                self.batch = together
+        self.spans = -(-cut.spans // self.batch)
+        self.tasks = -(-cut.groups // self.a) * self.spans * self.pieces
         self.states: list[State] = [()] * (0 if cut.direct else self.tasks)
 
     def run(self) -> None:
         numbers = iter(range(self.tasks))  # shared by the threads: next() is atomic
 
         def work() -> None:
-            most = self.cut.a * self.cut.r * self.cut.c
+            most = self.a * self.batch * self.cut.r * self.cut.c
             reader = Reader(self.source, self.prepared, most, self.acc)
             for number in numbers:
                 self._do(number, reader)
@@ -202,13 +212,15 @@ class _Reduction:
     def _do(self, number: int, reader: Reader) -> None:
         cut = self.cut
         rest, piece = divmod(number, self.pieces)
-        group, span = divmod(rest, cut.spans)
-        first = group * cut.a
-        groups = slice(first, min(first + cut.a, cut.groups))
+        group, span = divmod(rest, self.spans)
+        first = group * self.a
+        groups = slice(first, min(first + self.a, cut.groups))
         columns = slice(piece * cut.c, min((piece + 1) * cut.c, cut.columns))
-        start = span * cut.span * cut.r
-        stop = min(start + cut.span * cut.r, cut.rows)
-        state = self._span(reader, groups, start, stop, columns)
+        rows = self.batch * cut.span * cut.r
+        start = span * rows
+        stop = min(start + rows, cut.rows)
+        span_of = self._span if self.batch == 1 else self._units
+        state = span_of(reader, groups, start, stop, columns)
         if cut.direct:
             self.how.finish(state, cut.rows, self.out[groups, columns])
         else:
@@ -224,6 +236,18 @@ class _Reduction:
             state = part if state is None else self.how.merge(state, row - start, part, end - row)
         assert state is not None
         return state
+
+    def _units(self, reader: Reader, groups: slice, start: int, stop: int, columns: slice) -> State:
+        """The states of the units of rows start..stop, a unit being a group of its own here."""
+        r = self.cut.r
+        whole = start + (stop - start) // r * r
+        found = []
+        if whole > start:
+            block = self._block(reader, groups, start, whole, columns)
+            found.append(self.how.first(block.reshape(-1, r, 1), start))
+        if stop > whole:
+            found.append(self.how.first(self._block(reader, groups, whole, stop, columns), whole))
+        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
 
     def _block(self, reader: Reader, groups: slice, start: int, stop: int, columns: slice) -> Array:
         cut = self.cut
