@@ -19,5 +19,14 @@ def test_raw_memory_is_zero_writable_and_aligned(nbytes: int) -> None:
     assert array.ctypes.data % (2 * MIB if nbytes >= 2 * MIB else 4 * KIB) == 0
 
 
+@pytest.mark.parametrize("nbytes", [0, 1, 4 * KIB, 256 * KIB - 1, 256 * KIB, 3 * MIB + 5])
+def test_clear_makes_these_bytes_zero_and_no_others(nbytes: int) -> None:
+    around = np.full(nbytes + 200, 7, np.uint8)
+    allocator.clear(around[99 : 99 + nbytes])
+    assert not around[99 : 99 + nbytes].any()
+    assert (around[:99] == 7).all()
+    assert (around[99 + nbytes :] == 7).all()
+
+
 def test_the_machine_has_memory() -> None:
     assert 0 < allocator.free_memory() <= allocator.total_memory()

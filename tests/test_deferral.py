@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import skimp
 from skimp import eval as evaluation
@@ -409,3 +410,22 @@ def test_many_threads_share_tensors() -> None:
     assert not errors
     assert set(found) == {2.0}
     assert len(found) == 240
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64", "bfloat16"])
+@pytest.mark.parametrize("value", [0, -0.0, 1])
+def test_filling_a_large_tensor_writes_these_elements_only(dtype: str, value: float) -> None:
+    views: list[Any] = [
+        lambda t: t,
+        lambda t: t[3:],
+        lambda t: t[:, 1:],
+        lambda t: t.t(),
+        lambda t: t.view(-1)[::2],
+    ]
+    for view in views:
+        found = []
+        for lib in (skimp, torch):
+            t = lib.ones(300, 700, dtype=getattr(lib, dtype))
+            view(t).fill_(value)
+            found.append(t.to(lib.complex64 if dtype == "complex64" else lib.float32).numpy())
+        assert found[0].tobytes() == found[1].tobytes()

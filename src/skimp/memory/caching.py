@@ -153,7 +153,7 @@ class Pool:
         used = block.used
         array = self._lease(block, size, nbytes)
         if used:
-            array.fill(0)
+            allocator.clear(array)
         return array
 
     def _lease(self, block: Block, size: int, asked: int) -> Array:

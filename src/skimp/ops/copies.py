@@ -19,6 +19,7 @@ from skimp.memory import copies as told
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views
 from skimp.memory import storage as storages
+from skimp.memory.allocator import clear
 from skimp.memory.layout import Layout, contiguous_strides
 from skimp.ops import formats, outs
 from skimp.ops.forms import export, op
@@ -273,6 +274,7 @@ def _overwritten(target: Tensor, src: Tensor) -> bool:
     return target._storage.overwrite(src._storage, array)
 
 
+_LARGE = 1 << 16  # elements from which zeros are worth a look
 ZERO = Rule("ZeroBackward0", {})
 FILL = Rule("FillBackward2", {})
 
@@ -283,7 +285,10 @@ def fill(target: Tensor, value: Any) -> None:
     """
     number = constant(value, target._dtype)
     array = target.writable()
-    array[...] = number
+    if array.size >= _LARGE and array.flags.c_contiguous and not any(number.tobytes()):
+        clear(array)
+    else:
+        array[...] = number
     target.written(array)
 
 
