@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp.backend.blas import one_thread
+from skimp.backend.scratch import give, take
 from skimp.config import config
 from skimp.threads import share
 
@@ -53,14 +54,18 @@ def _tasks(shape: tuple[int, ...], keys: int, causal: bool) -> tuple[list[tuple[
     return groups, max(1, step)
 
 
-def _run(groups: list[Any], elements: int, worker: Callable[[], Callable[[Any], None]]) -> None:
-    """worker() makes a function that does one group: one for each thread that shares them."""
+def _run(
+    groups: list[Any], elements: int, dtype: Any, worker: Callable[[_Room], Callable[[Any], None]]
+) -> None:
+    """worker(room) makes a function that does one group: one for each thread that shares them."""
     todo = iter(groups)  # shared by the threads: next() is atomic
 
     def work() -> None:
-        fn = worker()
+        room = _Room(dtype)
+        fn = worker(room)
         for group in todo:
             fn(group)
+        room.give_back()
 
     if len(groups) > 1 and config.threads > 1 and elements >= _SPREAD_FROM:
         with one_thread():
@@ -80,8 +85,14 @@ class _Room:
         length = math.prod(shape)
         flat = self._flat.get(name)
         if flat is None or len(flat) < length:
-            flat = self._flat[name] = np.empty(length, self._work)
+            if flat is not None:
+                give(flat)
+            flat = self._flat[name] = take(length, self._work)
         return flat[:length].reshape(shape)
+
+    def give_back(self) -> None:
+        for flat in self._flat.values():
+            give(flat)
 
     def columns(self, name: str, rows: Array, last: Any) -> Array:
         """`rows` (heads, n, e) transposed, with a row of `last` below unless it is None."""
@@ -143,9 +154,7 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) 
     groups, step = _tasks(q.shape, keys, a.causal)
     ones = np.ones(keys, a.work)
 
-    def worker() -> Callable[[Any], None]:
-        room = _Room(a.work)
-
+    def worker(room: _Room) -> Callable[[Any], None]:
         def task(group: Any) -> None:
             ks, vs = _ready(k[group], a.work), _ready(v[group], a.work)
             qs = np.multiply(q[group], a.work.type(a.scale), out=room.of("q", *q[group].shape))
@@ -174,7 +183,7 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) 
 
         return task
 
-    _run(groups, math.prod(q.shape[:-1]) * keys, worker)
+    _run(groups, math.prod(q.shape[:-1]) * keys, a.work, worker)
 
 
 def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Attention) -> None:
@@ -190,9 +199,7 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
     scale = a.work.type(a.scale)
     early = a.kept is None and out.dtype == a.work  # the result says what is subtracted from dp
 
-    def worker() -> Callable[[Any], None]:
-        room = _Room(a.work)
-
+    def worker(room: _Room) -> Callable[[Any], None]:
         def task(group: Any) -> None:
             ks, vs = _ready(k[group], a.work), _ready(v[group], a.work)
             kt, vt = room.columns("k", ks, 1), room.columns("v", vs, 1)
@@ -236,4 +243,4 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
 
         return task
 
-    _run(groups, math.prod(q.shape[:-1]) * keys, worker)
+    _run(groups, math.prod(q.shape[:-1]) * keys, a.work, worker)

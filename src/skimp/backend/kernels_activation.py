@@ -6,12 +6,14 @@ from that of the result; where it needs the result instead of the input, its arg
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import pi, sqrt
 from typing import Any, Final
 
 import numpy as np
 
 from skimp.backend.kernels import Array, clamp, drop, select
+from skimp.backend.scratch import give, take
 from skimp.backend.special_erf import erf
 
 _SQRT1_2 = sqrt(0.5)
@@ -271,11 +273,30 @@ def _over_phi(x: Array, square: Array, out: Array) -> None:
     np.add(out, 1, out=out)
 
 
+_PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
+
+
+def _in_pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """The same elements of all arrays, `_PIECE` at a time where they lie in one run."""
+    whole = arrays[-1]
+    if whole.size <= _PIECE or not all(
+        [np.shape(a) == whole.shape and a.flags.c_contiguous for a in arrays]
+    ):
+        yield arrays
+        return
+    flat = [a.reshape(-1) for a in arrays]
+    for start in range(0, whole.size, _PIECE):
+        yield tuple([a[start : start + _PIECE] for a in flat])
+
+
 def gelu(x: Array, *, out: Array) -> None:
     """x Phi(x), Phi the distribution function of the standard normal."""
     if out.dtype == np.float32:
-        _over_phi(x, _like(x), out)
-        np.divide(x, out, out=out)
+        for one, to in _in_pieces(x, out):
+            square = take(to.size, to.dtype)
+            _over_phi(one, square.reshape(to.shape), to)
+            np.divide(one, to, out=to)
+            give(square)
         return
     erf(np.multiply(x, _SQRT1_2), out=out)
     np.add(out, 1, out=out)
@@ -285,7 +306,13 @@ def gelu(x: Array, *, out: Array) -> None:
 
 def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
     """g (Phi(x) + x phi(x)), the normal's distribution and density."""
-    density = _like(x)
+    for some, one, to in _in_pieces(g, x, out):
+        room = take(to.size, to.dtype)
+        _gelu_backward(some, one, room.reshape(to.shape), to)
+        give(room)
+
+
+def _gelu_backward(g: Array, x: Array, density: Array, out: Array) -> None:
     if out.dtype == np.float32:
         _over_phi(x, density, out)
         np.divide(1, out, out=out)

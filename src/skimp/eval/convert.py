@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from skimp import dtypes
-from skimp.eval.scratch import Array, give, take
+from skimp.backend.scratch import Array, give, take
 
 PAGE: Final = 4096
 _PAD: Final = (

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp.backend.scratch import give, take
 from skimp.eval.expr import Array
-from skimp.eval.scratch import give, take
 
 State = tuple[Array, ...]
 Count = Any  # an int, or an array that broadcasts against the states

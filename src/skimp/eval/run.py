@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp.backend.scratch import give, take
 from skimp.config import config
 from skimp.eval.convert import convert
 from skimp.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp.eval.plan import Prepared, prepare
 from skimp.eval.program import Step
-from skimp.eval.scratch import give, take
 from skimp.threads import quietly, share
 
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from skimp.backend.blas import one_thread
+from skimp.backend.scratch import give, take
 from skimp.config import config
-from skimp.eval.scratch import give, take
 from skimp.threads import share
 
 Array = np.ndarray[Any, Any]

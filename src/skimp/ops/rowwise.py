@@ -18,9 +18,9 @@ from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
+from skimp.backend.scratch import give, take
 from skimp.eval.reduce import map_rows
 from skimp.eval.run import threads_for
-from skimp.eval.scratch import give, take
 from skimp.memory import layout as layouts
 from skimp.memory import sites
 from skimp.ops.forms import export, op

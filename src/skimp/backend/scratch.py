@@ -29,13 +29,12 @@ def take(length: int, dtype: np.dtype[Any]) -> Array:
     """A 1-d array of `length` elements, uninitialised, the caller's until it is given back."""
     nbytes = length * dtype.itemsize
     buffers = _mine.buffers
+    best = -1
     for number, buffer in enumerate(buffers):
-        if buffer.nbytes >= nbytes:
-            del buffers[number]
-            break
-    else:
-        buffer = np.empty(max(nbytes, 1), np.uint8)
-    return buffer[:nbytes].view(dtype)
+        if buffer.nbytes >= nbytes and (best < 0 or buffer.nbytes < buffers[best].nbytes):
+            best = number
+    found = np.empty(max(nbytes, 1), np.uint8) if best < 0 else buffers.pop(best)
+    return found[:nbytes].view(dtype)
 
 
 def give(array: Array) -> None:
