@@ -200,3 +200,28 @@ def test_never_means_never() -> None:
         _, _, y, _ = products(skimp)
         kinds = {(one.op, one.name): one.kind for one in skimp.autograd.saved(y)}
     assert kinds["MmBackward0", "input"] == "kept"
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_factor_made_again_goes_before_the_other_gradient_is_made(retain: bool) -> None:
+    a = skimp.randn(512, 1024).requires_grad_()  # 2 MiB
+    w = skimp.randn(1024, 64).requires_grad_()
+    y = skimp.nn.functional.gelu(a) @ w
+    g = skimp.ones_like(y)
+    skimp.memory.reset_peak_memory_stats()
+    before = skimp.memory.memory_allocated()
+    y.backward(g, retain_graph=retain)
+    grown = skimp.memory.max_memory_allocated() - before
+    if not retain:
+        assert grown < 3 << 20  # both at once would be 4 MiB
+    first = a.grad.clone(), w.grad.clone()
+    if retain:
+        a.grad = w.grad = None
+        y.backward(g)
+        assert skimp.equal(a.grad, first[0])
+        assert skimp.equal(w.grad, first[1])
+    want = torch.from_numpy(a.detach().numpy().copy()).requires_grad_()
+    weight = torch.from_numpy(w.detach().numpy().copy()).requires_grad_()
+    (torch.nn.functional.gelu(want) @ weight).backward(torch.ones(512, 64))
+    assert np.allclose(a.grad.numpy(), want.grad.numpy(), rtol=1e-4, atol=1e-4)
+    assert np.allclose(w.grad.numpy(), weight.grad.numpy(), rtol=1e-4, atol=1e-3)

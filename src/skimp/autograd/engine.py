@@ -26,8 +26,9 @@ _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
 
 class _Tasks(threading.local):
-    # the number of the backward that runs, and whether it reaches all leaves
-    now: tuple[int | None, bool] = (None, True)
+    # the number of the backward that runs, whether it reaches all leaves, and whether nodes keep
+    # what they saved
+    now: tuple[int | None, bool, bool] = (None, True, True)
 
 
 _tasks = _Tasks()
@@ -98,7 +99,7 @@ def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None =
     state = modes.state
     before, task = state.grad, _tasks.now
     state.grad = create
-    _tasks.now = next(_numbers), captures is None
+    _tasks.now = next(_numbers), captures is None, keep
     try:
         _run(roots, keep, create, captures, lines.here(2))
     finally:
@@ -114,6 +115,11 @@ def current_task() -> int | None:
 def accumulates() -> bool:
     """Whether the backward that this thread is in reaches all leaves."""
     return _tasks.now[1]
+
+
+def retains() -> bool:
+    """Whether nodes keep what they saved when the backward that this thread is in has run them."""
+    return _tasks.now[2]
 
 
 def _run(

@@ -14,7 +14,8 @@ The names of a formula's parameters say what is kept for it:
     any other name      the argument's value (tensors are saved), else the parameter's default
 
 With `again`, a function of such parameters that makes the result once more for little work, a large
-result that another node saves is not kept as bytes (`remade.py`).
+result that another node saves is not kept as bytes (`remade.py`). With `sheds`, the last formula
+runs first, and large values go with the last formula that reads them (`shedding.py`).
 
 A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
 argument returns a list.
@@ -143,7 +144,9 @@ class Plan:
 class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient."""
 
-    __slots__ = ("_class", "again", "args", "formulas", "masks", "name", "names", "one", "two")
+    __slots__ = (
+        "_class", "again", "args", "formulas", "masks", "name", "names", "one", "sheds", "two",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -151,9 +154,11 @@ class Rule:
         formulas: Mapping[Any, Formula],
         args: tuple[str, ...] | None = None,
         again: Formula | None = None,
+        sheds: bool = False,
     ) -> None:
         self.name = name
         self.again = again
+        self.sheds = sheds
         self.formulas = dict(formulas)
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
         self.args = args or _guess(self.names)
@@ -169,6 +174,7 @@ class Rule:
         """The class of this rule's nodes: `type(y.grad_fn).__name__` is the rule's name."""
         if self._class is None:
             from skimp.autograd.record import OpNode
+            from skimp.autograd.shedding import SheddingNode
 
             space = {
                 "__slots__": (),
@@ -176,7 +182,8 @@ class Rule:
                 "rule": self,
                 "__module__": "skimp.autograd.graph",
             }
-            self._class = type(self.name, (OpNode,), space)
+            base = SheddingNode if self.sheds else OpNode
+            self._class = type(self.name, (base,), space)
         return self._class
 
     def plan(self, mask: tuple[bool, ...], bound: Iterable[str]) -> Plan:

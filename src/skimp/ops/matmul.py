@@ -197,7 +197,7 @@ def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
     "input": lambda g, mat2, input_shape, input_strides: mm_first_back(
         g, mat2, input_shape, input_strides),
     "mat2": lambda g, input, mat2_shape, mat2_strides: mm_second_back(
-        g, input, mat2_shape, mat2_strides)}))  # fmt: skip
+        g, input, mat2_shape, mat2_strides)}, sheds=True))  # fmt: skip
 def _mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     shape = check_mm(input, mat2)
     return product("mm", input, mat2, shape, out)

@@ -156,7 +156,7 @@ ADDMM = Rule("AddmmBackward0", {
     "mat1": lambda g, mat2, mat1_shape, mat1_strides, alpha: scaled(
         mm_first_back(g, mat2, mat1_shape, mat1_strides), alpha),
     "mat2": lambda g, mat1, mat2_shape, mat2_strides, alpha: scaled(
-        mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)})  # fmt: skip
+        mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)}, sheds=True)  # fmt: skip
 
 
 @op("addmm", inplace=True, rule=ADDMM)
