@@ -54,8 +54,9 @@ class Chunk(bytearray):
 
 
 def small_pool(capacity: int = 1 << 60, total: int = 64 * GIB) -> tuple[Pool, System]:
+    """A pool on a system without spare addresses: a segment is what it was made for."""
     system = System(capacity=capacity)
-    return Pool(system, Ledger("test"), lambda: total), system
+    return Pool(system, Ledger("test"), lambda: total, lambda nbytes: None), system
 
 
 # -- sizes ----------------------------------------------------------------------------------------
@@ -107,26 +108,34 @@ def test_a_block_is_used_again() -> None:
     assert system.calls == 1
 
 
-def test_a_block_that_is_little_larger_will_do_and_a_much_larger_one_will_not() -> None:
+def test_a_part_of_what_is_free_will_do() -> None:
     pool, system = small_pool()
-    del_later = [pool.take(9 * MIB), pool.take(16 * MIB)]
+    del_later = pool.take(16 * MIB)
     del del_later
-    a = pool.take(8 * MIB)
-    assert a.nbytes == 8 * MIB  # what was asked for, whatever the block
-    assert (pool.leased.current, pool.in_use, system.calls) == (8 * MIB, 9 * MIB, 2)
-    b = pool.take(8 * MIB)
-    assert system.calls == 3
-    del a, b
-    assert sorted(pool.blocks()) == [8 * MIB, 9 * MIB, 16 * MIB]
-
-
-def test_the_block_used_last_is_used_first() -> None:
-    pool, _ = small_pool()
-    a, b = pool.take(MIB), pool.take(MIB)
-    where = a.ctypes.data
+    a = pool.take(9 * MIB)
+    assert (pool.leased.current, pool.in_use, system.calls) == (9 * MIB, 9 * MIB, 1)
+    b = pool.take(MIB)
+    c = pool.take(MIB)
+    assert list(pool.blocks()) == [5 * MIB]
     del b
+    assert sorted(pool.blocks()) == [MIB, 5 * MIB]
+    del c
+    assert list(pool.blocks()) == [7 * MIB]
     del a
-    assert pool.take(MIB).ctypes.data == where
+    assert list(pool.blocks()) == [16 * MIB]
+    assert system.calls == 1
+
+
+def test_the_lowest_place_is_used_first() -> None:
+    pool, _ = small_pool()
+    whole = pool.take(16 * MIB)
+    start = whole.ctypes.data
+    del whole
+    a, b, c = pool.take(4 * MIB), pool.take(4 * MIB), pool.take(4 * MIB)
+    assert [x.ctypes.data - start for x in (a, b, c)] == [0, 4 * MIB, 8 * MIB]
+    del a
+    assert pool.take(2 * MIB).ctypes.data == start
+    del b, c
 
 
 def test_zeroed_blocks_are_zero_also_when_they_were_used() -> None:
@@ -280,7 +289,7 @@ class Book(Pool):
 
     def __init__(self, total: int = 64 * GIB, capacity: int = 1 << 60) -> None:
         self.system = Paper(capacity)
-        super().__init__(self.system, Ledger("test"), lambda: total)
+        super().__init__(self.system, Ledger("test"), lambda: total, lambda nbytes: None)
 
 
 class Paper:
@@ -308,13 +317,15 @@ def test_a_loop_of_equal_steps_maps_nothing_after_the_first() -> None:
         kept = [pool.take(size * 64 * MIB) for size in (1, 7, 20, 3)]
         del kept
     assert (pool.segments.allocated, pool.segments.freed) == (4, 0)
+    assert pool.held.allocated == pool.held.current == 31 * 64 * MIB
 
 
 def test_what_never_fits_again_goes_back() -> None:
     pool = Book()
     for i in range(20):  # each block is too small for all that follow
         pool.take(int(1.2**i * 16 * MIB))
-        assert pool.cached <= SLACK + pool.used.peak
+        assert pool.cached <= SLACK + pool.leased.peak
+    assert pool.held.freed > 0
     assert pool.segments.freed > 0
 
 
@@ -333,7 +344,8 @@ def test_the_cache_makes_room_before_the_machine_is_full() -> None:
     a = pool.take(4 * GIB)
     del a
     b = pool.take(5 * GIB)
-    assert pool.reserved == b.nbytes
+    assert pool.in_use == b.nbytes
+    assert pool.reserved <= 6 * GIB  # three quarters
 
 
 def test_the_cache_makes_room_below_a_limit() -> None:
@@ -341,8 +353,9 @@ def test_the_cache_makes_room_below_a_limit() -> None:
     pool._ledger.limit = 3 * GIB
     a = pool.take(2 * GIB)
     del a
-    b = pool.take(GIB + MIB * 2)
-    assert pool.reserved == b.nbytes
+    b = pool.take(2 * GIB + MIB * 2)
+    assert pool.in_use == b.nbytes
+    assert pool.reserved <= 3 * GIB
 
 
 def test_a_refusal_empties_the_cache_and_tries_again() -> None:
@@ -441,6 +454,105 @@ builtins.last = pool.take(3 << 20)
     assert (done.stdout, done.stderr) == (b"", b"")
 
 
+# -- one segment of spare addresses ----------------------------------------------------------------
+
+LAZY = pytest.mark.skipif(allocator.reserve(MIB) is None, reason="no pages on demand")
+
+
+def on_demand(total: int = 64 * MIB) -> Pool:
+    """A pool whose first segment has `total` addresses, and pages where they were used."""
+    return Pool(allocator.fresh, Ledger("test"), lambda: total)
+
+
+@LAZY
+def test_all_blocks_lie_in_one_segment_and_only_what_is_used_counts() -> None:
+    pool = on_demand()
+    a, b = pool.take(3 * MIB), pool.take(5 * MIB)
+    assert b.ctypes.data - a.ctypes.data == 3 * MIB
+    assert (pool.segments.current, pool.reserved, pool.cached) == (1, 8 * MIB, 0)
+    del a
+    c = pool.take(4 * MIB)  # the hole is too small
+    assert (pool.reserved, pool.cached) == (12 * MIB, 3 * MIB)
+    del b, c
+    d = pool.take(14 * MIB)  # what was used, and a little more
+    assert (pool.reserved, pool.peak_reserved, pool.cached) == (14 * MIB, 14 * MIB, 0)
+    del d
+    assert pool.empty_cache() == 14 * MIB
+    assert (pool.reserved, pool.segments.current) == (0, 0)
+
+
+@LAZY
+def test_pages_that_went_back_are_zero_again() -> None:
+    pool = on_demand()
+    a, b, c = pool.take(2 * MIB), pool.take(2 * MIB), pool.take(2 * MIB)
+    for array in (a, b, c):
+        array.fill(255)
+    where = a.ctypes.data
+    del a
+    assert pool.empty_cache() == 2 * MIB
+    assert (pool.reserved, pool.cached) == (4 * MIB, 0)
+    assert (b == 255).all()
+    assert (c == 255).all()
+    d = pool.take_zeroed(2 * MIB)
+    assert d.ctypes.data == where
+    assert not d.any()
+    assert pool.reserved == 6 * MIB
+
+
+@LAZY
+def test_the_highest_pages_go_first() -> None:
+    pool = on_demand()
+    a, b, c = pool.take(8 * MIB), pool.take(2 * MIB), pool.take(8 * MIB)
+    del a, c
+    pool.trim(14 * MIB)
+    assert sorted(pool.blocks()) == [4 * MIB, 8 * MIB]
+    assert pool.reserved == 14 * MIB
+    pool.trim(0)
+    assert pool.reserved == pool.in_use == b.nbytes
+
+
+@LAZY
+def test_more_than_the_segment_has_gets_another() -> None:
+    pool = on_demand(16 * MIB)
+    a, b, c = pool.take(10 * MIB), pool.take(10 * MIB), pool.take(30 * MIB)
+    assert pool.segments.current == 3
+    assert pool.reserved == a.nbytes + b.nbytes + c.nbytes
+    del a, b, c
+    pool.empty_cache()
+    assert (pool.reserved, pool.segments.current) == (0, 0)
+
+
+def test_blocks_of_a_training_step_hardly_cost_more_than_their_peak() -> None:
+    """Forward keeps small blocks between large ones; backward frees them and asks for larger ones.
+
+    Where blocks were neither split nor joined, that took a quarter more than the peak.
+    """
+    pool = Book(total=GIB)
+    pool._spare = allocator.reserve  # type: ignore[misc]
+    if allocator.reserve(MIB) is None:
+        pytest.skip("no pages on demand")
+    for _ in range(3):
+        saved = []
+        for _ in range(4):
+            saved.append([pool.take(n * MIB) for n in (4, 4, 12, 4, 16)])
+            temporary = pool.take(16 * MIB)
+            del temporary
+        for _ in range(4):
+            x, mixed, qkv, between, up = saved.pop()
+            again, g = pool.take(16 * MIB), pool.take(16 * MIB)
+            del again, up
+            of_between = pool.take(4 * MIB)
+            del g, between
+            of_mixed = pool.take(4 * MIB)
+            of_qkv = pool.take(12 * MIB)
+            del qkv, mixed, of_mixed
+            of_x = pool.take(4 * MIB)
+            del of_qkv, of_between, of_x, x
+    assert pool.in_use == 0
+    assert pool.leased.peak <= pool.peak_reserved <= 1.03 * pool.leased.peak
+    assert list(pool.blocks()) == [pool.reserved]  # all of it joined
+
+
 # -- any history ----------------------------------------------------------------------------------
 
 
@@ -458,7 +570,7 @@ class Histories(RuleBasedStateMachine):
         try:
             array = self.pool.take_zeroed(nbytes) if zeroed else self.pool.take(nbytes)
         except OutOfMemoryError:
-            assert self.pool.cached == 0  # everything had been tried
+            assert self.pool.cached == self.stuck()  # everything had been tried
             return
         assert array.nbytes == rounded(nbytes)
         assert not (zeroed and array.any())
@@ -473,18 +585,34 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def empty(self) -> None:
-        cached = self.pool.cached
-        assert self.pool.empty_cache() == cached
-        assert self.pool.cached == 0
+        cached, stuck = self.pool.cached, self.stuck()
+        assert self.pool.empty_cache() == cached - stuck
+        assert self.pool.cached == stuck
+
+    def stuck(self) -> int:
+        """Free bytes beside such as are used: this system takes back whole segments only."""
+        free = [sum([b - a for a, b, _ in s.ranges]) for s in self.pool._segments]
+        sizes = [s.size for s in self.pool._segments]
+        return sum([n for n, size in zip(free, sizes, strict=True) if n < size])
 
     @invariant()
     def bytes_are_conserved(self) -> None:
         pool = self.pool
         assert pool.reserved == pool.in_use + sum(pool.blocks()) == self.system.given
         assert pool.leases.current == len(self.held)
-        assert pool.leased.current <= pool.in_use <= pool.peak_reserved
+        assert pool.leased.current == pool.in_use <= pool.peak_reserved
         assert pool.asked.current <= pool.leased.current
         assert pool.peak_reserved <= 40 * MIB
+
+    @invariant()
+    def what_is_free_is_joined(self) -> None:
+        for segment in self.pool._segments:
+            for one, next_one in pairwise(segment.ranges):
+                assert one.end < next_one.start or (
+                    one.end == next_one.start and one.warm is not next_one.warm
+                )
+            if not self.held:
+                assert segment.ranges == [(0, segment.size, True)]
 
     @invariant()
     def contents_are_as_they_were_written(self) -> None:
@@ -498,5 +626,36 @@ class Histories(RuleBasedStateMachine):
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
+class LazyHistories(Histories):
+    """The same on one segment of addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = on_demand(40 * MIB)
+
+    def stuck(self) -> int:
+        return 0
+
+    @invariant()
+    def bytes_are_conserved(self) -> None:
+        pool = self.pool
+        assert pool.reserved == pool.in_use + sum(pool.blocks())
+        assert pool.leases.current == len(self.held)
+        assert pool.leased.current <= pool.peak_reserved
+
+    @invariant()
+    def what_is_free_is_joined(self) -> None:
+        for segment in self.pool._segments:
+            for one, next_one in pairwise(segment.ranges):
+                assert one.end < next_one.start or (
+                    one.end == next_one.start and one.warm is not next_one.warm
+                )
+            free = sum(end - start for start, end, _ in segment.ranges)
+            if not self.held:
+                assert free == segment.size
+
+
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestLazyHistories = LAZY(LazyHistories.TestCase)
+TestLazyHistories.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)

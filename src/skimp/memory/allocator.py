@@ -1,7 +1,7 @@
-"""Raw memory: large blocks straight from the system, on huge pages where it has them.
+"""Raw memory: straight from the system, on huge pages where it has them.
 
-A fresh block is zeroed, is private to the process (a fork's copy is its own), and goes back to the
-system when the last reference to it dies.
+Fresh bytes are zero, are private to the process (a fork's copies are its own), and go back to the
+system when the last reference to them dies, or earlier by `discard`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ import numpy as np
 
 HUGE_PAGE: Final = 2 << 20
 _ADVICE: Final[int | None] = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux
+# Elsewhere this advice keeps the pages, or does not promise zeros.
+_DISCARD: Final[int | None] = mmap.MADV_DONTNEED if os.name == "posix" and _ADVICE else None
 _FLAGS: Final[int | None] = (
     mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS if hasattr(mmap, "MAP_ANONYMOUS") else None
 )
+_UNCOUNTED: Final[int] = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Linux; named from Python 3.13 on
 
 
 def fresh(nbytes: int) -> memoryview:
@@ -29,13 +32,35 @@ def fresh(nbytes: int) -> memoryview:
     """
     if nbytes < HUGE_PAGE:
         return memoryview(_map(nbytes))[:nbytes]
-    # The excess is never touched, so it costs addresses and no memory.
-    mapping = _map(nbytes + HUGE_PAGE)
-    if _ADVICE is not None:
-        with contextlib.suppress(OSError):  # a kernel built without huge pages refuses the advice
-            mapping.madvise(_ADVICE)
-    start = -_address(mapping) % HUGE_PAGE
-    return memoryview(mapping)[start : start + nbytes]
+    return _on_huge_pages(nbytes)
+
+
+def reserve(nbytes: int) -> memoryview | None:
+    """The same as addresses only: each page is asked for when it is touched first.
+
+    None where the system charges for addresses, where `discard` does nothing, or if it refuses.
+    """
+    if _DISCARD is None:
+        return None
+    with contextlib.suppress(OSError, MemoryError, OverflowError):  # such as a limit of addresses
+        return _on_huge_pages(nbytes, _UNCOUNTED)
+    return None
+
+
+def discard(memory: Any, start: int, end: int) -> bool:
+    """Give whole pages of `fresh` or `reserve`d memory back; they read as zeros afterwards.
+
+    False, and nothing has changed, where that can't be.
+    """
+    mapping = getattr(memory, "obj", None)
+    if _DISCARD is None or not isinstance(mapping, mmap.mmap):
+        return False
+    offset = ctypes.addressof(ctypes.c_char.from_buffer(memory)) - _address(mapping)
+    try:
+        mapping.madvise(_DISCARD, offset + start, end - start)
+    except OSError:  # locked pages stay
+        return False
+    return True
 
 
 _MANY: Final = 1 << 18  # bytes from which a call of the C library's repays itself
@@ -53,10 +78,20 @@ def clear(array: np.ndarray[Any, Any]) -> None:
         ctypes.memset(array.__array_interface__["data"][0], 0, array.nbytes)
 
 
-def _map(nbytes: int) -> mmap.mmap:
+def _on_huge_pages(nbytes: int, flags: int = 0) -> memoryview:
+    # The excess is never touched, so it costs addresses and no memory.
+    mapping = _map(nbytes + HUGE_PAGE, flags)
+    if _ADVICE is not None:
+        with contextlib.suppress(OSError):  # a kernel built without huge pages refuses the advice
+            mapping.madvise(_ADVICE)
+    start = -_address(mapping) % HUGE_PAGE
+    return memoryview(mapping)[start : start + nbytes]
+
+
+def _map(nbytes: int, flags: int = 0) -> mmap.mmap:
     if _FLAGS is None:  # Windows
         return mmap.mmap(-1, nbytes)
-    return mmap.mmap(-1, nbytes, flags=_FLAGS)
+    return mmap.mmap(-1, nbytes, flags=_FLAGS | flags)
 
 
 def _address(mapping: mmap.mmap) -> int:

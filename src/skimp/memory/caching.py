@@ -1,35 +1,38 @@
 """The caching allocator: large blocks that are taken, come back by themselves, and are used again.
 
-A block that was used has its pages, so writing to it costs no page faults: filling 382 MiB is 4 to
-14 times faster than in a fresh mapping (docs/notes/memory.md).
+Bytes that were used have their pages, so writing to them costs no page faults: filling 382 MiB is 4
+to 14 times faster than in a fresh mapping (docs/notes/memory.md).
+
+All blocks lie side by side in one segment of addresses (segments.py), as low as there is room. What
+comes back joins its free neighbours, so what four small blocks have left serves a large one, and
+what is reserved stays close to what is used.
 
 No lock anywhere. Arrays die anywhere, in the middle of `take` on the same thread too (when the
 garbage collector runs there), where a lock would wait for itself. Instead, every change is one step
-for other threads (see ledger.py): an element in or out of a deque, or a statement that reads and
-stores counters. A fork therefore needs no care either; its blocks are its own copies.
+for other threads (see ledger.py). A fork therefore needs no care either; its blocks are its own
+copies.
 """
 
 from __future__ import annotations
 
+import mmap
 import weakref
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import count
 from typing import Any, Final
 
 import numpy as np
 
 from skimp.memory import allocator
 from skimp.memory.ledger import Ledger, host
+from skimp.memory.segments import Segment
 from skimp.memory.tally import Tally
 
 Buffer = Any  # writable bytes that are not an ndarray: memoryview, bytearray, mmap
 Array = np.ndarray[Any, Any]
 
 STEP: Final = 2 << 20  # large sizes are multiples of this: whole huge pages
-SMALLEST_STEP: Final = 4 << 10
-WASTE: Final = 8  # a block is at most 1/8 larger than what it is used for
+SMALLEST_STEP: Final = max(4 << 10, mmap.PAGESIZE)
+WASTE: Final = 8  # a block is at most 1/8 larger than what is asked for
 SLACK: Final = 1 << 30  # bytes that may always be cached
 WINDOW: Final = 8192  # takes over which the demand is remembered: more than a step of training has
 _HUGE: Final = 1 << 60
@@ -42,18 +45,6 @@ def rounded(nbytes: int) -> int:
     return max(-(-nbytes // step), 1) * step
 
 
-class Block:
-    """A piece of raw memory. `used`: its bytes may be other than zero."""
-
-    __slots__ = ("buffer", "freed_at", "size", "used")
-
-    def __init__(self, buffer: Buffer, size: int) -> None:
-        self.buffer: Final = buffer
-        self.size: Final = size
-        self.used = False
-        self.freed_at = 0
-
-
 class _Lease(weakref.ref[Array]):
     """Waits for the death of the array through which a block is used, and gives the block back.
 
@@ -64,13 +55,16 @@ class _Lease(weakref.ref[Array]):
     still use the bytes.
     """
 
-    __slots__ = ("asked", "block", "pool", "size")
+    __slots__ = ("asked", "pool", "segment", "size", "start")
 
-    block: Block
     pool: Pool
+    segment: Segment
+    start: int
     size: int
     asked: int
 
+
+Place = tuple[Segment, int, int]  # where a block begins, and how many of its bytes were never used
 
 # By their own ids (a reference hashes as what it refers to). At exit they die first, uncalled.
 _LEASES: Final[dict[int, _Lease]] = {}
@@ -83,11 +77,12 @@ def _ended(lease: weakref.ref[Array]) -> None:
 
 
 class Pool:
-    """Blocks by size class. `raw(nbytes)` gives fresh zeroed bytes, which die with their last
-    reference.
+    """Blocks in segments. `raw(nbytes)` gives fresh zeroed bytes, which die with their last
+    reference; `spare(nbytes)` gives the same as addresses only, or None where there is no such
+    thing. Then a segment is as large as the block that it was made for.
 
-    reserved = in_use + cached, where `in_use` counts whole blocks, and a block may be up to 1/8
-    larger than the array that uses it.
+    reserved = in_use + cached: bytes that have pages (to the system, which counts whole pages of 2
+    MiB, up to that much more for each segment).
     """
 
     def __init__(
@@ -95,23 +90,21 @@ class Pool:
         raw: Callable[[int], Buffer] = allocator.fresh,
         ledger: Ledger = host,
         total: Callable[[], int] = allocator.total_memory,
+        spare: Callable[[int], Buffer | None] = allocator.reserve,
     ) -> None:
         self._raw: Final = raw
+        self._spare: Final = spare
         self._ledger: Final = ledger
         self._total: Final = total
         self._memory = 0  # what `total` said; 0: not asked yet
-        self._free: dict[int, deque[Block]] = {}
-        self._sizes: tuple[int, ...] = ()  # the keys of `_free`, in order
-        self._clock: Final = count(1)
-        self._demand = self._demand_before = (
-            0  # the most in use, in this window of takes and the last
-        )
-        self.segments: Final = Tally()  # blocks that are held from the system
-        self.held: Final = Tally()  # their bytes
+        self._segments: Final[list[Segment]] = []
+        # the most in use, in this window of takes and the last
+        self._demand = self._demand_before = 0
+        self.segments: Final = Tally()  # that are held from the system
+        self.held: Final = Tally()  # bytes of them that have pages
         self.leases: Final = Tally()  # arrays that use a block
         self.leased: Final = Tally()  # their bytes
         self.asked: Final = Tally()  # the bytes that were asked for, before rounding
-        self.used: Final = Tally()  # bytes of the blocks in use
         self.retries = 0  # times that the system refused and the cache was emptied for it
 
     rounded = staticmethod(rounded)
@@ -129,12 +122,12 @@ class Pool:
     @property
     def in_use(self) -> int:
         """Bytes of blocks that arrays use."""
-        return self.used.current
+        return self.leased.current
 
     @property
     def cached(self) -> int:
         """Bytes that are held from the system and not in use."""
-        return self.held.current - self.used.current
+        return self.held.current - self.leased.current
 
     # -- taking -----------------------------------------------------------------------------------
 
@@ -143,61 +136,74 @@ class Pool:
 
         They go back when no array made from it is left. OutOfMemoryError: the system refused them.
         """
-        size = rounded(nbytes)
-        return self._lease(self._reuse(size) or self._map(size), size, nbytes)
+        return self._take(nbytes)[0]
 
     def take_zeroed(self, nbytes: int) -> Array:
-        """The same, all zero; a fresh block is anyway."""
-        size = rounded(nbytes)
-        block = self._reuse(size) or self._map(size)
-        used = block.used
-        array = self._lease(block, size, nbytes)
-        if used:
+        """The same, all zero; what was never used is anyway."""
+        array, cold = self._take(nbytes)
+        if cold < array.nbytes:
             allocator.clear(array)
         return array
 
-    def _lease(self, block: Block, size: int, asked: int) -> Array:
-        array = np.ndarray((size,), np.uint8, block.buffer)
+    def _take(self, nbytes: int) -> tuple[Array, int]:
+        """An array, and how many of its bytes were never used."""
+        size = rounded(nbytes)
+        segment, start, cold = self._find_warm(size) or self._grow(size)
+        if cold:
+            self.held.add(cold)
+        return self._lease(segment, start, size, nbytes), cold
+
+    def _find_warm(self, size: int) -> Place | None:
+        for segment in list(self._segments):
+            start = segment.take_warm(size)
+            if start is not None:
+                return segment, start, 0
+        return None
+
+    def _find(self, size: int) -> Place | None:
+        for segment in list(self._segments):
+            found = segment.take(size)
+            if found is not None:
+                return segment, *found
+        return None
+
+    def _lease(self, segment: Segment, start: int, size: int, asked: int) -> Array:
+        array = np.ndarray((size,), np.uint8, segment.buffer, start)
         lease = _Lease(array, _ended)
-        lease.block, lease.pool, lease.size, lease.asked = block, self, size, asked
+        lease.segment, lease.start, lease.size = segment, start, size
+        lease.asked, lease.pool = asked, self
         _LEASES[id(lease)] = lease
-        block.used = True
         self.leases.add(1)
         self.leased.add(size)
         self.asked.add(asked)
-        self.used.add(block.size)
-        if self.used.current > self._demand:
-            self._demand = self.used.current
+        if self.leased.current > self._demand:
+            self._demand = self.leased.current
         if self.leases.allocated % WINDOW == 0:
             self._turn()
         return array
 
-    def _reuse(self, size: int) -> Block | None:
-        """The cached block that wastes least, and of its size the one used last."""
-        exact = self._free.get(size)
-        if exact:
-            block = _pop(exact)
-            if block is not None:
-                return block
-        sizes = self._sizes
-        most = size + size // WASTE
-        for i in range(bisect_left(sizes, size), len(sizes)):
-            if sizes[i] > most:
-                break
-            block = _pop(self._free[sizes[i]])
-            if block is not None:
-                return block
-        return None
-
-    def _map(self, size: int) -> Block:
+    def _grow(self, size: int) -> Place:
+        """Bytes that have no pages yet, beside such as have."""
         self.trim(self._allowed(size) - size)
-        try:
-            buffer = self._raw(size)
-        except (MemoryError, OSError, OverflowError):
-            buffer = self._map_again(size)
-        self.held.add(size)
+        place = self._find(size)
+        if place is not None:
+            return place
+        segment = self._map(size)
+        found = segment.take(size)
+        assert found is not None  # nobody else knows it
+        self._segments.append(segment)
         self.segments.add(1)
-        return Block(buffer, size)
+        return segment, *found
+
+    def _map(self, size: int) -> Segment:
+        if size <= self._memory:
+            buffer = self._spare(self._memory)
+            if buffer is not None:
+                return Segment(buffer, self._memory // SMALLEST_STEP * SMALLEST_STEP)
+        try:
+            return Segment(self._raw(size), size)
+        except (MemoryError, OSError, OverflowError):
+            return Segment(self._map_again(size), size)
 
     def _map_again(self, size: int) -> Buffer:
         self.retries = self.retries + 1
@@ -215,14 +221,7 @@ class Pool:
         self.leases.remove(1)
         self.leased.remove(lease.size)
         self.asked.remove(lease.asked)
-        self.used.remove(lease.block.size)
-        self._keep(lease.block)
-
-    def _keep(self, block: Block) -> None:
-        block.freed_at = next(self._clock)
-        self._free.setdefault(block.size, deque()).append(block)
-        if len(self._sizes) != len(self._free):
-            self._sizes = tuple(sorted(self._free))
+        lease.segment.put(lease.start, lease.start + lease.size, True)
 
     def empty_cache(self) -> int:
         """Give all cached blocks back to the system; returns how many bytes that were."""
@@ -234,7 +233,7 @@ class Pool:
         self.trim(self._allowed(0))
 
     def trim(self, reserved: int) -> None:
-        """Release cached blocks, the longest unused first, until `reserved` bytes are left."""
+        """Release cached bytes, those at the highest addresses first, until `reserved` are left."""
         if self.reserved > reserved:
             self._release(self.reserved - reserved)
 
@@ -252,56 +251,49 @@ class Pool:
     def _release(self, nbytes: int) -> int:
         """Release at least this many cached bytes, as far as there are any; returns how many."""
         released = 0
-        while released < nbytes:
-            block = self._oldest()
-            if block is None:
-                break
-            self.held.remove(block.size)
-            self.segments.remove(1)
-            released += block.size
+        for segment in reversed(list(self._segments)):
+            if released < nbytes:
+                released += self._empty(segment, nbytes - released)
         return released
 
-    def _oldest(self) -> Block | None:
-        """Take the longest unused block out of the cache."""
-        while True:
-            queues = [q for q in list(self._free.values()) if q]
-            if not queues:
-                return None
-            block = _popleft(min(queues, key=_age))
-            if block is not None:
-                return block
+    def _empty(self, segment: Segment, nbytes: int) -> int:
+        """Release bytes of one segment: pages from its end, or all of it if nothing uses it."""
+        released = 0
+        nbytes = -(-nbytes // STEP) * STEP
+        for found in reversed(list(segment.ranges)):
+            if not found.warm or released >= nbytes:
+                continue
+            taken = segment.take_upper(found, nbytes - released)
+            if taken is None:
+                continue  # somebody else has it by now
+            gone = False
+            try:
+                gone = allocator.discard(segment.buffer, taken.start, taken.end)
+                if gone:
+                    self.held.remove(taken.end - taken.start)
+                    released += taken.end - taken.start
+            finally:
+                segment.put(taken.start, taken.end, not gone)
+            if not gone:
+                break
+        warm = segment.take_all(also_warm=released < nbytes)
+        if warm is None:
+            return released
+        self._segments.remove(segment)
+        self.segments.remove(1)
+        self.held.remove(warm)
+        return released + warm
 
     # -- looking ----------------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[int]:
-        """Sizes of the cached blocks."""
-        for queue in list(self._free.values()):
-            yield from [block.size for block in list(queue)]
+        """Sizes of what is cached, each as large as its neighbours let it be."""
+        for segment in list(self._segments):
+            yield from [end - start for start, end, warm in list(segment.ranges) if warm]
 
     def reset_peaks(self) -> None:
-        for tally in (self.segments, self.held, self.leases, self.leased, self.asked, self.used):
+        for tally in (self.segments, self.held, self.leases, self.leased, self.asked):
             tally.reset_peak()
-
-
-def _age(queue: deque[Block]) -> int:
-    try:
-        return queue[0].freed_at
-    except IndexError:  # another thread took it
-        return _HUGE
-
-
-def _pop(queue: deque[Block]) -> Block | None:
-    try:
-        return queue.pop()
-    except IndexError:  # it was empty, or another thread took the last one
-        return None
-
-
-def _popleft(queue: deque[Block]) -> Block | None:
-    try:
-        return queue.popleft()
-    except IndexError:  # another thread took it
-        return None
 
 
 pool: Final = Pool()

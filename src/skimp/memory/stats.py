@@ -35,7 +35,7 @@ def memory_reserved(device: Any = None) -> int:
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that were. Small tensors (below 1 MiB) beside a full cache may be missing."""
+    """The most bytes that were. Small tensors (below 256 KiB) beside a full cache may be missing."""
     settle()
     return _reserved().peak
 

@@ -26,7 +26,7 @@ from skimp.memory.layout import Layout
 from skimp.memory.ledger import host
 
 Array = np.ndarray[Any, Any]
-POOLED = 1 << 20  # bytes from which a block comes from the pool; smaller ones are NumPy's own
+POOLED = 1 << 18  # bytes from which a block comes from the pool; smaller ones are NumPy's own
 
 # held while a promise is delivered or replaced; a fork's child gets it free
 LOCK = threading.RLock()
