@@ -35,7 +35,7 @@ def memory_reserved(device: Any = None) -> int:
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that were. Small tensors (below 256 KiB) beside a full cache may be missing."""
+    """The most bytes that were. Tensors below 256 KiB beside a full cache may be missing."""
     settle()
     return _reserved().peak
 
@@ -82,9 +82,10 @@ _base: Final[dict[str, int]] = {}  # what `reset_accumulated_memory_stats` found
 def memory_stats(device: Any = None) -> OrderedDict[str, int]:
     """All counters, under the keys of torch.cuda.memory_stats.
 
-    `large_pool` is what the caching allocator serves (1 MiB and more), `small_pool` is the rest,
+    `large_pool` is what the caching allocator serves (256 KiB and more), `small_pool` is the rest,
     which NumPy allocates. Peaks of `small_pool`, and of the number of allocations, are lower
-    bounds: exact ones would cost every small op time. Nothing here is split or waits for a stream.
+    bounds: exact ones would cost every small op time. Nothing here waits for a stream, and what is
+    free beside blocks in use is cached like any other, not an inactive split.
     """
     settle()
     flat = _counters()
