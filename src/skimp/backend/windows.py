@@ -21,7 +21,8 @@ from skimp.threads import share
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
-_UNIT: Final = 1 << 16  # elements of the planes worked on at once
+_UNIT: Final = 1 << 19  # elements of the planes worked on at once: of fewer, the calls show
+_LEAST_UNIT: Final = 1 << 16  # the same where threads would else have too few to share
 
 
 @dataclass(frozen=True)
@@ -126,14 +127,16 @@ def tap_dtype(w: Pool) -> np.dtype[Any]:
 def _each(w: Pool, planes: int, fn: Callable[[slice], None]) -> None:
     """fn(planes) for a few planes at a time, on the threads."""
     each = math.prod(w.padded)
-    step = max(1, _UNIT // max(1, each))
+    threads = config.threads if planes * each >= config.threads_from else 1
+    unit = min(_UNIT, max(_LEAST_UNIT, planes * each // (2 * threads)))
+    step = max(1, unit // max(1, each))
     starts = iter(range(0, planes, step))  # shared by the threads: next() is atomic
 
     def work() -> None:
         for start in starts:
             fn(slice(start, start + step))
 
-    share(work, config.threads if planes * each >= config.threads_from else 1)
+    share(work, threads)
 
 
 def _around(x: Array, w: Pool, value: Any) -> Array:
