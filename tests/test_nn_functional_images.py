@@ -430,6 +430,51 @@ def test_images_do_not_depend_on_deferral() -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_images_do_not_depend_on_threads() -> None:
+    """To the bit: how work is cut, and the order of partial sums, depend on shapes alone."""
+    x = np.random.default_rng(0).standard_normal((16, 8, 24, 25)).astype(np.float32)
+    found = []
+    before = skimp.get_num_threads()
+    for threads in (1, 2, 3):
+        skimp.set_num_threads(threads)
+        try:
+            with skimp.config.using(threads_from=1):
+                found.append([t.numpy() for t in images_of(skimp.from_numpy(x))])
+        finally:
+            skimp.set_num_threads(before)
+    for several in found[1:]:
+        for one, other in zip(found[0], several, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def images_of(x: skimp.Tensor) -> list[skimp.Tensor]:
+    """Results and gradients of convolution, pooling, batch_norm and attention."""
+    x = x.clone().requires_grad_()
+    w = (x.detach()[:12, :, :3, :3] * 2).requires_grad_()
+    y = F.conv2d(x, w, w.detach()[:, 0, 0, 0], padding=1)
+    z = F.batch_norm(F.max_pool2d(y, 2) + F.avg_pool2d(y, 2), None, None, training=True)
+    q = z.flatten(2).transpose(1, 2).unsqueeze(1).expand(-1, 3, -1, -1)
+    a = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+    (a * a).sum().backward()
+    assert x.grad is not None
+    assert w.grad is not None
+    return [t.detach() for t in (y, z, a, x.grad, w.grad)]
+
+
+@pytest.mark.parametrize(("images", "size"), [(1, 8), (3, 40), (64, 16), (50, 64)])
+def test_blocks_of_a_convolution_are_about_as_long_as_each_other(images: int, size: int) -> None:
+    """So that threads share them evenly; none holds half more patches than SCRATCH says."""
+    depth = 9 * 32
+    w = patches.Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
+    found = list(patches.blocks(w, images, depth))
+    elements = [depth * size * (b.last - b.first) * (b.stop - b.start) for b in found]
+    assert sum(elements) == images * depth * size * size
+    assert max(elements) <= 1.5 * patches.SCRATCH
+    if depth * size * size <= patches.SCRATCH:
+        assert len({b.last - b.first for b in found[:-1]}) <= 1
+        assert [b.first for b in found[1:]] == [b.last for b in found[:-1]]
+
+
 def test_results_are_torchs_where_planes_are_split_among_blocks() -> None:
     x = randn(16, 8, 40, 40)
     close(F.max_pool2d(ours(x), 3, 2, 1), torch.nn.functional.max_pool2d(x, 3, 2, 1))

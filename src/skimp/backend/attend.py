@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -54,26 +55,6 @@ def _tasks(shape: tuple[int, ...], keys: int, causal: bool) -> tuple[list[tuple[
     return groups, max(1, step)
 
 
-def _run(
-    groups: list[Any], elements: int, dtype: Any, worker: Callable[[_Room], Callable[[Any], None]]
-) -> None:
-    """worker(room) makes a function that does one group: one for each thread that shares them."""
-    todo = iter(groups)  # shared by the threads: next() is atomic
-
-    def work() -> None:
-        room = _Room(dtype)
-        fn = worker(room)
-        for group in todo:
-            fn(group)
-        room.give_back()
-
-    if len(groups) > 1 and config.threads > 1 and elements >= _SPREAD_FROM:
-        with one_thread():
-            share(work, config.threads)
-    else:
-        share(work, 1)
-
-
 class _Room:
     """One thread's scratch: by name, the same memory in the shape that is asked for."""
 
@@ -90,7 +71,8 @@ class _Room:
             flat = self._flat[name] = take(length, self._work)
         return flat[:length].reshape(shape)
 
-    def give_back(self) -> None:
+    def close(self) -> None:
+        """Give the memory back; the room is of no use any more."""
         for flat in self._flat.values():
             give(flat)
 
@@ -102,6 +84,28 @@ class _Room:
         if last is not None:
             made[:, e] = last
         return made
+
+
+def _run(
+    groups: list[Any],
+    elements: int,
+    work_type: np.dtype[Any],
+    task: Callable[[Any, _Room], None],
+) -> None:
+    """task(group, room) for every group, in the threads that share them."""
+    todo = iter(groups)  # shared by the threads: next() is atomic
+
+    def work() -> None:
+        room = _Room(work_type)
+        for group in todo:
+            task(group, room)
+        room.close()
+
+    if len(groups) > 1 and config.threads > 1 and elements >= _SPREAD_FROM:
+        with one_thread():
+            share(work, config.threads)
+    else:
+        share(work, 1)
 
 
 def _blocks(rows: int, step: int, keys: int, causal: bool) -> Iterator[tuple[slice, int]]:
@@ -121,8 +125,14 @@ def _hide(s: Array, a: Attention, group: Any, rows: slice) -> None:
         else:
             s += mask
     if a.causal and seen > rows.start + 1:
-        hidden = np.arange(rows.start, seen) > np.arange(rows.start, rows.stop)[:, None]
+        hidden = _after(rows.stop - rows.start)[:, : seen - rows.start]
         np.copyto(s[..., rows.start :], -np.inf, where=hidden)
+
+
+@cache
+def _after(n: int) -> Array:
+    """The places right of the diagonal of n by n: n is at most _CAUSAL_ROWS."""
+    return ~np.tri(n, dtype=bool)
 
 
 def _is_tame(q: Array, k: Array, a: Attention) -> bool:
@@ -142,48 +152,48 @@ def _ready(x: Array, work: np.dtype[Any]) -> Array:
     )
 
 
-def _sums(s: Array, ones: Array) -> Array:
-    """The sum of each row, by BLAS."""
-    found: Array = np.matmul(s, ones[: s.shape[-1]])
-    return found[..., None]
-
-
 def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) -> None:
     """Write the result, and each row's logsumexp (*lead, l, 1)."""
     keys, rows = k.shape[-2], q.shape[-2]
     groups, step = _tasks(q.shape, keys, a.causal)
     ones = np.ones(keys, a.work)
 
-    def worker(room: _Room) -> Callable[[Any], None]:
-        def task(group: Any) -> None:
-            ks, vs = _ready(k[group], a.work), _ready(v[group], a.work)
-            qs = np.multiply(q[group], a.work.type(a.scale), out=room.of("q", *q[group].shape))
-            kt = room.columns("k", ks, None)
-            tame = _is_tame(qs, ks, a)
-            for block, seen in _blocks(rows, step, keys, a.causal):
-                here = qs[:, block]
-                s = room.of("s", *here.shape[:2], seen)
-                np.matmul(here, kt[..., :seen], out=s)
-                _hide(s, a, group, block)
-                top: Any = 0
-                if not tame:
-                    top = np.maximum.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
-                    top = np.where(np.isneginf(top), 0, top)  # rows that see nothing: not nan
-                    np.subtract(s, top, out=s)
-                np.exp(s, out=s)
-                total = _sums(s, ones)
-                lse[group][..., block, :] = top + np.log(total)
-                if a.kept is not None:
-                    s *= a.kept[group][..., block, :seen]
-                    s *= a.work.type(a.grow)
-                found = room.of("found", *here.shape[:2], vs.shape[-1])
-                np.matmul(s, vs[..., :seen, :], out=found)
-                found /= np.where(total == 0, 1, total)
-                out[group][..., block, :] = found
+    def task(group: Any, room: _Room) -> None:
+        ks = _ready(k[group], a.work)
+        qs = np.multiply(q[group], a.work.type(a.scale), out=room.of("q", *q[group].shape))
+        kt = room.columns("k", ks, None)
+        (heads, _, _), ev = ks.shape, v.shape[-1]
+        # the sum of each row of weights is one more column of the product: of ones in v
+        vs = room.of("v", heads, keys, ev + 1)
+        vs[..., :ev] = v[group]
+        vs[..., ev] = 1
+        found = room.of("found", heads, rows, ev + 1)
+        tame = _is_tame(qs, ks, a)
+        top = None if tame else room.of("top", heads, rows, 1)
+        for block, seen in reversed([*_blocks(rows, step, keys, a.causal)]):  # the longest first
+            s = room.of("s", heads, block.stop - block.start, seen)
+            np.matmul(qs[:, block], kt[..., :seen], out=s)
+            _hide(s, a, group, block)
+            if top is not None:
+                most = np.maximum.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
+                top[:, block] = np.where(np.isneginf(most), 0, most)  # sees nothing: not nan
+                np.subtract(s, top[:, block], out=s)
+            np.exp(s, out=s)
+            if a.kept is None:
+                np.matmul(s, vs[:, :seen], out=found[:, block])
+                continue
+            total = np.matmul(s, ones[:seen])  # of what is there before dropout
+            s *= a.kept[group][..., block, :seen]
+            s *= a.work.type(a.grow)
+            np.matmul(s, vs[:, :seen], out=found[:, block])
+            found[:, block, ev] = total
+        total = found[..., ev:]
+        level = np.log(total)
+        lse[group] = level if top is None else np.add(level, top, out=level)
+        np.copyto(total, 1, where=total == 0)
+        np.divide(found[..., :ev], total, out=out[group], casting="same_kind")
 
-        return task
-
-    _run(groups, math.prod(q.shape[:-1]) * keys, a.work, worker)
+    _run(groups, math.prod(q.shape[:-1]) * keys, a.work, task)
 
 
 def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Attention) -> None:
@@ -199,48 +209,48 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
     scale = a.work.type(a.scale)
     early = a.kept is None and out.dtype == a.work  # the result says what is subtracted from dp
 
-    def worker(room: _Room) -> Callable[[Any], None]:
-        def task(group: Any) -> None:
-            ks, vs = _ready(k[group], a.work), _ready(v[group], a.work)
-            kt, vt = room.columns("k", ks, 1), room.columns("v", vs, 1)
-            (heads, _, e), ev = ks.shape, vs.shape[-1]
-            qs, gs = room.of("q", heads, rows, e + 1), room.of("g", heads, rows, ev + 1)
-            level = lse[group][..., 0]
-            np.multiply(q[group], scale, out=qs[..., :e])
-            qs[..., e] = -np.where(np.isneginf(level), np.inf, level)
-            gs[..., :ev] = g[group]
-            gs[..., ev] = -np.vecdot(gs[..., :ev], out[group]) if early else 0
-            sum_k, sum_v = room.of("dk", heads, keys, e), room.of("dv", heads, keys, ev)
-            sum_k[...] = 0
-            sum_v[...] = 0
-            for block, seen in _blocks(rows, step, keys, a.causal):
-                shape = (heads, block.stop - block.start, seen)
-                p, dp = room.of("p", *shape), room.of("dp", *shape)
-                np.matmul(qs[:, block], kt[..., :seen], out=p)
-                _hide(p, a, group, block)
-                np.exp(p, out=p)
-                np.matmul(gs[:, block], vt[..., :seen], out=dp)
-                some_k, some_v = (
-                    room.of("k part", heads, seen, e),
-                    room.of("v part", heads, seen, ev),
-                )
-                if a.kept is None:
-                    np.matmul(np.swapaxes(p, -1, -2), gs[:, block, :ev], out=some_v)
-                else:
-                    left = a.kept[group][..., block, :seen] * a.work.type(a.grow)
-                    np.matmul(np.swapaxes(p * left, -1, -2), gs[:, block, :ev], out=some_v)
-                    dp *= left
-                sum_v[:, :seen] += some_v
-                if not early:  # of what was not rounded to half precision
-                    dp -= np.vecdot(dp, p)[..., None]
-                dp *= p
-                found = room.of("dq", *shape[:2], e)
-                np.matmul(dp, ks[..., :seen, :], out=found)
-                np.multiply(found, scale, out=dq[group][..., block, :], casting="same_kind")
-                np.matmul(np.swapaxes(dp, -1, -2), qs[:, block, :e], out=some_k)
+    def task(group: Any, room: _Room) -> None:
+        ks, vs = _ready(k[group], a.work), _ready(v[group], a.work)
+        kt, vt = room.columns("k", ks, 1), room.columns("v", vs, 1)
+        (heads, _, e), ev = ks.shape, vs.shape[-1]
+        qs, gs = room.of("q", heads, rows, e + 1), room.of("g", heads, rows, ev + 1)
+        level = lse[group][..., 0]
+        np.multiply(q[group], scale, out=qs[..., :e])
+        qs[..., e] = -np.where(np.isneginf(level), np.inf, level)
+        gs[..., :ev] = g[group]
+        gs[..., ev] = -np.vecdot(gs[..., :ev], out[group]) if early else 0
+        sum_k, sum_v = room.of("dk", heads, keys, e), room.of("dv", heads, keys, ev)
+        found = room.of("dq", heads, rows, e)
+        written = 0  # sums of so many keys have been begun: the last block sees most keys
+        for block, seen in reversed([*_blocks(rows, step, keys, a.causal)]):
+            shape = (heads, block.stop - block.start, seen)
+            p, dp = room.of("p", *shape), room.of("dp", *shape)
+            np.matmul(qs[:, block], kt[..., :seen], out=p)
+            _hide(p, a, group, block)
+            np.exp(p, out=p)
+            np.matmul(gs[:, block], vt[..., :seen], out=dp)
+            some_k, some_v = sum_k[:, :seen], sum_v[:, :seen]
+            if written:
+                some_k = room.of("k part", heads, seen, e)
+                some_v = room.of("v part", heads, seen, ev)
+            if a.kept is None:
+                np.matmul(np.swapaxes(p, -1, -2), gs[:, block, :ev], out=some_v)
+            else:
+                left = a.kept[group][..., block, :seen] * a.work.type(a.grow)
+                np.matmul(np.swapaxes(p * left, -1, -2), gs[:, block, :ev], out=some_v)
+                dp *= left
+            if not early:  # of what was not rounded to half precision
+                dp -= np.vecdot(dp, p)[..., None]
+            dp *= p
+            np.matmul(dp, ks[..., :seen, :], out=found[:, block])
+            np.matmul(np.swapaxes(dp, -1, -2), qs[:, block, :e], out=some_k)
+            if written:
                 sum_k[:, :seen] += some_k
-            dk[group], dv[group] = sum_k, sum_v
+                sum_v[:, :seen] += some_v
+            written = max(written, seen)
+        np.multiply(found, scale, out=dq[group], casting="same_kind")
+        sum_k[:, written:] = 0  # nobody sees these keys
+        sum_v[:, written:] = 0
+        dk[group], dv[group] = sum_k, sum_v
 
-        return task
-
-    _run(groups, math.prod(q.shape[:-1]) * keys, a.work, worker)
+    _run(groups, math.prod(q.shape[:-1]) * keys, a.work, task)

@@ -26,7 +26,7 @@ from skimp.threads import share
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
-SCRATCH: Final = 1 << 19  # elements of patches gathered at once
+SCRATCH: Final = 1 << 19  # elements of patches gathered at once, about
 _NARROW: Final = 8  # channels of a group up to which several groups are multiplied at once
 _LANES: Final = 4  # partial sums of a gradient of weights
 _HALVES: Final = 2  # bytes of the types that are multiplied as float32
@@ -87,11 +87,13 @@ class Block:
 
 
 def blocks(w: Window, n: int, depth: int) -> Iterator[Block]:
-    """Cut n images so that the patches of a block, `depth` elements for each output, are at most
-    SCRATCH or one row's."""
+    """Cut n images so that the patches of a block, `depth` elements for each output, are about
+    SCRATCH, at most half as much again, or one row's: in so many blocks that threads share them
+    evenly."""
     each = depth * math.prod(w.out)
     if each <= SCRATCH:
-        step = max(1, SCRATCH // max(each, 1))
+        count = _LANES * max(1, round(n * each / (_LANES * SCRATCH)))
+        step = max(1, -(-n // count), min(n, SCRATCH // max(4 * each, 1)))
         for first in range(0, n, step):
             yield Block(first, min(first + step, n), 0, w.out[0])
         return
@@ -165,7 +167,7 @@ class Patches:
         if self.channels_last and w.dilation[-1] == 1:  # a row of taps and its channels are one run
             shape = (*shape[: 2 * nd], shape[-2] * shape[-1])
             along = (*along[: 2 * nd], along[-1])
-        source = np.lib.stride_tricks.as_strided(padded, shape, along, writeable=False)
+        source = np.ndarray(shape, padded.dtype, padded.base, 0, along)  # as_strided: 10 us
         np.copyto(matrix.reshape(shape), source)
         return matrix
 
@@ -364,7 +366,8 @@ def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
     """What a block adds to the gradient of the weights (groups, co, depth)."""
     if patches.channels_last:
         part = patches.take(g.shape[2] * columns.shape[1]).reshape(1, g.shape[2], -1)
-        np.matmul(_gathered(g[:, 0], patches.dtype), columns, out=part[0])
+        room = patches.take(g.shape[2] * len(columns)).reshape(g.shape[2], len(columns))
+        np.matmul(_gathered(g[:, 0], patches.dtype, room), columns, out=part[0])
         return part
     flat = g if g.dtype == patches.dtype and _rows_flat(g) else g.astype(patches.dtype, order="C")
     shape = (*g.shape[:3], columns.shape[-2])
@@ -374,12 +377,15 @@ def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
     return total
 
 
-def _gathered(g: Array, dtype: np.dtype[Any]) -> Array:
-    """g (images, channels, *places) as a matrix (channels, images x places)."""
+def _gathered(g: Array, dtype: np.dtype[Any], room: Array | None = None) -> Array:
+    """g (images, channels, *places) as a matrix (channels, images x places), in `room`."""
     if len(g) == 1 and g.dtype == dtype and _rows_flat(g[None]):
         matrix: Array = _as_matrices(g[None])[0, 0]
         return matrix
-    return np.ascontiguousarray(np.moveaxis(g, 0, 1), dtype=dtype).reshape(g.shape[1], -1)
+    if room is None:
+        room = np.empty((g.shape[1], g.size // max(1, g.shape[1])), dtype)
+    room.reshape(g.shape[1], len(g), *g.shape[2:])[...] = np.swapaxes(g, 0, 1)
+    return room
 
 
 def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
