@@ -202,12 +202,13 @@ def operators(
     ufunc, ok = _strided(row)
     numbers, whole = FLOATS & ok, ok & {dtypes.int64}
     rule: Any = row.rule
+    usual = dtypes.float32 if dtypes.float32 in ok else None  # found without hashing
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
         if kind is Tensor:
             dtype = self._dtype
-            if dtype is other._dtype and dtype in ok:
+            if dtype is other._dtype and (dtype is usual or dtype in ok):
                 x = self._np
                 y = other._np
                 if x is not None and y is not None and not self._turned:
