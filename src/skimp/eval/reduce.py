@@ -23,7 +23,7 @@ from skimp.eval.run import Reader, evaluate, prepare_runs, threads_for
 from skimp.threads import quietly, share
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
-_TOGETHER: Final = 4  # units that one NumPy call reduces where they lie in memory already
+_TOGETHER: Final = 16  # units that one NumPy call reduces where they lie in memory already
 _ROW_UNIT: Final = 1 << 19  # elements of the rows that map_rows hands over at once
 _SMALL: Final = 1 << 14  # elements below which buffers and plans cost more than fresh arrays
 _COLUMNS: Final = 1 << 14  # kept elements that a unit holds at most
