@@ -180,6 +180,12 @@ def mark(t: Tensor, **rare: Any) -> None:
     t._marked = True
 
 
+def mark_creation(view: Tensor, creation: str | None) -> None:
+    """`mark` of how a view was made: backward, which records nothing, makes many."""
+    view._creation = creation
+    view._marked = True
+
+
 # -- making tensors -------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from skimp._tensor import Tensor, mark
+from skimp._tensor import Tensor, mark, mark_creation
 from skimp.autograd import errors, lines, modes
 from skimp.autograd.nodes import Extra, Grads, Node, init, shape_of
 from skimp.autograd.record import OpNode, begin, edge, finish, record, save_results
@@ -42,7 +42,7 @@ def plain_view(base: Tensor, view: Tensor) -> None:
         if n > 32 and not n & (n - 1):  # at every power of two
             views[:] = [r for r in views if r() is not None]
     if not _state.grad:
-        mark(view, _creation="inference" if _state.inference else "no_grad")
+        mark_creation(view, "inference" if _state.inference else "no_grad")
 
 
 def view_of(
@@ -63,9 +63,9 @@ def view_of(
     if not input._rg:
         plain_view(input if base is None else base, view)
         if multi and _state.grad:
-            mark(view, _creation="multi")
+            mark_creation(view, "multi")
         elif base is not None and input._creation is not None and view._creation is None:
-            mark(view, _creation=input._creation)
+            mark_creation(view, input._creation)
         return
     _view_of_recorded(input, view, rule, bindings, multi)
 
@@ -88,7 +88,7 @@ def _view_of_recorded(
         if rule is not None and differentiable:
             record(rule, bindings or {"input": input}, view)
     if creation is not None:
-        mark(view, _creation=creation)
+        mark_creation(view, creation)
     if view._node is None:
         _register(base, view)
 
@@ -213,7 +213,7 @@ def leave(t: Tensor) -> None:
         base._views = [r for r in base._views or () if r() is not t]
         t._base = None
         if t._marked:
-            mark(t, _creation=None)
+            mark_creation(t, None)
         return
     views = [v for r in t._views or () if (v := r()) is not None]
     if not views or (t._rg and t._node is None):
