@@ -344,7 +344,15 @@ def _compute(
     if layouts.numel(shape) < config.small_below:
         return as_it_lies(_direct(row, kernel, args, compute, result, shape), result)
     tensors = [a for a in args if isinstance(a, Tensor)]
-    strides = layouts.dense_strides_like([t.layout_of() for t in tensors], shape)
+    masks = len(row.masks)
+    strides = layouts.dense_strides_like(
+        [
+            a.layout_of() if i < masks else _as_computed(a, compute)
+            for i, a in enumerate(args)
+            if isinstance(a, Tensor)
+        ],
+        shape,
+    )
     root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))
     if layouts.numel(shape) >= config.defer_from and not any(
         [t._storage.exported for t in tensors]
@@ -353,6 +361,14 @@ def _compute(
     made = empty(shape, result, strides)
     run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))
     return made
+
+
+def _as_computed(t: Tensor, compute: dtypes.dtype) -> Layout:
+    """An operand's layout, or that of the copy which PyTorch makes of one of another type."""
+    layout = t.layout_of()
+    if t._dtype is compute:
+        return layout
+    return Layout(layout.shape, layouts.dense_strides_like([layout], layout.shape), 0)
 
 
 def _direct(
