@@ -10,7 +10,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from bench.results import Found, Results
+from bench.results import Results
+from bench.turns import Found
 from bench.verdict import LARGE_MIB, Row
 
 Colours = dict[str, str]

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.engines import ROOT
-from bench.turns import SECONDS
+from bench.turns import SECONDS, Found
 
 FOLDER = ROOT / "bench" / "results"
 
-Found = dict[str, Any]  # seconds, slices, extra_mib, ledger_mib; or error
 Round = dict[str, dict[str, Found]]  # by workload, then by engine
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from bench import machine
 from bench.engines import ENGINES, available, child
 from bench.growth import CURVES, GROWN
-from bench.results import FOLDER, Found, Results, Round, save
-from bench.turns import SECONDS, Turns, room_for
+from bench.results import FOLDER, Results, Round, save
+from bench.turns import SECONDS, Found, Turns, room_for
 
 
 def begin(names: Sequence[str], shrink: int = 1, budget: float = SECONDS) -> Results:

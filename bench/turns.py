@@ -13,10 +13,9 @@ from typing import Any, Protocol, Self
 
 from bench import process
 from bench.engines import Engine
-from bench.worker import Worker
+from bench.worker import Answer, Worker
 
-Answer = dict[str, Any]
-Found = dict[str, Any]
+Found = dict[str, Any]  # seconds, slices, extra_mib, ledger_mib; or error
 Turn = dict[str, float]  # seconds of a call, by engine
 SECONDS = 0.8  # that an engine's share of a workload's turns may take,
 LEAST, MOST = 3, 80  # and how many they are

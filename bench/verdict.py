@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from bench.goals import GOALS, Goal
 from bench.limits import SHARE, TRAFFIC, traffic
-from bench.results import Found, Results
+from bench.results import Results
+from bench.turns import Found
 
 BEST = ("torch", "torch+thp")  # "best" is the better of these
 NOISE_MIB = 2.0  # memory comes in pages of 2 MiB

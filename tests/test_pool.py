@@ -24,6 +24,7 @@ from skimp.errors import OutOfMemoryError
 from skimp.memory import allocator
 from skimp.memory.caching import SLACK, STEP, WASTE, WINDOW, Pool, rounded
 from skimp.memory.ledger import Ledger
+from skimp.memory.segments import Segment
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -556,6 +557,14 @@ def test_blocks_of_a_training_step_hardly_cost_more_than_their_peak() -> None:
 # -- any history ----------------------------------------------------------------------------------
 
 
+def joined(segment: Segment) -> None:
+    """Free neighbours of one kind are one range."""
+    for one, next_one in pairwise(segment.ranges):
+        assert one.end < next_one.start or (
+            one.end == next_one.start and one.warm is not next_one.warm
+        )
+
+
 class Histories(RuleBasedStateMachine):
     """Whatever is taken and dropped, bytes are conserved and nobody's bytes are anybody else's."""
 
@@ -607,10 +616,7 @@ class Histories(RuleBasedStateMachine):
     @invariant()
     def what_is_free_is_joined(self) -> None:
         for segment in self.pool._segments:
-            for one, next_one in pairwise(segment.ranges):
-                assert one.end < next_one.start or (
-                    one.end == next_one.start and one.warm is not next_one.warm
-                )
+            joined(segment)
             if not self.held:
                 assert segment.ranges == [(0, segment.size, True)]
 
@@ -646,10 +652,7 @@ class LazyHistories(Histories):
     @invariant()
     def what_is_free_is_joined(self) -> None:
         for segment in self.pool._segments:
-            for one, next_one in pairwise(segment.ranges):
-                assert one.end < next_one.start or (
-                    one.end == next_one.start and one.warm is not next_one.warm
-                )
+            joined(segment)
             free = sum(end - start for start, end, _ in segment.ranges)
             if not self.held:
                 assert free == segment.size

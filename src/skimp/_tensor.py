@@ -60,7 +60,8 @@ class Tensor:
     _grad: Tensor | None = None
     _base: Tensor | None = None  # the tensor that this is a differentiable view of
     _stale: int = -1  # version of the base's history that `_node` was made from (views only)
-    # what few tensors have, by `mark` only: then `_marked` is True, and no short way looks further
+    # what few tensors have, by `mark` and `mark_creation` only: then `_marked` is True, and no
+    # short way looks further
     _marked: bool = False
     _counter: VersionCounter | None = None  # None: the storage's version
     _conj: bool = False  # the bytes hold the conjugate
@@ -172,16 +173,14 @@ class Tensor:
 
 
 def mark(t: Tensor, **rare: Any) -> None:
-    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`,
-    `_creation`.
-    """
+    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`."""
     for name, value in rare.items():
         setattr(t, name, value)
     t._marked = True
 
 
 def mark_creation(view: Tensor, creation: str | None) -> None:
-    """`mark` of how a view was made: backward, which records nothing, makes many."""
+    """`mark` of `_creation`, without a loop: backward, which records nothing, makes many."""
     view._creation = creation
     view._marked = True
 

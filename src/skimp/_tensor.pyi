@@ -2048,11 +2048,10 @@ class Tensor:
         """Write zeros over all elements."""
 
 def mark(t: Tensor, **rare: Any) -> None:
-    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`,
-    `_creation`."""
+    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`."""
 
 def mark_creation(view: Tensor, creation: str | None) -> None:
-    """`mark` of how a view was made: backward, which records nothing, makes many."""
+    """`mark` of `_creation`, without a loop: backward, which records nothing, makes many."""
 
 def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from skimp._tensor import Tensor, mark
+from skimp._tensor import Tensor, mark_creation
 from skimp.autograd import alias, errors, lines, modes, saving
 from skimp.autograd.nodes import Grads, Node, init, shape_of
 from skimp.autograd.record import edge
@@ -349,7 +349,7 @@ def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -
         return t
     t._rg, t._node, t._index, t._inherits = True, ctx, i, False
     if t._base is not None:
-        mark(t, _creation="custom")
+        mark_creation(t, "custom")
         t._output = i
         t._stale = t._version
     return t

@@ -348,15 +348,17 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor, which: int) -> None:
     2 the second, 3 both.
     """
     plan = rule.two[which] or _short_plan(rule, which)
-    if plan is None or _guarded:
+    if (
+        plan is None
+        or _guarded
+        or (which != 2 and a._base is not None)
+        or (which != 1 and b._base is not None)
+    ):
         record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
         return
     codes = plan.codes
     node: Any = plan.cls()
     if which != 2:
-        if a._base is not None:
-            record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
-            return
         na = a._node
         if na is None:
             na = accumulate_of(a)
@@ -367,9 +369,6 @@ def record2(rule: Rule, a: Any, b: Any, out: Tensor, which: int) -> None:
         na = None
         ia = 0
     if which != 1:
-        if b._base is not None:
-            record(rule, {rule.args[0]: a, rule.args[1]: b}, out)
-            return
         nb = b._node
         if nb is None:
             node._edges = (na, ia, accumulate_of(b), 0)

@@ -23,11 +23,15 @@ class SheddingNode(OpNode):
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
         g = grads[0]
-        if g is None or g._np is not None or retains() or not self._saved:
-            return super().apply(grads, wanted)
         names = self._plan.rule.names
         edges = self._edges
-        if len(edges) != 2 * len(names):
+        if (
+            g is None
+            or g._np is not None
+            or not self._saved
+            or len(edges) != 2 * len(names)
+            or retains()
+        ):
             return super().apply(grads, wanted)
         values: list[Any] = [g]
         saving.unpack(self, values)

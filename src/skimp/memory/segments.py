@@ -59,32 +59,22 @@ class Segment:
             if self._replace(version, slice(i, j), left):
                 return start, cold
 
-    def take_range(self, found: Range) -> bool:
-        """Take just this free range; False if it is not there any more."""
-        while True:
-            version = self.version
-            i = bisect_left(self.ranges, (found.start,))
-            if self.ranges[i : i + 1] != [found]:
-                if self.version == version:
-                    return False
-                continue
-            if self._replace(version, slice(i, i + 1), []):
-                return True
-
     def take_upper(self, found: Range, nbytes: int) -> Range | None:
-        """Take the last `nbytes` of a free range, or all of it if it has not more."""
-        if found.end - found.start <= nbytes:
-            return found if self.take_range(found) else None
-        middle = found.end - nbytes
+        """Take the last `nbytes` of a free range, or all of it if it has not more; None if it is
+        not there any more.
+        """
+        start, end, _ = found
+        middle = max(start, end - nbytes)
+        left = [Range(start, middle, True)] if start < middle else []
         while True:
             version = self.version
-            i = bisect_left(self.ranges, (found.start,))
+            i = bisect_left(self.ranges, (start,))
             if self.ranges[i : i + 1] != [found]:
                 if self.version == version:
                     return None
                 continue
-            if self._replace(version, slice(i, i + 1), [Range(found.start, middle, True)]):
-                return Range(middle, found.end, True)
+            if self._replace(version, slice(i, i + 1), left):
+                return Range(middle, end, True)
 
     def take_all(self, also_warm: bool) -> int | None:
         """Take the whole segment if it is all free; returns how many bytes of it are warm."""
