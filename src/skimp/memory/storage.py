@@ -432,7 +432,7 @@ def pending() -> list[Storage]:
 def lean(s: Storage) -> None:
     """A promise that alone keeps bytes alive delivers; others may stay."""
     with LOCK:
-        if s.promise is not None and _kept_alone(s.promise):
+        if s.promise is not None and _kept_alone(s.promise, _holders()):
             s.deliver()
 
 
@@ -466,24 +466,33 @@ def _relieve() -> None:
     will take over.
     """
     with LOCK:
+        holders = _holders()
         for s in pending():
             expr = s.promise
             if expr is None:
                 continue
-            kept = _kept_alone(expr)
+            kept = _kept_alone(expr, holders)
             if kept and not (len(kept) == 1 and s._donor(expr) is not None):
                 s.deliver()
+                holders = _holders()
 
 
-def _kept_alone(expr: Expr) -> list[int]:
+def _holders() -> dict[int, set[int]]:
+    """By a counted storage's id, the ids of the leaves by which promises hold it."""
+    holders: dict[int, set[int]] = {}
+    for s in pending():
+        if s.promise is not None:
+            for leaf in s.promise.leaves:
+                source: Any = leaf.storage
+                if source.nbytes >= POOLED:
+                    holders.setdefault(id(source), set()).add(id(leaf))
+    return holders
+
+
+def _kept_alone(expr: Expr, holders: dict[int, set[int]]) -> list[int]:
     """Sizes of the counted storages that only promises keep alive, among those that
     `expr` reads.
     """
-    holders: dict[int, set[int]] = {}
-    for other in pending():
-        if other.promise is not None:
-            for leaf in other.promise.leaves:
-                holders.setdefault(id(leaf.storage), set()).add(id(leaf))
     kept = {}
     for leaf in expr.leaves:
         s: Any = leaf.storage
