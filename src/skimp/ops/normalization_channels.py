@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp import dtypes
+from skimp._tensor import Array, fresh
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.autograd.saving import ghost
@@ -19,6 +20,8 @@ from skimp.ops.forms import export, op
 from skimp.ops.normalization import with_statistics
 from skimp.ops.rowwise import HALVES, Scratch, floating
 from skimp.ops.targets import blank
+from skimp.ops.writers import in_place
+from skimp.threads import quietly
 
 Ints = tuple[int, ...]
 _BLOCK = 1 << 13  # elements of a temporary
@@ -97,17 +100,33 @@ def _batch_back(
 
 def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
     """The same from two sums for each channel, read in one pass: dx is g * a + x * b + c."""
+    mean, rstd = result1.array(), result2.array()
+    sums = channel_sums.gradient_sums(g0, input, mean, rstd)
+    scale = None if weight is None else _as_wide(weight).array()
     n = input.numel() // input.shape[1]
-    mean, rstd = _shared(result1, input.ndim), _shared(result2, input.ndim)
-    total, product = channel_sums.gradient_sums(g0, input, mean)
-    a = rstd if weight is None else rstd * _shared(weight, input.ndim)
+    *line, dw, db = quietly(_line_back, n, mean, rstd, scale, *sums)
+    dx = _blend(_as_wide(g0), _as_wide(input), *[_channels(v, input.ndim) for v in line])
+    return dx, _channels(dw, 1), _channels(db, 1)
+
+
+def _line_back(
+    n: int, mean: Array, rstd: Array, weight: Any, total: Array, product: Array
+) -> tuple[Array, ...]:
+    """(a, b, c) of g * a + x * b + c, and the gradients of weight and bias, from the sums of g and
+    of g * (x - mean)."""
+    a = rstd if weight is None else rstd * weight
     b = product * rstd * rstd * a / -n
-    c = -(total * a / n + mean * b)
-    dx = _blend(_as_wide(g0), a, _as_wide(input), b, c)
-    return dx, (product * rstd).reshape(-1), total.reshape(-1)
+    return a, b, -(total * a / n + mean * b), product * rstd, total
 
 
-def _blend(g: Any, a: Any, x: Any, b: Any, c: Any) -> Any:
+def _channels(values: Array, ndim: int) -> Any:
+    """A number for each channel as a tensor that broadcasts against (n, channels, ...), or with
+    ndim 1 as a vector."""
+    shape = values.shape if ndim == 1 else (1, -1) + (1,) * (ndim - 2)
+    return fresh(values.reshape(shape), dtypes.FROM_NUMPY[values.dtype])
+
+
+def _blend(g: Any, x: Any, a: Any, b: Any, c: Any) -> Any:
     """(x * b + c) + g * a: deferred where it is large, else with no temporary of its size."""
     if x.numel() >= config.defer_from:
         return (x * b + c) + g * a
@@ -124,7 +143,7 @@ def _blend(g: Any, a: Any, x: Any, b: Any, c: Any) -> Any:
     return result
 
 
-def _update(running: Any, new: Any, momentum: float) -> None:
+def _update(running: Any, new: Array, momentum: float) -> None:
     """running = (1 - momentum) * running + momentum * new, in place.
 
     The version stays: backward saves the tensor and does not read it after training, and a net may
@@ -132,8 +151,15 @@ def _update(running: Any, new: Any, momentum: float) -> None:
     """
     counter = running._storage if running._counter is None else running._counter
     version = counter.version
+
+    def write() -> None:
+        target = running.writable()
+        own = target.astype(np.result_type(target.dtype, new.dtype), copy=False)
+        step = new.reshape(target.shape) * momentum
+        np.copyto(target, own * (1 - momentum) + step, casting="same_kind")
+
     with modes.no_grad():
-        running.mul_(1 - momentum).add_(new.reshape(tuple(running.shape)), alpha=momentum)
+        in_place(running, None, {}, lambda: quietly(write))
     counter.version = version
 
 
@@ -161,26 +187,39 @@ def _batch_norm(
 ) -> Any:
     """(normalised, the batch's mean, one over its deviation); updates the running statistics in
     place."""
-    dims = [d for d in range(input.ndim) if d != 1]
-    x = _as_wide(input)
+    affine = [None if t is None else _as_wide(t).array().reshape(-1) for t in (weight, bias)]
     if training:
-        in_rows = channel_sums.has_rows(input)
-        mean, var = channel_sums.moments(input) if in_rows else _moments(input, dims)
+        mean, var = _batch_moments(input)
         if running_mean is not None:
             _update(running_mean, mean, momentum)
         if running_var is not None:
             n = input.numel() // max(1, input.shape[1])
             _update(running_var, var * (n / max(1, n - 1)), momentum)
     else:
-        mean, var = _shared(running_mean, input.ndim), _shared(running_var, input.ndim)
-    rstd = (var + eps) ** -0.5
-    y = _affine(x, mean, rstd, _shared(weight, input.ndim), _shared(bias, input.ndim))
+        mean, var = [_as_wide(t).array().reshape(-1) for t in (running_mean, running_var)]
+    rstd, a, b = quietly(_line, mean, var, eps, *affine)
+    y = _as_wide(input) * _channels(a, input.ndim) + _channels(b, input.ndim)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     if not training:
-        nothing = mean.new_empty((0,))
+        nothing = y.new_empty((0,))
         return y, nothing, nothing
-    return y, mean.reshape(-1), rstd.reshape(-1)
+    return y, _channels(mean, 1), _channels(rstd, 1)
+
+
+def _line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[Array, ...]:
+    """(rstd, a, b) such that x * a + b is normalised."""
+    rstd = 1 / np.sqrt(var + eps)
+    a = rstd if weight is None else rstd * weight
+    return rstd, a, -mean * a if bias is None else bias - mean * a
+
+
+def _batch_moments(input: Any) -> tuple[Array, Array]:
+    """Mean and biased variance of each channel, in float32 for half precision."""
+    if channel_sums.has_rows(input):
+        return channel_sums.moments(input)
+    found = _moments(input, [d for d in range(input.ndim) if d != 1])
+    return found[0].array().reshape(-1), found[1].array().reshape(-1)
 
 
 def _check_batch(

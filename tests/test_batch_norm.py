@@ -1,0 +1,94 @@
+"""batch_norm's statistics: joined rows, rows far from zero, nan, running statistics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from skimp.config import config
+
+
+def _far(means: list[float], shape: tuple[int, ...] = (6, 5, 4, 8)) -> np.ndarray:
+    """Images whose channels are about so far from zero, in deviations."""
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    return x + np.array(means, np.float32).reshape(1, -1, 1, 1)
+
+
+def _both(x: np.ndarray, g: np.ndarray, dtype: str = "float32") -> list[list[np.ndarray]]:
+    """Everything that a training step of batch_norm gives, by torch in float64 and by skimp."""
+    found = []
+    for lib, kind in ((torch, "float64"), (skimp, dtype)):
+        made = [
+            lib.tensor(a, dtype=getattr(lib, kind)).requires_grad_()
+            for a in (x, np.linspace(0.5, 2, x.shape[1]), np.linspace(-1, 1, x.shape[1]))
+        ]
+        running = [lib.zeros(x.shape[1], dtype=getattr(lib, kind)) for _ in range(2)]
+        y = lib.nn.functional.batch_norm(made[0], *running, *made[1:], True, 0.3, 1e-5)
+        y.backward(lib.tensor(g, dtype=getattr(lib, kind)))
+        found.append([t.detach().numpy() for t in (y, *running, *[m.grad for m in made])])
+    return found
+
+
+def _deviates(x: np.ndarray) -> list[float]:
+    """How far skimp is from float64, each result by its own largest element."""
+    g = np.random.default_rng(1).standard_normal(x.shape, dtype=np.float32)
+    want, have = _both(x, g)
+    return [float(np.abs(h - w).max() / np.abs(w).max()) for w, h in zip(want, have, strict=True)]
+
+
+def test_channels_near_zero() -> None:
+    assert max(_deviates(_far([0.0, 0.5, -1.0, 2.0, -2.7]))) < 2e-6
+
+
+def test_channels_far_from_zero() -> None:
+    """Sums around zero would lose all digits of the variance."""
+    assert max(_deviates(_far([0.0, 3.0, 300.0, -3000.0, 1.0]))) < 3e-4
+    only = _far([4000.0])
+    y = skimp.nn.functional.batch_norm(skimp.tensor(only), None, None, training=True)
+    assert abs(float(y.var(correction=0)) - 1) < 1e-4
+
+
+def test_one_image_far_from_the_others() -> None:
+    x = _far([0.0, 1.0, 0.0, 0.0, 0.0])
+    x[3, 1] += 500
+    assert max(_deviates(x)) < 1e-4
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_stays_in_its_channel(value: float) -> None:
+    x = _far([0.0, 1.0, 0.0, 0.0, 0.0])
+    x[2, 3, 1, 1] = value
+    ours = skimp.nn.functional.batch_norm(skimp.tensor(x), None, None, training=True).numpy()
+    theirs = torch.nn.functional.batch_norm(torch.tensor(x), None, None, training=True).numpy()
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_running_statistics(kind: str, wide: bool) -> None:
+    x = _far([0.0, 1.0, -2.0, 0.5, 3.0])
+    other = "float32" if wide and kind != "float64" else kind  # half precision may keep them wider
+    found = []
+    for lib in (torch, skimp):
+        running = [lib.full((5,), v, dtype=getattr(lib, other)) for v in (0.3, 2.0)]
+        lib.nn.functional.batch_norm(
+            lib.tensor(x, dtype=getattr(lib, kind)), *running, training=True
+        )
+        found.append([r.double().numpy() for r in running])
+    tolerance = {"float16": 1e-3, "bfloat16": 1e-2}.get(kind, 1e-6)
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    x = _far([0.0, 5.0, 1.0, -2.8, 100.0], (40, 5, 16, 16))
+    g = np.random.default_rng(1).standard_normal(x.shape, dtype=np.float32)
+    found = []
+    for threads in (1, 2, 3):
+        with config.using(threads=threads, threads_from=0):
+            found.append(_both(x, g)[1])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            assert a.tobytes() == b.tobytes()
