@@ -14,6 +14,7 @@ from skimp import dtypes
 from skimp.config import config
 from skimp.devices import CPU, device
 from skimp.inference import marks
+from skimp.instances import share_names
 from skimp.memory import storage as storages
 from skimp.memory.layout import Layout, contiguous_strides, numel
 from skimp.memory.ledger import host
@@ -172,11 +173,25 @@ class Tensor:
         return self._storage.version if self._counter is None else self._counter.version
 
 
+share_names(
+    Tensor,
+    *("_np", "_storage", "_dtype", "_layout", "_turned"),
+    *("_rg", "_node", "_index", "_grad", "_accumulate", "_cut"),
+    *("_base", "_stale", "_views", "_inherits", "_marked", "_creation"),
+)
+
+
 def mark(t: Tensor, **rare: Any) -> None:
     """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`."""
     for name, value in rare.items():
         setattr(t, name, value)
     t._marked = True
+
+
+def mark_bytes(new: Tensor, t: Tensor) -> None:
+    """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
+    if t._counter is not None or t._conj or t._neg:
+        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg)
 
 
 def mark_creation(view: Tensor, creation: str | None) -> None:
@@ -256,5 +271,5 @@ def alias(t: Tensor, layout: Layout) -> Tensor:
     if marks.anywhere and new._inference is not t._inference:
         mark(new, _inference=t._inference)  # a view is what its base is
     if t._marked:
-        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg)
+        mark_bytes(new, t)
     return new

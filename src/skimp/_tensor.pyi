@@ -2050,6 +2050,9 @@ class Tensor:
 def mark(t: Tensor, **rare: Any) -> None:
     """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`."""
 
+def mark_bytes(new: Tensor, t: Tensor) -> None:
+    """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
+
 def mark_creation(view: Tensor, creation: str | None) -> None:
     """`mark` of `_creation`, without a loop: backward, which records nothing, makes many."""
 

@@ -73,7 +73,11 @@ def _retain(t: Tensor | None, g: Tensor | None) -> None:
     if t is None or g is None:
         return
     have = t._grad
-    t._grad = g.clone() if have is None else have + g
+    if have is not None:
+        t._grad = have + g
+        return
+    made = g if g._hollow else g.contiguous()  # a retained gradient is row-major
+    t._grad = g.clone() if made is g else made
 
 
 def after(extra: Extra, results: Any, arrived: tuple[Any, ...]) -> Any:

@@ -30,11 +30,11 @@ def outside(f: FrameType | None) -> tuple[CodeType | None, int]:
     """The nearest frame, from `f` on, that is not this package's."""
     inside = INSIDE
     while f is not None:
-        code = f.f_code
-        name = code.co_filename
-        if name not in inside and (name in OUTSIDE or not _is_inside(name)):
+        while (code := f.f_code).co_filename in inside:  # most of the frames: no more than this
+            if (f := f.f_back) is None:
+                return None, 0
+        if code.co_filename in OUTSIDE or not _is_inside(code.co_filename):
             return code, f.f_lasti
-        f = f.f_back
     return None, 0
 
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor, VersionCounter, mark
+from skimp._tensor import Tensor, VersionCounter, mark, mark_bytes
 from skimp.autograd import alias, calls, lines, modes
 from skimp.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp.autograd.refresh import node_of_view
@@ -198,7 +198,9 @@ def detach(t: Tensor) -> Tensor:
     if t._turned:
         new._turned = True
     if t._marked:
-        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg, _inference=t._inference)
+        mark_bytes(new, t)
+        if t._inference:
+            mark(new, _inference=True)
     if t._rg:
         f = _frame(1)
         code = f.f_code

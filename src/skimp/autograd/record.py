@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from skimp._tensor import Tensor
-from skimp.autograd import lines, saving
+from skimp.autograd import lines, saving, unrolled
 from skimp.autograd.nodes import Extra, Grads, Node, accumulate_of, init, sequence, shape_of
 from skimp.autograd.refresh import node_of_view
 from skimp.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule
+from skimp.autograd.saving import meta_of
+from skimp.autograd.unrolled import USES
 
 _new = object.__new__
 _frame = sys._getframe
@@ -32,6 +34,17 @@ class OpNode(Node):
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
         """Run the formulas of the inputs that need gradients."""
+        plan = self._plan
+        run = plan.runner
+        if run is None:
+            plan.uses += 1
+            if plan.uses < USES:
+                return self.general(grads, wanted)
+            run = plan.runner = unrolled.runner(plan, OpNode.general)
+        return run(self, grads, wanted)
+
+    def general(self, grads: Grads, wanted: set[Node] | None) -> Any:
+        """`apply` of any node."""
         plan = self._plan
         if plan.single:
             g = grads[0]
@@ -120,7 +133,7 @@ def record(
         type(outputs) is Tensor
         and not (nondiff or _guarded or lines.TRACE)
         and outputs._dtype.category in _DIFFERENTIABLE
-        and _record_plain(rule, bindings, outputs)
+        and _written_out(rule, bindings, outputs)
     ):
         return
     node = begin(rule, bindings)
@@ -128,62 +141,32 @@ def record(
         finish(node, outputs, nondiff)
 
 
-def _record_plain(rule: Rule, bindings: dict[str, Any], out: Tensor) -> bool:
-    """`record` of an op with one result, no lists among its arguments and no hooks about; False
-    where that is not so.
+def _written_out(rule: Rule, bindings: dict[str, Any], out: Tensor) -> bool:
+    """`record` of an op with one result, no lists among its arguments and no hooks about, by its
+    plan's own function; False where there is none.
     """
-    edges: list[Any] = []
-    mask = []
-    needed = False
+    bits = 0
+    bit = 1
     for name in rule.names:
         t = bindings.get(name)
         if isinstance(t, Tensor):
             if t._rg:
-                to = t._node if t._base is None else node_of_view(t)
-                if to is None:
-                    if t._inherits:
-                        return False
-                    to = accumulate_of(t)
-                edges += (to, t._index)
-                mask.append(True)
-                needed = True
-                continue
+                bits |= bit
         elif isinstance(t, (list, tuple)):
             return False
-        edges += (None, 0)
-        mask.append(False)
-    if not needed:
+        bit <<= 1
+    if not bits:
         return True
-    key = tuple(mask)
-    plan = rule.masks.get(key)
+    plan = rule.bits.get(bits)
     if plan is None:
-        plan = rule.plan(key, bindings)
-    node: Any = plan.cls()
-    node._edges = tuple(edges)
-    node._plan = plan
-    node._extra = None
-    node._number = _next()
-    x = out._np
-    node._shape = x.shape if x is not None else out._layout.shape  # type: ignore[union-attr]
-    node._dtype = out._dtype
-    node._code, node._lasti = lines.outside(_frame(2))
-    kept: Any = ()
-    if plan.slots:
-        kept = []
-        for kind, _, of, meta in plan.slots:
-            if kind == ARG:
-                kept += saving.keep(node, bindings[of])
-            elif kind == RESULT:
-                kept += saving.keep(node, out, of)
-            elif kind == CONSTANT:
-                kept += (of, None)
-            else:
-                kept += (_meta(bindings[of] if kind == ARG_META else out, meta), None)
-    node._saved = kept
-    out._rg = True
-    out._node = node
-    out._index = 0
-    return True
+        return False
+    f = plan.recorder
+    if f is None:
+        plan.uses += 1
+        if plan.uses < USES:
+            return False
+        f = plan.recorder = unrolled.recorder(plan)
+    return f(bindings, out, _frame(2))  # type: ignore[no-any-return]
 
 
 def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) -> OpNode | None:
@@ -257,7 +240,7 @@ def _save_inputs(node: OpNode, plan: Plan, bindings: dict[str, Any]) -> None:
         if kind == ARG:
             kept += saving.keep(node, bindings[of])
         elif kind == ARG_META:
-            kept += (_meta(bindings[of], meta), None)
+            kept += (meta_of(bindings[of], meta), None)
         elif kind == CONSTANT:
             kept += (of, None)
         else:
@@ -291,23 +274,7 @@ def save_results(node: OpNode, results: Sequence[Tensor]) -> None:
         if kind == RESULT:
             kept[2 * i : 2 * i + 2] = saving.keep(node, results[of], of)
         elif kind == RESULT_META:
-            kept[2 * i] = _meta(results[of], meta)
-
-
-def _meta(value: Any, meta: str) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_meta(v, meta) for v in value]
-    if not isinstance(value, Tensor):
-        return () if meta == "_shape" else None
-    if meta == "_shape":
-        return shape_of(value)
-    if meta == "_strides":
-        a = value._np
-        if a is not None:
-            size = a.itemsize
-            return tuple([s // size for s in a.strides])
-        return value.layout_of().strides
-    return value._dtype if meta == "_dtype" else value.layout_of()
+            kept[2 * i] = meta_of(results[of], meta)
 
 
 # -- the short way ---------------------------------------------------------------------------------

@@ -64,10 +64,13 @@ class Plan:
         "gcount",
         "keeps",
         "mask",
+        "recorder",
         "rule",
+        "runner",
         "single",
         "slots",
         "steps",
+        "uses",
         "zeros",
     )
 
@@ -96,6 +99,10 @@ class Plan:
             s.kind == RESULT or (s.kind == ARG and s.of in rule.names) for s in self.slots
         )
         self.codes = _codes(self.slots, rule.args)
+        # what the loops of `record` and of `apply` become when the plan has been used for a while
+        self.uses = 0
+        self.recorder: Any = None
+        self.runner: Any = None
 
     def _step(
         self, key: Key, f: Formula, slots: dict[str, Slot], bound: set[str], wanted: frozenset[str]
@@ -145,7 +152,8 @@ class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient."""
 
     __slots__ = (
-        "_class", "again", "args", "formulas", "masks", "name", "names", "one", "sheds", "two",
+        "_class", "again", "args", "bits", "formulas", "masks", "name", "names", "one", "sheds",
+        "two",
     )  # fmt: skip
 
     def __init__(
@@ -165,6 +173,7 @@ class Rule:
         self.one: Plan | None = None
         self.two: list[Plan | None] = [None, None, None, None]
         self.masks: dict[Any, Plan] = {}
+        self.bits: dict[int, Plan] = {}  # the same by a number, the first name's bit the lowest
         self._class: type[Node] | None = None
 
     def __repr__(self) -> str:
@@ -191,6 +200,7 @@ class Rule:
         found = self.masks.get(mask)
         if found is None:
             found = self.masks[mask] = Plan(self, mask, bound)
+            self.bits[sum([1 << i for i, wanted in enumerate(mask) if wanted])] = found
         return found
 
 

@@ -11,9 +11,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor, mark
+from skimp._tensor import Tensor, mark_bytes
 from skimp.autograd import errors, modes, remade
-from skimp.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of
+from skimp.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of, shape_of
 from skimp.autograd.refresh import node_of_view, strided
 
 GUARDED: list[
@@ -129,12 +129,12 @@ class Withheld:
         raise errors.withheld(node, self.site)
 
 
-_SPECIAL = frozenset({Packed, Many, Entries, Withheld})
+SPECIAL = frozenset({Packed, Many, Entries, Withheld})
 
 
-def ghost(t: Tensor) -> Tensor:
+def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
     """An alias of `t` without history."""
-    new = _new(Tensor)
+    new = _new(cls)
     new._np = t._np
     new._layout = t._layout
     new._storage = t._storage
@@ -142,7 +142,7 @@ def ghost(t: Tensor) -> Tensor:
     if t._turned:
         new._turned = True
     if t._marked:
-        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg)
+        mark_bytes(new, t)
     return new
 
 
@@ -236,6 +236,23 @@ def keep_fast(codes: tuple[int, ...], a: Any, b: Any, out: Tensor) -> list[Any]:
     return kept
 
 
+def meta_of(value: Any, meta: str) -> Any:
+    """The shape, strides, dtype or layout of an argument that is not kept; of a list, of each."""
+    if isinstance(value, (list, tuple)):
+        return [meta_of(v, meta) for v in value]
+    if not isinstance(value, Tensor):
+        return () if meta == "_shape" else None
+    if meta == "_shape":
+        return shape_of(value)
+    if meta == "_strides":
+        a = value._np
+        if a is not None:
+            size = a.itemsize
+            return tuple([s // size for s in a.strides])
+        return value.layout_of().strides
+    return value._dtype if meta == "_dtype" else value.layout_of()
+
+
 # -- out -------------------------------------------------------------------------------------------
 
 
@@ -252,22 +269,27 @@ def unpack(node: Any, values: list[Any]) -> None:
         version = kept[i + 1]
         i += 2
         if version is None:
-            values.append(value.unpack(node) if type(value) in _SPECIAL else value)
+            values.append(value.unpack(node) if type(value) in SPECIAL else value)
             continue
-        if value._cut is not None and _was_followed(node, slot) and value._node is None:
-            raise errors.detached(node, value)
-        counter = value._counter
-        if (value._storage.version if counter is None else counter.version) != version:
-            raise _changed(node, slot, value, version)
+        check(node, slot, value, version)
         if revive and slot[0] == 1:
             value = revived(value, node, slot[2])
         values.append(value)
 
 
+def check(node: Any, slot: Any, value: Tensor, version: int) -> None:
+    """Refuse a saved tensor that was cut off from its history, or written to, since."""
+    if value._cut is not None and _was_followed(node, slot) and value._node is None:
+        raise errors.detached(node, value)
+    counter = value._counter
+    if (value._storage.version if counter is None else counter.version) != version:
+        raise _changed(node, slot, value, version)
+
+
 def one(node: Any, value: Any, version: int | None, result: int | None) -> Any:
     """One saved value, checked."""
     if version is None:
-        return value.unpack(node) if type(value) in _SPECIAL else value
+        return value.unpack(node) if type(value) in SPECIAL else value
     if value._version != version:
         raise modified(node, value, version, result)
     return value if result is None else revived(value, node, result)

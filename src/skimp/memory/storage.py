@@ -20,6 +20,7 @@ import numpy as np
 
 from skimp.eval import into, run
 from skimp.eval.expr import COPY, Expr, Leaf, walk
+from skimp.instances import share_names
 from skimp.memory import ledger, sites
 from skimp.memory.caching import pool
 from skimp.memory.layout import Layout
@@ -357,6 +358,11 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
     s.block = allocate(nbytes, s, zeroed)
     s.size = nbytes
     return s
+
+
+share_names(
+    Storage, "block", "nbytes", "version", "kept", "written", "promise", "size", "_flat", "readers"
+)
 
 
 def restored(flat: Array) -> Storage:

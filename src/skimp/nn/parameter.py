@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from skimp import devices, promotion
 from skimp._tensor import Tensor, mark
 from skimp.autograd.saving import ghost
+from skimp.instances import share_names
 from skimp.nn import whole
 
 
@@ -47,8 +48,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             raise RuntimeError(
                 "Only Tensors of floating point and complex dtype can require gradients"
             )
-        new = ghost(data)
-        new.__class__ = cls
+        new = ghost(data, cls)
         new._rg = requires_grad
         if data._inference:
             mark(new, _inference=True)
@@ -66,6 +66,12 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __reduce_ex__(self, proto: Any) -> Any:
         return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
+
+
+share_names(
+    Parameter,
+    *("_np", "_storage", "_dtype", "_layout", "_turned", "_rg", "_grad", "_accumulate", "_views"),
+)
 
 
 def _flagged(t: Tensor, flag: str) -> Tensor:
@@ -199,8 +205,8 @@ class _Uninitialized:
 
 
 def _uninitialized(cls: Any, dtype: Any, requires_grad: bool) -> Any:
-    new = ghost(whole.empty(0, dtype=dtype if dtype is not None else promotion.get_default_dtype()))
-    new.__class__ = cls
+    dtype = dtype if dtype is not None else promotion.get_default_dtype()
+    new = ghost(whole.empty(0, dtype=dtype), cls)
     new._rg = requires_grad
     return new
 

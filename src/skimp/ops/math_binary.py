@@ -108,7 +108,8 @@ fmin = _extreme(
 
 
 def _atan2_back(g: Tensor, along: Any, input: Tensor, other: Tensor) -> Any:
-    return g * along * (input * input + other * other).reciprocal()
+    square = input * input + other * other
+    return g * along * square.reciprocal().masked_fill(square == 0, 0)  # at the origin: flat
 
 
 binary(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skimp import dtypes, promotion
-from skimp._tensor import Tensor, fresh
+from skimp._tensor import Array, Tensor, as_it_lies, fresh
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.backend import products
@@ -160,16 +160,46 @@ def lies_in_columns(shape: Ints, strides: Ints) -> bool:
 
 def mm_first_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
     """The gradient of the first factor, in the first factor's memory order."""
+    pair = _at_hand(g, other)
     if lies_in_columns(shape, strides):
+        if pair is not None:
+            return as_it_lies(_multiply(pair[1], pair[0].T).T, g._dtype)
         return mm(conj(other), g.t()).t()
+    if pair is not None:
+        return fresh(_multiply(pair[0], pair[1].T), g._dtype)
     return mm(g, conj(other).t())
 
 
 def mm_second_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
     """The gradient of the second factor, in the second factor's memory order."""
+    pair = _at_hand(g, other)
     if lies_in_columns(shape, strides):
+        if pair is not None:
+            return as_it_lies(_multiply(pair[0].T, pair[1]).T, g._dtype)
         return mm(g.t(), conj(other)).t()
+    if pair is not None:
+        return fresh(_multiply(pair[1].T, pair[0]), g._dtype)
     return mm(conj(other).t(), g)
+
+
+def _at_hand(g: Tensor, other: Tensor) -> tuple[Array, Array] | None:
+    """The arrays of small real matrices whose product is not recorded: no tensor is made of their
+    transposes.
+    """
+    x, y = g._np, other._np
+    if x is None or y is None or modes.state.grad:
+        return None
+    dtype = g._dtype
+    if not (
+        dtype is other._dtype
+        and dtype in PLAIN
+        and dtype.category == dtypes.FLOAT
+        and x.ndim == 2 == y.ndim
+        and x.flags.forc
+        and y.flags.forc
+    ):
+        return None
+    return x, y
 
 
 def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
