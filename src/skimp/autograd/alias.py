@@ -22,6 +22,7 @@ from skimp.autograd.saving import ghost
 _new = object.__new__
 _state = modes.state
 _ref = weakref.ref
+MANY = 62  # views of one base, of which more may be gone than are left: then somebody looks
 
 # -- views -----------------------------------------------------------------------------------------
 
@@ -39,7 +40,7 @@ def plain_view(base: Tensor, view: Tensor) -> None:
     else:
         views.append(_ref(view))
         n = len(views)
-        if n > 32 and not n & (n - 1):  # at every power of two
+        if n > MANY and not n & (n - 1):  # at every power of two
             views[:] = [r for r in views if r() is not None]
     if not _state.grad:
         mark_creation(view, "inference" if _state.inference else "no_grad")

@@ -48,6 +48,7 @@ __all__ = [
     "randperm",
     "standard_gamma",
     "uniform",
+    "unit",
 ]
 
 _PART: Final = 1 << 16
@@ -57,8 +58,23 @@ _SCALARS: Final = {
     "float32": "Float",
     "float64": "Double",
 }
-_STEP24: Final = np.float32(2.0**-24)
-_LOW24: Final = np.uint32((1 << 24) - 1)
+_STEP24: Final = np.array(2.0**-24, np.float32)  # ufuncs take arrays sooner than scalars
+_LOW24: Final = np.array((1 << 24) - 1, np.uint32)
+
+
+def unit(out: NDArray[Any], engine: Engine) -> None:
+    """torch.rand: fill `out` from [0, 1)."""
+    numbers = flat(out)
+    if numbers.dtype.itemsize == 2:
+        uniform(out, 0.0, 1.0, engine)
+        return
+    double = numbers.dtype == np.float64
+    with engine.lock:
+        for part in _parts(numbers):
+            if double:
+                part[:] = uniform53(part.size, engine)
+            else:
+                uniform24(part.size, engine, part)
 
 
 def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
@@ -68,23 +84,18 @@ def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
     numbers = flat(out)
     _check_uniform(numbers.dtype, low, high)
     double = numbers.dtype == np.float64
+    if (low, high) == (0, 1) and numbers.dtype.itemsize != 2:  # rounding never reaches 1
+        unit(out, engine)
+        return
     first, last = numbers.dtype.type(low), numbers.dtype.type(high)
-    # Rounding up may reach `high`, which is outside; but not from [0, 1) in the type drawn in.
-    clamped = (low, high) != (0, 1) or numbers.dtype.itemsize == 2
     with engine.lock:
         for part in _parts(numbers):
-            if not clamped:
-                if double:
-                    part[:] = uniform53(part.size, engine)
-                else:
-                    uniform24(part.size, engine, part)
-                continue
             if double:
                 part[:] = fma64(uniform53(part.size, engine), high - low, low)
             else:
                 values = uniform24(part.size, engine)
                 _scale32(values, np.float32(low), np.float32(high), part)
-            part[part == last] = first
+            part[part == last] = first  # rounding up may reach `high`, which is outside
 
 
 def exponential(out: NDArray[Any], rate: float, engine: Engine) -> None:
@@ -156,15 +167,13 @@ def bernoulli_each(out: NDArray[Any], p: NDArray[Any], engine: Engine) -> None:
             numbers[start : start + _PART] = values < chance.astype(values.dtype, copy=False)
 
 
-def uniform24(n: int, engine: Engine, out: NDArray[Any] | None = None) -> F32:
+def uniform24(n: int, engine: Engine, out: F32 | None = None) -> F32:
     """n multiples of 2**-24 in [0, 1): at::uniform_real_distribution<float>(0, 1)."""
     words = engine.random32(n)
-    words &= _LOW24
-    result: F32 = np.empty(n, np.float32) if out is None or out.dtype != np.float32 else out
-    np.copyto(result, words.view(np.int32), casting="unsafe")
-    np.multiply(result, _STEP24, out=result)
-    if out is not None and result is not out:
-        out[:] = result
+    np.bitwise_and(words, _LOW24, words)
+    result: F32 = np.empty(n, np.float32) if out is None else out
+    result[:] = words.view(np.int32)
+    np.multiply(result, _STEP24, result)
     return result
 
 
@@ -202,5 +211,8 @@ def _truncated(values: F64, dtype: np.dtype[Any]) -> F64 | NDArray[np.int64]:
 
 def _parts(out: NDArray[Any]) -> Iterator[NDArray[Any]]:
     numbers = flat(out)
+    if 0 < numbers.size <= _PART:
+        yield numbers
+        return
     for start in range(0, numbers.size, _PART):
         yield numbers[start : start + _PART]

@@ -297,7 +297,7 @@ _HAND_VIEW = """\
                     _new._base = _base
                     return _new
                 _views = _base._views
-                if _views is None or len(_views) > 32 or not _state.grad:
+                if _views is None or len(_views) > _many or not _state.grad:
                     _plain(_base, _new)
                 else:
                     _new._base = _base
@@ -327,6 +327,7 @@ def _short_view(
         "_raw": o.raw, "_alias": alias, "_view_of": history.view_of, "_Tensor": Tensor,
         "_rule": o.rule, "_plain": history.plain_view, "_make": object.__new__, "np": np,
         "_state": modes.state, "_ref": weakref.ref, "_at_hand": _at_hand, "_mark": mark,
+        "_many": history.MANY,
     })  # fmt: skip
     unless = "not numpy_words and " if has_dim else ""
     required = [

@@ -392,12 +392,13 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         pin_memory: bool = False,
         **words: Any,
     ) -> Tensor:
-        if "size" in words:
-            size = (words.pop("size"),)
-        if words.pop("names", None) is not None or words:
-            raise TypeError(
-                f"{name}() got an unexpected keyword argument '{next(iter(words), 'names')}'"
-            )
+        if words:
+            if "size" in words:
+                size = (words.pop("size"),)
+            if words.pop("names", None) is not None or words:
+                raise TypeError(
+                    f"{name}() got an unexpected keyword argument '{next(iter(words), 'names')}'"
+                )
         shape = sizes_of(size)
         engine = engine_of(generator)
         if out is not None:
@@ -411,7 +412,12 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         t = blank(shape, dtype, device, layout)
         if t._dtype.category < dtypes.FLOAT:
             _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
-        draw_into(t, lambda a: draw(a, engine))
+        at_hand = t._np
+        if at_hand is None:
+            draw_into(t, lambda a: draw(a, engine))
+        else:
+            with _LOCK:
+                draw(at_hand, engine)
         return finish(t, requires_grad)
 
     def like(
@@ -440,9 +446,7 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
     )
 
 
-_maker(
-    "rand", lambda a, engine: draws.uniform(a, 0.0, 1.0, engine), False, "uniform numbers in [0, 1)"
-)
+_maker("rand", draws.unit, False, "uniform numbers in [0, 1)")
 _maker(
     "randn",
     lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine),
