@@ -33,8 +33,11 @@ def take(length: int, dtype: np.dtype[Any]) -> Array:
     for number, buffer in enumerate(buffers):
         if buffer.nbytes >= nbytes and (best < 0 or buffer.nbytes < buffers[best].nbytes):
             best = number
-    found = np.empty(max(nbytes, 1), np.uint8) if best < 0 else buffers.pop(best)
-    return found[:nbytes].view(dtype)
+    if best < 0:
+        if buffers:  # none is long enough: the new one takes the place of the longest
+            del buffers[max(range(len(buffers)), key=lambda number: buffers[number].nbytes)]
+        return np.empty(max(nbytes, 1), np.uint8)[:nbytes].view(dtype)
+    return buffers.pop(best)[:nbytes].view(dtype)
 
 
 def give(array: Array) -> None:
