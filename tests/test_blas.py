@@ -14,7 +14,7 @@ from skimp.backend import blas
 _ASK = """
 import skimp
 from skimp.backend import blas
-patience = blas._library().openblas_thread_timeout()
+patience = blas.library().openblas_thread_timeout()
 a = skimp.randn(300, 300, dtype=skimp.float64)
 print(patience, skimp.allclose(a @ skimp.linalg.inv(a), skimp.eye(300, dtype=skimp.float64)))
 """
@@ -22,7 +22,7 @@ print(patience, skimp.allclose(a @ skimp.linalg.inv(a), skimp.eye(300, dtype=ski
 
 @pytest.fixture(autouse=True)
 def _openblas() -> None:
-    if not hasattr(blas._library(), "openblas_thread_timeout"):
+    if not hasattr(blas.library(), "openblas_thread_timeout"):
         pytest.skip("NumPy has another BLAS here")
 
 

@@ -27,7 +27,7 @@ _PATIENCE = "OPENBLAS_THREAD_TIMEOUT"  # the logarithm to base 2 of cycles
 
 
 @cache
-def _library() -> ctypes.CDLL | None:
+def library() -> ctypes.CDLL | None:
     """The OpenBLAS in NumPy's wheels; None with any other BLAS."""
     home = Path(np.__file__).parent
     for folder in (home.parent / "numpy.libs", home / ".dylibs"):
@@ -39,10 +39,10 @@ def _library() -> ctypes.CDLL | None:
 @cache
 def _functions() -> tuple[Callable[[], int], Callable[[int], None]] | None:
     """(get, set) the number of its threads."""
-    library = _library()
+    openblas = library()
     for suffix in ("64_", ""):
-        get = getattr(library, f"scipy_openblas_get_num_threads{suffix}", None)
-        put = getattr(library, f"scipy_openblas_set_num_threads{suffix}", None)
+        get = getattr(openblas, f"scipy_openblas_get_num_threads{suffix}", None)
+        put = getattr(openblas, f"scipy_openblas_set_num_threads{suffix}", None)
         if get is not None and put is not None:
             return get, put
     return None
@@ -56,9 +56,9 @@ def let_idle_threads_sleep(cycles: int = 16) -> bool:
     """
     if _PATIENCE in os.environ:
         return False
-    library = _library()
-    read = getattr(library, "openblas_read_env", None)
-    end = getattr(library, "blas_thread_shutdown_", None)
+    openblas = library()
+    read = getattr(openblas, "openblas_read_env", None)
+    end = getattr(openblas, "blas_thread_shutdown_", None)
     if read is None or end is None:
         return False
     os.environ[_PATIENCE] = str(cycles)

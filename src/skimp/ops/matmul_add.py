@@ -1,8 +1,9 @@
 """Products added to something: addmm and its kin compute beta * input + alpha * product without a
 temporary.
 
-The product is written into the result's own block; the rest is a pointwise op on it, deferred where
-it is large, so a bias, and a ReLU after it, cost no memory.
+A bias is written into the result's own block and BLAS adds the product to it (`backend/gemm.py`).
+Where that is not to be had the product comes first; the rest is a pointwise op on it, deferred
+where it is large, and so costs no memory either.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
-from skimp.backend import products
+from skimp.backend import gemm, products
 from skimp.config import config
+from skimp.eval.copy import copy
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views as V
 from skimp.memory.layout import Layout
@@ -86,6 +88,10 @@ def added(
     matrices = into[:, None] if b.ndim == 1 else into
     if dtype not in PLAIN:
         _add_in_blocks(x, y, matrices, _spread(input, seen, matrices.shape), beta, alpha, dtype)
+        return made
+    if alpha == 1 == beta and input.numel() <= matrices.shape[-1] and gemm.adds(x, y, matrices):
+        copy(matrices, _spread(input, seen, matrices.shape))
+        gemm.add_product(x, y, matrices)
         return made
     products.product(x, y, matrices)
     if made._np is not None and out is None:
@@ -183,6 +189,7 @@ def small_addmm(input: Any, mat1: Any, mat2: Any) -> Tensor | None:
         and x.shape[1] == y.shape[0]
         and x.flags.forc
         and y.flags.forc
+        and x.size < gemm.LARGE > y.size
     ):
         return None
     made = np.matmul(x, y)
