@@ -18,7 +18,9 @@ from skimp.eval.program import Step
 from skimp.threads import quietly, share
 
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
-_LONGER: Final = 8  # blocks of work that is one kernel
+_LONGER: Final = 8  # blocks in one of work that is one kernel,
+_LONGEST: Final = 32  # up to so many where each thread
+_MANY: Final = 16  # has so many of them
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
@@ -133,7 +135,9 @@ def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
     if len(roots) == 1 == roots[0].size and all(
         [leaf.array.flags.c_contiguous for leaf in roots[0].leaves]
     ):
-        prepared = prepare(roots, outs, _block_for(elements, _LONGER * config.block))
+        longer = elements // (_MANY * config.threads * config.block)
+        longer = min(max(longer, _LONGER), _LONGEST)
+        prepared = prepare(roots, outs, _block_for(elements, longer * config.block))
         if not prepared.plan.scratch:
             return prepared
     return prepare(roots, outs, _block_for(elements, config.block))
