@@ -8,10 +8,11 @@ import numpy as np
 
 from skimp import dtypes, promotion
 from skimp._tensor import Array, Tensor
+from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
-from skimp.ops import patches
-from skimp.ops.forms import export, op
+from skimp.ops import patches, patches_adjoint
+from skimp.ops.forms import export, op, watching
 from skimp.ops.patches import Window
 from skimp.ops.rows import conj
 from skimp.ops.targets import blank
@@ -28,8 +29,7 @@ def _images(t: Tensor, groups: int) -> Array:
     return a.reshape(a.shape[0], groups, a.shape[1] // groups, *a.shape[2:])
 
 
-def _kernels(t: Tensor, groups: int) -> Array:
-    a = t.array()
+def _kernels(a: Array, groups: int) -> Array:
     return a.reshape(groups, a.shape[0] // groups, *a.shape[1:])
 
 
@@ -71,22 +71,68 @@ def _to_weight(g: Any, input: Any, shape: Any, *steps: Any) -> Any:
     return _conv_weights(g, input, tuple(shape), *steps)
 
 
+def _to_both(g: Any, input: Any, weight: Any, *steps: Any) -> tuple[Any, Any]:
+    """The gradients of input and weight, in one pass where nobody records it."""
+    if modes.state.grad or g._hollow or input._hollow or weight._hollow:
+        return (
+            _to_input(g, weight, input.shape, *steps),
+            _to_weight(g, conj(input), weight.shape, *steps),
+        )
+    stride, padding, dilation, groups = steps
+    to_input, into = _result(tuple(input.shape), g)
+    to_weight, kernels = blank(tuple(weight.shape), input._dtype)
+    window = Window(
+        tuple(input.shape[2:]),
+        tuple(weight.shape[2:]),
+        stride,
+        padding,
+        dilation,
+        tuple(g.shape[2:]),
+    )
+    patches_adjoint.adjoint_and_weights(
+        _images(g, groups),
+        _images(conj(input), groups),
+        _kernels(conj(weight).array(), groups),
+        _split(into, groups),
+        _kernels(kernels, groups),
+        window,
+    )
+    return to_input, to_weight
+
+
+_APART = Rule(
+    "ConvolutionBackward0",
+    {
+        "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _to_input(
+            g, weight, input_shape, stride, padding, dilation, groups
+        ),
+        "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+            g, conj(input), weight_shape, stride, padding, dilation, groups
+        ),
+        "bias": lambda g: _summed(g),
+    },
+)
+_TOGETHER = Rule(
+    "ConvolutionBackward0",
+    {
+        ("input", "weight"): lambda g, input, weight, stride, padding, dilation, groups: _to_both(
+            g, input, weight, stride, padding, dilation, groups
+        ),
+        "bias": lambda g: _summed(g),
+    },
+)
+
+
+def _chosen(given: dict[str, Any]) -> Rule:
+    """Each formula keeps what it reads, so both gradients have one only where both are wanted."""
+    return _TOGETHER if given["input"]._rg and given["weight"]._rg else _APART
+
+
 @op(
     "_conv",
     method=False,
     namespaces=(),
-    rule=Rule(
-        "ConvolutionBackward0",
-        {
-            "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _to_input(
-                g, weight, input_shape, stride, padding, dilation, groups
-            ),
-            "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
-                g, conj(input), weight_shape, stride, padding, dilation, groups
-            ),
-            "bias": lambda g: _summed(g),
-        },
-    ),
+    rule=watching(_chosen, "input", "weight", "bias"),
 )
 def _conv(
     input: Any,
@@ -106,7 +152,11 @@ def _conv(
     add = None if bias is None else bias.array().reshape(groups, -1)
     window = Window(size, kernel, stride, padding, dilation, out)
     patches.forward(
-        _images(input, groups), _kernels(weight, groups), add, _split(target, groups), window
+        _images(input, groups),
+        _kernels(weight.array(), groups),
+        add,
+        _split(target, groups),
+        window,
     )
     return result
 
@@ -134,8 +184,8 @@ def _conv_adjoint(
     out, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
     result, target = _result((input.shape[0], weight.shape[1] * groups, *size), input)
     window = Window(size, kernel, stride, padding, dilation, out)
-    patches.adjoint(
-        _images(input, groups), _kernels(weight, groups), _split(target, groups), window
+    patches_adjoint.adjoint(
+        _images(input, groups), _kernels(weight.array(), groups), _split(target, groups), window
     )
     return result
 
@@ -164,7 +214,7 @@ def _conv_weights(
     window = Window(
         tuple(input.shape[2:]), shape[2:], stride, padding, dilation, tuple(grad.shape[2:])
     )
-    kernels = target.reshape(groups, shape[0] // groups, *shape[1:])
+    kernels = _kernels(target, groups)
     patches.weights(_images(grad, groups), _images(input, groups), kernels, window)
     return result
 

@@ -9,14 +9,14 @@ Shapes: x (n, groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co,
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from skimp.backend.blas import one_thread
 from skimp.backend.scratch import give, take
@@ -27,6 +27,7 @@ Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
 SCRATCH: Final = 1 << 19  # elements of patches gathered at once, about
+_TURNED: Final = 32  # channels that become the inner side at once
 _NARROW: Final = 8  # channels of a group up to which several groups are multiplied at once
 _LANES: Final = 4  # partial sums of a gradient of weights
 _HALVES: Final = 2  # bytes of the types that are multiplied as float32
@@ -115,18 +116,23 @@ class Patches:
     """Gathers the patches of one block: a row of channels and taps for each place.
 
     Channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
-    that makes the longer runs, else places are (images, groups, channels x taps, places).
+    that makes the longer runs, else places are (images, groups, channels x taps, places). With
+    `ones`, the depth ends with a one, for a bias to be multiplied with.
     """
 
-    def __init__(self, w: Window, channels: int, dtype: np.dtype[Any], groups: int = 1) -> None:
+    def __init__(
+        self, w: Window, channels: int, dtype: np.dtype[Any], groups: int = 1, ones: bool = False
+    ) -> None:
         self.w = w
         self.channels = channels
         self.groups = groups
         self.dtype = dtype
+        self.ones = ones
         dense = w.dilation[-1] == 1
         run = channels * (w.kernel[-1] if dense else 1)
         along = w.out[-1] if w.stride[-1] == 1 else 1
         self.channels_last = run > along and groups == 1
+        self._room: _Room | None = None
         self._taken: list[Array] = []
 
     def weight(self, weight: Array) -> Array:
@@ -144,32 +150,16 @@ class Patches:
 
     def gather(self, x: Array, block: Block) -> Array:
         """The patches that `block` reads of x (n, groups, channels, *size): (images x places,
-        depth) with channels last, else (images, groups, depth, places)."""
-        w = self.w
-        whole = self.channels * self.groups
-        padded = self._fill(x.reshape(len(x), whole, *w.size), block)
-        lines = (block.stop - block.start, *w.out[1:])
-        count, places = block.last - block.first, math.prod(lines)
-        nd = len(w.size)
-        strides = padded.strides  # (images, channels, *size), whatever the order in memory
-        taps = [s * d for s, d in zip(strides[2:], w.dilation, strict=True)]
-        steps = [s * t for s, t in zip(strides[2:], w.stride, strict=True)]
-        depth = self.channels * w.taps
-        flat = self.take(self.groups * depth * count * places)
-        if self.channels_last:
-            shape = (count, *lines, *w.kernel, self.channels)
-            along = (strides[0], *steps, *taps, strides[1])
-            matrix: Array = flat.reshape(count * places, depth)
-        else:
-            shape = (count, whole, *w.kernel, *lines)
-            along = (strides[0], strides[1], *taps, *steps)
-            matrix = flat.reshape(count, self.groups, depth, places)
-        if self.channels_last and w.dilation[-1] == 1:  # a row of taps and its channels are one run
-            shape = (*shape[: 2 * nd], shape[-2] * shape[-1])
-            along = (*along[: 2 * nd], along[-1])
-        source = np.ndarray(shape, padded.dtype, padded.base, 0, along)  # as_strided: 10 us
-        np.copyto(matrix.reshape(shape), source)
-        return matrix
+        depth) with channels last, else (images, groups, depth, places). They stay as they are
+        until the next block's."""
+        room = self._room
+        if room is None or not room.holds(block):
+            if room is not None:
+                room.close()
+            room = self._room = _Room(self, block)
+        room.fill(x.reshape(len(x), self.channels * self.groups, *self.w.size), block)
+        np.copyto(room.places, room.seen)
+        return room.matrix
 
     def take(self, length: int) -> Array:
         """Scratch memory, the caller's until `release`."""
@@ -183,33 +173,86 @@ class Patches:
             give(each)
         self._taken = []
 
-    def _fill(self, x: Array, block: Block) -> Array:
-        """The part of x that the block reads, with its padding, as (images, channels, *size)."""
-        w = self.w
+    def close(self) -> None:
+        """Give back the room too, at the end."""
+        if self._room is not None:
+            self._room.close()
+
+
+class _Room:
+    """Scratch memory for the patches of blocks of one size: the part of the input that a block
+    reads, with its padding, whose zeros are written once; and its patches, with their ones."""
+
+    def __init__(self, patches: Patches, block: Block) -> None:
+        w = patches.w
+        self._size = (block.last - block.first, block.start, block.stop)
         low, high = w.rows(block.start, block.stop)
         ends = [(o - 1) * t + r for o, t, r in zip(w.out, w.stride, w.reach, strict=True)]
         size = (high - low, *ends[1:])
-        shape = (block.last - block.first, self.channels * self.groups, *size)
-        padded = self._blank(shape)
-        into, origin = [slice(None), slice(None)], [block.images, slice(None)]
+        whole = patches.channels * patches.groups
+        shape = (self._size[0], whole, *size)
+        self._flat = take(math.prod(shape), patches.dtype)
+        last = patches.channels_last
+        padded = self._flat.reshape((shape[0], *size, whole) if last else shape)
+        if last:
+            padded = np.moveaxis(padded, -1, 1)
+        self._parts = _TURNED if last else max(1, whole)
+        into, self._origin = [slice(None), slice(None)], []
         for dim, (p, n, length) in enumerate(zip(w.padding, w.size, size, strict=True)):
             shift = p - (low if dim == 0 else 0)  # where the input's first element is
             begin, end = max(0, shift), min(length, n + shift)
             into.append(slice(begin, max(begin, end)))
-            origin.append(slice(begin - shift, max(begin, end) - shift))
+            self._origin.append(slice(begin - shift, max(begin, end) - shift))
         if any(s.stop - s.start < n for s, n in zip(into[2:], size, strict=True)):
             _clear_around(padded, into)
-        padded[tuple(into)] = x[tuple(origin)]
-        return padded
+        self._inner = padded[tuple(into)]
+        self._lay_out(patches, padded, (block.stop - block.start, *w.out[1:]))
 
-    def _blank(self, shape: Ints) -> Array:
-        if self.channels_last:
-            made = self._store((shape[0], *shape[2:], shape[1]))
-            return np.moveaxis(made, -1, 1)
-        return self._store(shape)
+    def _lay_out(self, patches: Patches, padded: Array, lines: Ints) -> None:
+        """`seen` is the padded input as its patches, `places` where they are gathered in `matrix`,
+        of which they may be all but the ones."""
+        w, count, groups = patches.w, self._size[0], patches.groups
+        strides = padded.strides  # (images, channels, *size), whatever the order in memory
+        taps = [s * d for s, d in zip(strides[2:], w.dilation, strict=True)]
+        steps = [s * t for s, t in zip(strides[2:], w.stride, strict=True)]
+        depth = patches.channels * w.taps
+        deep = depth + patches.ones
+        self._gathered = take(groups * deep * count * math.prod(lines), patches.dtype)
+        self.matrix: Array
+        if patches.channels_last:
+            self.matrix = self._gathered.reshape(-1, deep)
+            inner = (*w.kernel, patches.channels)
+            shape = (count, *lines, *inner)
+            along = (strides[0], *steps, *taps, strides[1])
+            places = self.matrix[:, :depth]
+            if patches.ones:
+                self.matrix[:, depth] = 1
+            if w.dilation[-1] == 1:  # a row of taps and its channels are one run
+                shape = (*shape[:-2], shape[-2] * shape[-1])
+                along = (*along[:-2], along[-1])
+        else:
+            self.matrix = self._gathered.reshape(count, groups, deep, -1)
+            shape = (count, groups, patches.channels, *w.kernel, *lines)
+            along = (strides[0], strides[1] * patches.channels, strides[1], *taps, *steps)
+            places = self.matrix[:, :, :depth]
+            if patches.ones:
+                self.matrix[:, :, depth] = 1
+        self.seen = as_strided(padded, shape, along)
+        self.places = places.reshape(shape)  # a view: dims are split
 
-    def _store(self, shape: Ints) -> Array:
-        return self.take(math.prod(shape)).reshape(shape)
+    def holds(self, block: Block) -> bool:
+        return self._size == (block.last - block.first, block.start, block.stop)
+
+    def fill(self, x: Array, block: Block) -> None:
+        """Copy what the block reads of x (n, channels, *size), a few channels at a time where they
+        become the inner side: of more, the lines of their rows don't stay in the L1 cache."""
+        for first in range(0, x.shape[1], self._parts):
+            part = slice(first, first + self._parts)
+            self._inner[:, part] = x[(block.images, part, *self._origin)]
+
+    def close(self) -> None:
+        give(self._flat)
+        give(self._gathered)
 
 
 def _clear_around(padded: Array, inner: list[Any]) -> None:
@@ -225,13 +268,16 @@ def _clear_around(padded: Array, inner: list[Any]) -> None:
 
 
 def _each(todo: list[Any], elements: int, worker: Any) -> None:
-    """worker() makes a function that does one item: one for each thread that shares the items."""
+    """worker() makes (a function that does one item, its Patches): one for each thread that shares
+    the items."""
     items = iter(todo)  # shared by the threads: next() is atomic
 
     def work() -> None:
-        fn = worker()
+        fn, patches = worker()
         for item in items:
             fn(item)
+            patches.release()
+        patches.close()
 
     if len(todo) > 1 and config.threads > 1 and elements >= config.threads_from:
         with one_thread():
@@ -249,26 +295,30 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
         add = None if bias is None else bias[some]
 
         def worker(some: slice = some, add: Array | None = add) -> Any:
-            patches = Patches(w, x.shape[2], working(out.dtype), some.stop - some.start)
-            matrix = np.stack([patches.weight(each) for each in weight[some]])
-            if patches.channels_last:
-                matrix = np.ascontiguousarray(matrix[0].T)
-            row = None if add is None else add.astype(patches.dtype)
+            patches, matrix = _factor(x, weight[some], add, w, working(out.dtype))
 
             def fn(block: Block) -> None:
                 columns = patches.gather(x[:, some], block)
-                target = out[block.images, some, :, block.lines]
-                if patches.channels_last:
-                    _multiply_rows(patches, columns, matrix, row, target[:, 0])
-                else:
-                    _multiply_columns(patches, matrix, columns, row, target)
-                patches.release()
+                _multiply(patches, columns, matrix, out[block.images, some, :, block.lines])
 
-            return fn
+            return fn, patches
 
         many = some.stop - some.start
         elements = len(x) * many * math.prod(w.out) * depth
         _each(list(blocks(w, len(x), many * depth)), elements, worker)
+
+
+def _factor(
+    x: Array, weight: Array, add: Array | None, w: Window, dtype: np.dtype[Any]
+) -> tuple[Patches, Array]:
+    """Patches of x, and the matrix of weights (groups, co, ci, *kernel) that they are multiplied
+    with: (groups, co, depth), where channels are last (depth, co). A bias (groups, co) is the last
+    of the depth, against ones."""
+    patches = Patches(w, x.shape[2], dtype, len(weight), add is not None)
+    matrix = np.stack([patches.weight(each) for each in weight])
+    if add is not None:
+        matrix = np.concatenate([matrix, add[..., None].astype(dtype)], axis=-1)
+    return patches, np.ascontiguousarray(matrix[0].T) if patches.channels_last else matrix
 
 
 def _bundles(x: Array, w: Window) -> list[slice]:
@@ -280,37 +330,38 @@ def _bundles(x: Array, w: Window) -> list[slice]:
     return [slice(i, min(i + many, groups)) for i in range(0, groups, many)]
 
 
-def _multiply_rows(
-    patches: Patches, rows: Array, matrix: Array, add: Array | None, target: Array
-) -> None:
-    """target (images, co, *lines) = rows (images x places, depth) @ matrix (depth, co) + add. The
-    product is in BLAS's favourite order; turning it round costs a tenth of it."""
-    last = np.moveaxis(target, 1, -1)
-    direct = target.dtype == patches.dtype and last.flags.c_contiguous
-    shape = (len(rows), matrix.shape[1])
-    into = last.reshape(shape) if direct else patches.take(math.prod(shape)).reshape(shape)
-    np.matmul(rows, matrix, out=into)
-    if add is not None:
-        into += add[0]
-    if not direct:
-        target[...] = np.moveaxis(into.reshape(last.shape), -1, 1)
-
-
-def _multiply_columns(
-    patches: Patches, matrix: Array, columns: Array, add: Array | None, target: Array
-) -> None:
-    """target (images, groups, co, *lines) = matrix (groups, co, depth) @ columns (images, groups,
-    depth, places) + add, in place where BLAS can write it."""
-    if target.dtype == patches.dtype and _rows_flat(target):
-        into = _as_matrices(target)
+def _multiply(patches: Patches, columns: Array, matrix: Array, target: Array) -> None:
+    """target (images, groups, co, *lines) = the product of gathered patches with `_factor`'s
+    matrix."""
+    if patches.channels_last:
+        _multiply_rows(patches, columns, matrix, target[:, 0])
     else:
-        shape = (*target.shape[:3], columns.shape[-1])
-        into = patches.take(math.prod(shape)).reshape(shape)
+        _multiply_columns(patches, matrix, columns, target)
+
+
+def _multiply_rows(patches: Patches, rows: Array, matrix: Array, target: Array) -> None:
+    """target (images, co, *lines) = rows (images x places, depth) @ matrix (depth, co). The product
+    is in BLAS's favourite order; turning it round costs a tenth of it."""
+    last = np.moveaxis(target, 1, -1)
+    shape = (len(rows), matrix.shape[1])
+    if target.dtype == patches.dtype and last.flags.c_contiguous:
+        np.matmul(rows, matrix, out=last.reshape(shape))
+        return
+    into = patches.take(math.prod(shape)).reshape(shape)
+    np.matmul(rows, matrix, out=into)
+    target[...] = np.moveaxis(into.reshape(last.shape), -1, 1)
+
+
+def _multiply_columns(patches: Patches, matrix: Array, columns: Array, target: Array) -> None:
+    """target (images, groups, co, *lines) = matrix (groups, co, depth) @ columns (images, groups,
+    depth, places), in place where BLAS can write it."""
+    if target.dtype == patches.dtype and _rows_flat(target):
+        np.matmul(matrix, columns, out=_as_matrices(target))
+        return
+    shape = (*target.shape[:3], columns.shape[-1])
+    into = patches.take(math.prod(shape)).reshape(shape)
     np.matmul(matrix, columns, out=into)
-    if add is not None:
-        into += add[..., None]
-    if not np.may_share_memory(into, target):
-        target[...] = into.reshape(target.shape)
+    target[...] = into.reshape(target.shape)
 
 
 def _rows_flat(a: Array) -> bool:
@@ -326,9 +377,7 @@ def _rows_flat(a: Array) -> bool:
 def _as_matrices(a: Array) -> Array:
     """(images, groups, channels, *places), whose places are runs of memory, with the places as one
     dim."""
-    return np.lib.stride_tricks.as_strided(
-        a, (*a.shape[:3], math.prod(a.shape[3:])), (*a.strides[:3], a.itemsize)
-    )
+    return as_strided(a, (*a.shape[:3], math.prod(a.shape[3:])), (*a.strides[:3], a.itemsize))
 
 
 def weights(g: Array, x: Array, out: Array, w: Window) -> None:
@@ -340,26 +389,69 @@ def weights(g: Array, x: Array, out: Array, w: Window) -> None:
     for some in _bundles(x, w):
         many = some.stop - some.start
         todo = list(blocks(w, len(x), many * each)) if g.size else []
-        lanes = min(
-            _LANES, max(1, len(todo))
-        )  # sums that are added up at the end, whoever made them
-        totals = [np.zeros((many, g.shape[2], channels * w.taps), dtype) for _ in range(lanes)]
+        sums = _Lanes(todo, (many, g.shape[2], channels * w.taps), dtype)
 
-        def worker(some: slice = some, todo: list[Any] = todo, totals: list[Array] = totals) -> Any:
+        def worker(some: slice = some, sums: _Lanes = sums) -> Any:
             patches = Patches(w, channels, dtype, some.stop - some.start)
 
             def fn(lane: int) -> None:
-                for block in todo[lane :: len(totals)]:
+                for block in sums.blocks(lane):
                     columns = patches.gather(x[:, some], block)
-                    totals[lane] += _weigh(patches, g[block.images, some, :, block.lines], columns)
+                    sums.add(lane, patches, g[block.images, some, :, block.lines], columns)
                     patches.release()
 
-            return fn
+            return fn, patches
 
-        _each(list(range(lanes)), g.size * depth // max(1, g.shape[2]), worker)
-        last = Patches(w, channels, dtype, many)
-        for group, total in zip(out[some], sum(totals[1:], totals[0]), strict=True):
-            group[...] = last.weight_back(total)
+        _each(sums.numbers, g.size * depth // max(1, g.shape[2]), worker)
+        sums.write(Patches(w, channels, dtype, many), out[some])
+
+
+def forward_and_weights(
+    x: Array, weight: Array, out: Array, g: Array, grad: Array, w: Window
+) -> None:
+    """`forward` into out, and `weights` of g and x into grad, from patches gathered once."""
+    channels, dtype = x.shape[2], working(out.dtype)
+    depth = max(1, channels * w.taps)
+    todo = list(blocks(w, len(x), x.shape[1] * depth)) if out.size else []
+    sums = _Lanes(todo, (x.shape[1], g.shape[2], channels * w.taps), dtype)
+
+    def worker() -> Any:
+        patches, matrix = _factor(x, weight, None, w, dtype)
+
+        def fn(lane: int) -> None:
+            for block in sums.blocks(lane):
+                columns = patches.gather(x, block)
+                _multiply(patches, columns, matrix, out[block.images, :, :, block.lines])
+                sums.add(lane, patches, g[block.images, :, :, block.lines], columns)
+                patches.release()
+
+        return fn, patches
+
+    _each(sums.numbers, g.size * depth, worker)
+    sums.write(Patches(w, channels, dtype, x.shape[1]), grad)
+
+
+class _Lanes:
+    """A gradient of weights as sums over every so many-th block, which are added up at the end,
+    whoever made them."""
+
+    def __init__(self, todo: list[Block], shape: Ints, dtype: np.dtype[Any]) -> None:
+        self._todo = todo
+        self.numbers = list(range(min(_LANES, max(1, len(todo)))))
+        self.totals = [np.zeros(shape, dtype) for _ in self.numbers]
+
+    def blocks(self, lane: int) -> list[Block]:
+        return self._todo[lane :: len(self.totals)]
+
+    def add(self, lane: int, patches: Patches, g: Array, columns: Array) -> None:
+        """What a block with these patches adds."""
+        total = self.totals[lane]
+        np.add(total, _weigh(patches, g, columns), out=total)
+
+    def write(self, patches: Patches, out: Array) -> None:
+        """out (groups, co, ci, *kernel) = the sum of all."""
+        for group, total in zip(out, sum(self.totals[1:], self.totals[0]), strict=True):
+            group[...] = patches.weight_back(total)
 
 
 def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
@@ -367,7 +459,7 @@ def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
     if patches.channels_last:
         part = patches.take(g.shape[2] * columns.shape[1]).reshape(1, g.shape[2], -1)
         room = patches.take(g.shape[2] * len(columns)).reshape(g.shape[2], len(columns))
-        np.matmul(_gathered(g[:, 0], patches.dtype, room), columns, out=part[0])
+        np.matmul(gathered(g[:, 0], patches.dtype, room), columns, out=part[0])
         return part
     flat = g if g.dtype == patches.dtype and _rows_flat(g) else g.astype(patches.dtype, order="C")
     shape = (*g.shape[:3], columns.shape[-2])
@@ -377,7 +469,7 @@ def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
     return total
 
 
-def _gathered(g: Array, dtype: np.dtype[Any], room: Array | None = None) -> Array:
+def gathered(g: Array, dtype: np.dtype[Any], room: Array | None = None) -> Array:
     """g (images, channels, *places) as a matrix (channels, images x places), in `room`."""
     if len(g) == 1 and g.dtype == dtype and _rows_flat(g[None]):
         matrix: Array = _as_matrices(g[None])[0, 0]
@@ -386,101 +478,3 @@ def _gathered(g: Array, dtype: np.dtype[Any], room: Array | None = None) -> Arra
         room = np.empty((g.shape[1], g.size // max(1, g.shape[1])), dtype)
     room.reshape(g.shape[1], len(g), *g.shape[2:])[...] = np.swapaxes(g, 0, 1)
     return room
-
-
-def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
-    """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel
-    covers it."""
-    if all(s == 1 for s in w.stride) and all(
-        p <= r - 1 for p, r in zip(w.padding, w.reach, strict=True)
-    ):
-        turned = np.flip(np.swapaxes(weight, 1, 2), tuple(range(3, weight.ndim)))
-        padding = tuple([r - 1 - p for p, r in zip(w.padding, w.reach, strict=True)])
-        back = Window(w.out, w.kernel, w.stride, padding, w.dilation, w.size)
-        forward(g, turned, None, out, back)
-        return
-    if all(d == 1 for d in w.dilation):
-        _phases(g, weight, out, w)
-        return
-    for group in range(g.shape[1]):
-        _scatter(g[:, group], weight[group], out[:, group], w)
-
-
-def _phases(g: Array, weight: Array, out: Array, w: Window) -> None:
-    """The adjoint for larger steps, without dilation: the input elements that are equally far from
-    a step see the same taps, so each such set is a convolution of g with every so many-th tap."""
-    sides = [
-        [_phase(r, k, t, p) for r in range(t)]
-        for k, t, p in zip(w.kernel, w.stride, w.padding, strict=True)
-    ]
-    ones = (1,) * len(w.size)
-    for phase in itertools.product(*sides):
-        steps = list(zip(phase, w.stride, strict=True))
-        places: Any = (..., *[slice(p.first, None, t) for p, t in steps])
-        target = out[places]
-        kernel = tuple([p.taps for p in phase])
-        if 0 in target.shape:
-            continue
-        if 0 in kernel:
-            target[...] = 0
-            continue
-        taps: Any = (..., *[slice(p.number, None, t) for p, t in steps])
-        turned = np.flip(np.swapaxes(weight[taps], 1, 2), tuple(range(3, weight.ndim)))
-        padding = tuple([p.padding for p in phase])
-        back = Window(w.out, kernel, ones, padding, ones, target.shape[3:])
-        forward(g, turned, None, target, back)
-
-
-class Phase(NamedTuple):
-    """The input elements at `number` from a step along one dim: the first of them, how many taps
-    they see, and the padding with which these go over g."""
-
-    number: int
-    first: int
-    taps: int
-    padding: int
-
-
-def _phase(number: int, kernel: int, step: int, padding: int) -> Phase:
-    taps = len(range(number, kernel, step))
-    skipped = -(-(padding - number) // step) if padding > number else 0
-    return Phase(number, skipped * step + number - padding, taps, taps - 1 - skipped)
-
-
-def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
-    """The same for any steps: products of blocks of g, added tap by tap to the (padded) input
-    that they came from."""
-    dtype = working(out.dtype)
-    n, channels = out.shape[:2]
-    # (taps, ci) x co, so that each tap's part is one run
-    matrix = (
-        np.ascontiguousarray(np.moveaxis(weight, 1, -1), dtype=dtype).reshape(len(weight), -1).T
-    )
-    padded = [
-        max((o - 1) * t + r, p + s)
-        for o, t, r, p, s in zip(w.out, w.stride, w.reach, w.padding, w.size, strict=True)
-    ]
-    inner = tuple([slice(p, p + s) for p, s in zip(w.padding, w.size, strict=True)])
-    total: Array | None = None
-    for block in blocks(w, n, max(1, len(matrix))) if g.size else ():
-        if block.start == 0:
-            total = np.zeros((channels, block.last - block.first, *padded), dtype)
-        assert total is not None
-        columns = matrix @ _gathered(g[block.images, :, block.lines], dtype)
-        shape = (channels, block.last - block.first, block.stop - block.start, *w.out[1:])
-        for tap, part in zip(np.ndindex(*w.kernel), columns.reshape(w.taps, *shape), strict=True):
-            total[_places(tap, block, w)] += part
-        if block.stop == w.out[0]:
-            out[block.images] = np.moveaxis(total[(slice(None), slice(None), *inner)], 0, 1)
-    if total is None:
-        out[...] = 0
-
-
-def _places(tap: Any, block: Block, w: Window) -> tuple[slice, ...]:
-    """Which elements of the padded input this tap of the kernel covers, for the block's outputs."""
-    found = [slice(None), slice(None)]
-    for dim, (i, d, t, o) in enumerate(zip(tap, w.dilation, w.stride, w.out, strict=True)):
-        start, count = (block.start, block.stop - block.start) if dim == 0 else (0, o)
-        begin = i * d + start * t
-        found.append(slice(begin, begin + (count - 1) * t + 1, t))
-    return tuple(found)
