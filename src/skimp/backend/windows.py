@@ -161,21 +161,26 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 def maximum(x: Array, out: Array, taps: Array | None, w: Pool) -> None:
     """out = the largest element of each window; taps = which tap it is (the first of equals; the
     last nan)."""
+    _each(
+        w,
+        len(x),
+        lambda planes: maximum_of_planes(
+            x[planes], out[planes], None if taps is None else taps[planes], w
+        ),
+    )
 
+
+def maximum_of_planes(x: Array, best: Array, taps: Array | None, w: Pool) -> None:
+    """The same for a few planes, on this thread."""
     if w.apart and w.kernel == (2, 2) and taps is not None:
-        _each(w, len(x), lambda planes: _maximum_of_four(x[planes], out[planes], taps[planes], w))
+        _maximum_of_four(x, best, taps, w)
         return
-
-    def fn(planes: slice) -> None:
-        source = _around(x[planes], w, lowest(x.dtype))
-        best = out[planes]
-        best[...] = source[w.seen(w.taps[0])]
-        for tap in w.taps[1:]:
-            np.maximum(best, source[w.seen(tap)], out=best)
-        if taps is not None:
-            _find(source, best, taps[planes], w)
-
-    _each(w, len(x), fn)
+    source = _around(x, w, lowest(x.dtype))
+    best[...] = source[w.seen(w.taps[0])]
+    for tap in w.taps[1:]:
+        np.maximum(best, source[w.seen(tap)], out=best)
+    if taps is not None:
+        _find(source, best, taps, w)
 
 
 def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:

@@ -323,8 +323,15 @@ def _every_other(state: State, axis: int, start: int, stop: int) -> State:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def map_rows(source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: int) -> None:
-    """Call fn(block, *parts) for blocks of whole rows of `source`, on the threads.
+def map_rows(
+    source: Expr | Array,
+    fn: Any,
+    outs: tuple[Array, ...],
+    row_ndim: int,
+    unit: int = _ROW_UNIT,
+) -> None:
+    """Call fn(block, *parts) for blocks of whole rows of `source`, on the threads; of about `unit`
+    elements.
 
     A row is the last `row_ndim` dims; a block has shape (rows, *row). Each array of `outs` begins
     with the dims before the row, and its part has them as one: (rows, *what follows). They may be
@@ -343,7 +350,7 @@ def map_rows(source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: i
         quietly(fn, np.empty((rows, *row_shape), source.dtype), *flat)
         return
     threads = threads_for(rows * length)
-    step = max(1, min(-(-rows // threads), _ROW_UNIT // length))
+    step = max(1, min(-(-rows // threads), unit // length))
     prepared = prepare_runs(source)
     starts = iter(range(0, rows, step))
 

@@ -13,13 +13,17 @@ from skimp._tensor import Array, fresh
 from skimp.autograd.rules import Rule
 from skimp.backend import windows
 from skimp.backend.windows import Pool
+from skimp.eval.expr import Expr
+from skimp.eval.reduce import map_rows
 from skimp.memory import copies as told
 from skimp.ops.copies import describe
 from skimp.ops.forms import door, export, op
+from skimp.ops.reduction import source_of
 from skimp.ops.targets import blank
 from skimp.ops.ties import tied
 
 Ints = tuple[int, ...]
+_PROMISED = 1 << 18  # elements of promised planes that are made at once: they stay in the L2 cache
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -141,8 +145,25 @@ def _max_pool(input: Any, pool: Pool) -> Any:
     """(maxima, the number of the tap where each is)."""
     result, target = _made(input, pool.out)
     taps, at = _made(input, pool.out, dtypes.FROM_NUMPY.get(windows.tap_dtype(pool), dtypes.int32))
-    windows.maximum(planes(input, len(pool.size)), target, at, pool)
+    _maxima(input, target, at, pool)
     return result, taps
+
+
+def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
+    """Write the maxima of each plane, and the taps that show them; a promised input is made a few
+    planes at a time, and not written."""
+    nd = len(pool.size)
+    source, _ = source_of(input, in_order=True)
+    if not isinstance(source, Expr):
+        windows.maximum(planes(input, nd), target, at, pool)
+        return
+    lead = source.shape[: len(source.shape) - nd]
+    outs = tuple([a.reshape(*lead, *pool.out) for a in (target, at) if a is not None])
+
+    def block(x: Array, best: Array, taps: Array | None = None) -> None:
+        windows.maximum_of_planes(x, best, taps, pool)
+
+    map_rows(source, block, outs, nd, _PROMISED)
 
 
 @op(
@@ -176,7 +197,7 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
     result, target = _made(input, pool.out)
-    windows.maximum(planes(input, len(pool.size)), target, None, pool)
+    _maxima(input, target, None, pool)
     return result
 
 
