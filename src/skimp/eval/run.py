@@ -179,6 +179,44 @@ def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
     share(work, threads_for(math.prod(plan.shape)))
 
 
+Job = tuple[tuple[Array, ...], tuple[Array, ...]]
+
+
+def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[Job]) -> None:
+    """Write expressions over runs of memory, and the same over others in their place.
+
+    `outs` and all that roots read are 1-d arrays of one length. A job has an array for each of
+    `outs` and one for each leaf, in the order of `leaves_of(roots)`; they are 1-d arrays of one
+    length, of the same types, and share memory as `outs` and the leaves do: element for element.
+    The first job may be `outs` themselves. The threads share the blocks of all jobs.
+    """
+    total = sum([written[0].size for written, _ in jobs])
+    prepared = prepare(roots, outs, _block_for(total, config.block))
+    part = prepared.plan.block[0]
+    pieces = iter([(job, *cut) for job in jobs for cut in cuts(job[0][0].size, part)])
+
+    def work() -> None:
+        runner = Runner(prepared)
+        for (written, read), window, length in pieces:  # shared: next() is atomic
+            runner.leaves = read
+            runner.run((window,), (length,), length, [out[window] for out in written])
+        runner.close()
+
+    share(work, threads_for(total))
+
+
+def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:
+    """The leaves of expressions in the order of their plan, which holds for leaves that share no
+    memory.
+    """
+    found: dict[Leaf, None] = {}
+    for node in walk(roots):
+        for arg in node.args:
+            if type(arg) is Leaf:
+                found[arg] = None
+    return list(found)
+
+
 def threads_for(elements: int) -> int:
     """How many threads work on this many elements."""
     return config.threads if elements >= config.threads_from else 1
@@ -209,7 +247,6 @@ class Runner:
     """One thread's registers, and the loop over a plan's steps."""
 
     __slots__ = (
-        "_leaves",
         "_once",
         "_operands",
         "_outs",
@@ -217,12 +254,13 @@ class Runner:
         "_registers",
         "_scratch",
         "_steps",
+        "leaves",
     )
 
     def __init__(self, prepared: Prepared) -> None:
         plan = prepared.plan
         length = math.prod(plan.block)
-        self._leaves = prepared.leaves
+        self.leaves = prepared.leaves
         self._scratch = [take(length, dtype) for dtype in plan.scratch]
         self._registers = slice(plan.first_scratch, plan.first_out)
         self._outs = slice(plan.first_out, plan.first_out + len(plan.outs))
@@ -241,7 +279,7 @@ class Runner:
         Windows of equal `place` differ only in dims that the plan's blocks cut.
         """
         operands = self._operands
-        leaves = self._leaves
+        leaves = self.leaves
         operands[: len(leaves)] = [leaf[window] for leaf in leaves]
         operands[self._outs] = outs
         if self._ready != place:

@@ -30,6 +30,8 @@ def _rms(t: Tensor) -> float:
 class Adafactor(PerParameter):
     """For a parameter of more than one dim, memory for one row and one column of each matrix."""
 
+    _may_wait = False
+
     def __init__(
         self,
         params: Any,

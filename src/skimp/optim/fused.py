@@ -12,6 +12,7 @@ same formula runs on
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from skimp.config import config
 from skimp.eval import run
 from skimp.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp.memory import layout as layouts
+from skimp.memory.storage import Storage
 
 Formula = Callable[..., tuple[Any, ...]]
 _PLAIN = (dtypes.float32, dtypes.float64)
@@ -172,6 +174,8 @@ def update(
     """Replace the values of `written` by the formula's. Each counts as written to once."""
     for t in written:
         before_inplace(t)
+    if _here.runs:
+        _run_what_meets(written, read)
     first = written[0]
     dtype = first._dtype
     if (
@@ -190,7 +194,7 @@ def update(
             outs = [t.writable().transpose(order) for t in written]
             if first.numel() < config.small_below:
                 _on_arrays(formula, outs, leaves, numbers)
-            else:
+            elif not _put_off(formula, written, read, outs, leaves, numbers):
                 _in_one_pass(formula, written, read, outs, leaves, numbers)
             return
     _on_tensors(formula, written, read, numbers)
@@ -228,9 +232,139 @@ def _in_one_pass(
     changed: list[tuple[Expr, Array]] = []
     for out, old, new in zip(outs, terms, formula(*terms, *numbers), strict=False):
         if new is not old:
-            node = new.node if type(new.node) is Expr else Expr(COPY, (new.node,), shape, new.dtype)
-            changed.append((node, out))
+            changed.append((_as_root(new), out))
     run.evaluate_many(tuple([node for node, _ in changed]), tuple([out for _, out in changed]))
+
+
+def _as_root(new: Term) -> Expr:
+    node = new.node
+    return node if type(node) is Expr else Expr(COPY, (node,), new.shape, new.dtype)
+
+
+# -- updates that the threads share ---------------------------------------------------------------
+
+
+class _Run:
+    """Updates by one formula with the same numbers: the arrays that each writes and reads."""
+
+    __slots__ = ("arrays", "formula", "kinds", "numbers")
+
+    def __init__(
+        self, formula: Formula, numbers: tuple[Any, ...], kinds: tuple[int, int, np.dtype[Any]]
+    ) -> None:
+        self.formula = formula
+        self.numbers = numbers
+        self.kinds = kinds
+        self.arrays: list[list[Array]] = []
+
+    def run(self) -> None:
+        first = max(self.arrays, key=_length)
+        shape = first[0].shape
+        terms = [Term(Leaf(None, a), shape, a.dtype) for a in first]
+        roots, places = [], []
+        for place, (old, new) in enumerate(
+            zip(terms, self.formula(*terms, *self.numbers), strict=False)
+        ):
+            if new is not old:
+                roots.append(_as_root(new))
+                places.append(place)
+        nodes = tuple(roots)
+        numbers = {id(term.node): number for number, term in enumerate(terms)}
+        read = [numbers[id(leaf)] for leaf in run.leaves_of(nodes)]
+        run.evaluate_jobs(
+            nodes,
+            tuple([first[place] for place in places]),
+            [
+                (tuple([job[n] for n in places]), tuple([job[n] for n in read]))
+                for job in self.arrays
+            ],
+        )
+
+
+class _Here(threading.local):
+    """What one thread has put off: None while it puts nothing off."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] | None = None
+        self.written: set[Storage] = set()
+        self.read: set[Storage] = set()
+
+
+_here = _Here()
+
+
+def put_off() -> None:
+    """From here to `run_all`, updates of large tensors wait, so that the threads share them all.
+
+    In between nobody may look at what they write.
+    """
+    _here.runs = []
+
+
+def run_all() -> None:
+    """Run what waits, and let nothing wait any more."""
+    runs, _here.runs = _here.runs, None
+    if runs:
+        _run(runs)
+
+
+def run_waiting() -> None:
+    """Run what waits."""
+    runs = _here.runs
+    if runs:
+        _here.runs = []
+        _run(runs)
+
+
+def _run(runs: list[_Run]) -> None:
+    _here.written.clear()
+    _here.read.clear()
+    for one in runs:
+        one.run()
+
+
+def _run_what_meets(written: Sequence[Tensor], read: Sequence[Tensor]) -> None:
+    """Before an update of what waiting ones read or write, or that reads what they write."""
+    if any([t._storage in _here.written or t._storage in _here.read for t in written]) or any(
+        [t._storage in _here.written for t in read]
+    ):
+        run_waiting()
+
+
+def _put_off(
+    formula: Formula,
+    written: Sequence[Tensor],
+    read: Sequence[Tensor],
+    outs: list[Array],
+    leaves: list[Array],
+    numbers: tuple[Any, ...],
+) -> bool:
+    """Let an update wait, if it may: its arrays are runs of memory that have nothing in common."""
+    runs = _here.runs
+    storages = [t._storage for t in (*written, *read)]
+    arrays = [*outs, *leaves]
+    if (
+        runs is None
+        or outs[0].size < 2  # what is broadcast and what is not look the same
+        or len(set(storages)) < len(storages)
+        or not all([a.flags.c_contiguous for a in leaves])
+    ):
+        return False
+    kinds = (len(written), len(arrays), outs[0].dtype)
+    if not runs or (runs[-1].formula, runs[-1].kinds, runs[-1].numbers) != (
+        formula,
+        kinds,
+        numbers,
+    ):
+        runs.append(_Run(formula, numbers, kinds))
+    runs[-1].arrays.append([a.reshape(-1) for a in arrays])
+    _here.written.update(storages[: len(written)])
+    _here.read.update(storages[len(written) :])
+    return True
+
+
+def _length(arrays: list[Array]) -> int:
+    return arrays[0].size
 
 
 def _on_tensors(

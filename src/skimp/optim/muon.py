@@ -49,6 +49,8 @@ def _moved(p: Any, o: Any, lr: float, decay: float, factor: float) -> tuple[Any,
 class Muon(PerParameter):
     """For matrices only; biases and embeddings belong to another optimizer."""
 
+    _may_wait = False
+
     def __init__(
         self,
         params: Any,

@@ -336,6 +336,10 @@ def _taken(param: Tensor, value: Any, group: dict[str, Any], key: Hashable) -> A
 class PerParameter(Optimizer):
     """An optimizer that changes one parameter after another, from its gradient and its state."""
 
+    # whether `_update` does nothing more with what `update` changes, which may then wait until all
+    # parameters' updates run at once
+    _may_wait = True
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient."""
         before = modes.state.grad
@@ -344,15 +348,21 @@ class PerParameter(Optimizer):
             if closure is not None:
                 with enable_grad() if not before else set_grad_enabled(True):
                     loss = closure()
-            for group in self.param_groups:
-                for p in group["params"]:
-                    grad = p.grad
-                    if grad is None:
-                        continue
-                    if grad._sparse:
-                        self._update_rows(group, p, grad)
-                    else:
-                        self._update(group, p, grad)
+            if self._may_wait:
+                fused.put_off()
+            try:
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        grad = p.grad
+                        if grad is None:
+                            continue
+                        if grad._sparse:
+                            fused.run_waiting()
+                            self._update_rows(group, p, grad)
+                        else:
+                            self._update(group, p, grad)
+            finally:
+                fused.run_all()
         return loss
 
     def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
