@@ -15,10 +15,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from skimp.backend.scratch import give, take
+
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 _INTEGERS = "iu"
-_SAME_SIZE = {1: np.int8, 2: np.int16, 4: np.int32}
+_SAME_SIZE = {n: np.dtype(f"i{n}") for n in (1, 2, 4)}
 
 
 def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
@@ -41,9 +43,13 @@ def drop(mask: Mask, g: Array, *, out: Array) -> None:
         np.copyto(out, g)
         np.copyto(out, 0, where=mask)
         return
-    bits = np.empty(mask.shape, whole)
+    large = mask.size >= _LONG
+    room = take(mask.size, whole) if large else np.empty(mask.size, whole)
+    bits = room.reshape(mask.shape)
     np.subtract(mask.view(np.int8), 1, out=bits)
     np.bitwise_and(np.asarray(g, out.dtype).view(whole), bits, out=out.view(whole))
+    if large:
+        give(room)
 
 
 # Division

@@ -17,6 +17,9 @@ from skimp.backend.scratch import give, take
 from skimp.backend.special_erf import erf
 
 _SQRT1_2 = sqrt(0.5)
+_BOOL: Final = np.dtype(np.bool_)
+_PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
+_SMALL: Final = 1 << 14  # elements up to which a fresh array costs less than one from the scratch
 _TANH_SCALE, _TANH_CUBE = sqrt(2 / pi), 0.044715  # of the tanh approximation to GELU
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 _MISH_FLAT = 20.0  # tanh(softplus(x)) is 1 from here on, in every type
@@ -24,6 +27,19 @@ _MISH_FLAT = 20.0  # tanh(softplus(x)) is 1 from here on, in every type
 
 def _like(x: Array) -> Array:
     return np.empty(np.shape(x), np.asarray(x).dtype)
+
+
+def _in_pieces(*arrays: Array, length: int = _PIECE) -> Iterator[tuple[Array, ...]]:
+    """The same elements of all arrays, `length` at a time where they lie in one run."""
+    whole = arrays[-1]
+    if whole.size <= length or not all(
+        [np.shape(a) == whole.shape and a.flags.c_contiguous for a in arrays]
+    ):
+        yield arrays
+        return
+    flat = [a.reshape(-1) for a in arrays]
+    for start in range(0, whole.size, length):
+        yield tuple([a[start : start + length] for a in flat])
 
 
 # Rectifiers
@@ -58,7 +74,15 @@ def threshold(x: Array, at: float, value: float, *, out: Array) -> None:
 
 def threshold_backward(g: Array, x: Array, at: float = 0.0, *, out: Array) -> None:
     """g where x is above `at`; with at=0 the derivative of relu, of its input or its result."""
-    drop(np.less_equal(x, at), g, out=out)
+    if out.size <= _SMALL:
+        drop(np.less_equal(x, at), g, out=out)
+        return
+    for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
+        room = take(to.size, _BOOL)
+        mask = room.reshape(to.shape)
+        np.less_equal(one, at, out=mask)
+        drop(mask, some, out=to)
+        give(room)
 
 
 def leaky_relu(x: Array, slope: Any = 0.01, *, out: Array) -> None:
@@ -271,22 +295,6 @@ def _over_phi(x: Array, square: Array, out: Array) -> None:
     np.multiply(out, x, out=out)
     np.exp(out, out=out)
     np.add(out, 1, out=out)
-
-
-_PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
-
-
-def _in_pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """The same elements of all arrays, `_PIECE` at a time where they lie in one run."""
-    whole = arrays[-1]
-    if whole.size <= _PIECE or not all(
-        [np.shape(a) == whole.shape and a.flags.c_contiguous for a in arrays]
-    ):
-        yield arrays
-        return
-    flat = [a.reshape(-1) for a in arrays]
-    for start in range(0, whole.size, _PIECE):
-        yield tuple([a[start : start + _PIECE] for a in flat])
 
 
 def gelu(x: Array, *, out: Array) -> None:

@@ -16,6 +16,7 @@ from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.backend import products
 from skimp.backend.products import has_unit_stride
+from skimp.config import config
 from skimp.memory import copies as told
 from skimp.memory import layout as layouts
 from skimp.memory import layout_views as V
@@ -160,7 +161,7 @@ def lies_in_columns(shape: Ints, strides: Ints) -> bool:
 
 def mm_first_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
     """The gradient of the first factor, in the first factor's memory order."""
-    pair = _at_hand(g, other)
+    pair = _at_hand(g, other, shape)
     if lies_in_columns(shape, strides):
         if pair is not None:
             return as_it_lies(_multiply(pair[1], pair[0].T).T, g._dtype)
@@ -172,7 +173,7 @@ def mm_first_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tenso
 
 def mm_second_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
     """The gradient of the second factor, in the second factor's memory order."""
-    pair = _at_hand(g, other)
+    pair = _at_hand(g, other, shape)
     if lies_in_columns(shape, strides):
         if pair is not None:
             return as_it_lies(_multiply(pair[0].T, pair[1]).T, g._dtype)
@@ -182,9 +183,9 @@ def mm_second_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tens
     return mm(conj(other).t(), g)
 
 
-def _at_hand(g: Tensor, other: Tensor) -> tuple[Array, Array] | None:
-    """The arrays of small real matrices whose product is not recorded: no tensor is made of their
-    transposes.
+def _at_hand(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array] | None:
+    """The arrays of small real matrices whose product, of `shape` or its transpose, is small and
+    not recorded: no tensor is made of their transposes.
     """
     x, y = g._np, other._np
     if x is None or y is None or modes.state.grad:
@@ -197,6 +198,7 @@ def _at_hand(g: Tensor, other: Tensor) -> tuple[Array, Array] | None:
         and x.ndim == 2 == y.ndim
         and x.flags.forc
         and y.flags.forc
+        and math.prod(shape) < config.small_below
     ):
         return None
     return x, y
@@ -247,6 +249,7 @@ def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
             and x.shape[1] == y.shape[0]
             and x.flags.forc
             and y.flags.forc
+            and len(x) * y.shape[1] < config.small_below
         ):
             return fresh(_multiply(x, y), dtype)
     return _mm(input, mat2, out=out)
