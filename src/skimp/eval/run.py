@@ -21,6 +21,7 @@ _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step wou
 _LONGER: Final = 8  # blocks in one of work that is one kernel,
 _LONGEST: Final = 32  # up to so many where each thread
 _MANY: Final = 16  # has so many of them
+_DOUBLED_FROM: Final = 1 << 25  # elements
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
@@ -140,7 +141,12 @@ def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
         prepared = prepare(roots, outs, _block_for(elements, longer * config.block))
         if not prepared.plan.scratch:
             return prepared
-    return prepare(roots, outs, _block_for(elements, config.block))
+    return prepare(roots, outs, _block_for(elements, _usual_block(elements)))
+
+
+def _usual_block(elements: int) -> int:
+    """`config.block`, twice as much where the registers' memory is little beside the result's."""
+    return config.block * (2 if elements >= _DOUBLED_FROM else 1)
 
 
 def _block_for(elements: int, most: int) -> int:
@@ -387,7 +393,7 @@ class Reader:
 def prepare_runs(source: Expr | Array) -> Prepared | None:
     """The plan by which Readers deliver `source`; None where it is read directly."""
     if isinstance(source, Expr):
-        return prepare((source,), tiles=False)
+        return prepare((source,), block=_usual_block(math.prod(source.shape)), tiles=False)
     if source.flags.c_contiguous:
         return None
     return prepare((Expr(COPY, (Leaf(None, source),), source.shape, source.dtype),), tiles=False)
