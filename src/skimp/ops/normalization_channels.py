@@ -25,6 +25,8 @@ from skimp.threads import quietly
 
 Ints = tuple[int, ...]
 _BLOCK = 1 << 13  # elements of a temporary
+_SHORT = 512  # places of a channel beside which its number is written out
+_FEW = 16  # images of which one more does not matter
 
 
 # -- statistics of channels and groups
@@ -106,8 +108,8 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     scale = None if weight is None else _as_wide(weight).array()
     n = input.numel() // input.shape[1]
     *line, dw, db = quietly(_line_back, n, mean, rstd, scale, *sums)
-    dx = _blend(_as_wide(g0), _as_wide(input), *[_channels(v, input.ndim) for v in line])
-    return dx, _channels(dw, 1), _channels(db, 1)
+    dx = _blend(_as_wide(g0), _as_wide(input), *[_channels(v, input) for v in line])
+    return dx, _vector(dw), _vector(db)
 
 
 def _line_back(
@@ -120,11 +122,21 @@ def _line_back(
     return a, b, -(total * a / n + mean * b), product * rstd, total
 
 
-def _channels(values: Array, ndim: int) -> Any:
-    """A number for each channel as a tensor that broadcasts against (n, channels, ...), or with
-    ndim 1 as a vector."""
-    shape = values.shape if ndim == 1 else (1, -1) + (1,) * (ndim - 2)
-    return fresh(values.reshape(shape), dtypes.FROM_NUMPY[values.dtype])
+def _channels(values: Array, like: Any) -> Any:
+    """A number for each channel as a tensor that broadcasts against `like` (n, channels, ...).
+
+    Beside short rows it is one image of its own: then the rows of an image are one run for NumPy,
+    which takes twice as long for rows of 256.
+    """
+    shape = (1, -1) + (1,) * (like.ndim - 2)
+    places = math.prod(like.shape[2:])
+    if _FEW <= like.shape[0] and 1 < places <= _SHORT and like.numel() >= config.threads_from:
+        values, shape = values.repeat(places), (1, *like.shape[1:])
+    return _vector(values.reshape(shape))
+
+
+def _vector(values: Array) -> Any:
+    return fresh(values, dtypes.FROM_NUMPY[values.dtype])
 
 
 def _blend(g: Any, x: Any, a: Any, b: Any, c: Any) -> Any:
@@ -199,13 +211,13 @@ def _batch_norm(
     else:
         mean, var = [_as_wide(t).array().reshape(-1) for t in (running_mean, running_var)]
     rstd, a, b = quietly(_line, mean, var, eps, *affine)
-    y = _as_wide(input) * _channels(a, input.ndim) + _channels(b, input.ndim)
+    y = _as_wide(input) * _channels(a, input) + _channels(b, input)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     if not training:
         nothing = y.new_empty((0,))
         return y, nothing, nothing
-    return y, _channels(mean, 1), _channels(rstd, 1)
+    return y, _vector(mean), _vector(rstd)
 
 
 def _line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[Array, ...]:
