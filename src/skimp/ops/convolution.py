@@ -11,9 +11,10 @@ from skimp._tensor import Array, Tensor
 from skimp.autograd import modes
 from skimp.autograd.rules import Rule
 from skimp.memory import layout as layouts
-from skimp.ops import patches, patches_adjoint
+from skimp.ops import patches
 from skimp.ops.forms import export, op, watching
 from skimp.ops.patches import Window
+from skimp.ops.patches_adjoint import adjoint, adjoint_and_weights
 from skimp.ops.rows import conj
 from skimp.ops.targets import blank
 
@@ -71,33 +72,32 @@ def _to_weight(g: Any, input: Any, shape: Any, *steps: Any) -> Any:
     return _conv_weights(g, input, tuple(shape), *steps)
 
 
-def _to_both(g: Any, input: Any, weight: Any, *steps: Any) -> tuple[Any, Any]:
-    """The gradients of input and weight, in one pass where nobody records it."""
+def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tuple[Any, ...]:
+    """The gradients of input, weight and bias that are needed, in one pass where nobody records
+    it."""
     if modes.state.grad or g._hollow or input._hollow or weight._hollow:
         return (
-            _to_input(g, weight, input.shape, *steps),
+            _to_input(g, weight, input.shape, *steps) if "input" in needs else None,
             _to_weight(g, conj(input), weight.shape, *steps),
+            _summed(g) if "bias" in needs else None,
         )
     stride, padding, dilation, groups = steps
-    to_input, into = _result(tuple(input.shape), g)
-    to_weight, kernels = blank(tuple(weight.shape), input._dtype)
-    window = Window(
-        tuple(input.shape[2:]),
-        tuple(weight.shape[2:]),
-        stride,
-        padding,
-        dilation,
-        tuple(g.shape[2:]),
-    )
-    patches_adjoint.adjoint_and_weights(
-        _images(g, groups),
-        _images(conj(input), groups),
-        _kernels(conj(weight).array(), groups),
-        _split(into, groups),
-        _kernels(kernels, groups),
-        window,
-    )
-    return to_input, to_weight
+    size, kernel, out = [tuple(t.shape[2:]) for t in (input, weight, g)]
+    window = Window(size, kernel, stride, padding, dilation, out)
+    to_weight, into = blank(tuple(weight.shape), input._dtype)
+    kernels = _kernels(into, groups)
+    to_bias, sums = None, None
+    if "bias" in needs:
+        to_bias, sums = blank((weight.shape[0],), input._dtype)
+        sums = sums.reshape(groups, -1)
+    places, images = _images(g, groups), _images(conj(input), groups)
+    if "input" not in needs:
+        patches.weights(places, images, kernels, window, sums)
+        return None, to_weight, to_bias
+    to_input, target = _result(tuple(input.shape), g)
+    turned = _kernels(conj(weight).array(), groups)
+    adjoint_and_weights(places, images, turned, _split(target, groups), kernels, window, sums)
+    return to_input, to_weight, to_bias
 
 
 _APART = Rule(
@@ -115,17 +115,21 @@ _APART = Rule(
 _TOGETHER = Rule(
     "ConvolutionBackward0",
     {
-        ("input", "weight"): lambda g, input, weight, stride, padding, dilation, groups: _to_both(
-            g, input, weight, stride, padding, dilation, groups
-        ),
-        "bias": lambda g: _summed(g),
+        ("input", "weight", "bias"): (
+            lambda g, input, weight, needs, stride, padding, dilation, groups: _to_several(
+                g, input, weight, needs, stride, padding, dilation, groups
+            )
+        )
     },
 )
 
 
 def _chosen(given: dict[str, Any]) -> Rule:
-    """Each formula keeps what it reads, so both gradients have one only where both are wanted."""
-    return _TOGETHER if given["input"]._rg and given["weight"]._rg else _APART
+    """A formula keeps all that it reads: one for several gradients reads the input and the weight
+    anyway where the weight's is among them."""
+    bias = given["bias"]
+    several = given["input"]._rg or (bias is not None and bias._rg)
+    return _TOGETHER if several and given["weight"]._rg else _APART
 
 
 @op(
@@ -184,7 +188,7 @@ def _conv_adjoint(
     out, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
     result, target = _result((input.shape[0], weight.shape[1] * groups, *size), input)
     window = Window(size, kernel, stride, padding, dilation, out)
-    patches_adjoint.adjoint(
+    adjoint(
         _images(input, groups), _kernels(weight.array(), groups), _split(target, groups), window
     )
     return result

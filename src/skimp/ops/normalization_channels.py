@@ -130,7 +130,7 @@ def _channels(values: Array, like: Any) -> Any:
     """
     shape = (1, -1) + (1,) * (like.ndim - 2)
     places = math.prod(like.shape[2:])
-    if _FEW <= like.shape[0] and 1 < places <= _SHORT and like.numel() >= config.threads_from:
+    if like.shape[0] >= _FEW and 1 < places <= _SHORT and like.numel() >= config.threads_from:
         values, shape = values.repeat(places), (1, *like.shape[1:])
     return _vector(values.reshape(shape))
 

@@ -21,6 +21,7 @@ from numpy.lib.stride_tricks import as_strided
 from skimp.backend.blas import one_thread
 from skimp.backend.scratch import give, take
 from skimp.config import config
+from skimp.ops.rowwise import row_sums
 from skimp.threads import share
 
 Array = np.ndarray[Any, Any]
@@ -380,19 +381,21 @@ def _as_matrices(a: Array) -> Array:
     return as_strided(a, (*a.shape[:3], math.prod(a.shape[3:])), (*a.strides[:3], a.itemsize))
 
 
-def weights(g: Array, x: Array, out: Array, w: Window) -> None:
-    """out (groups, co, ci, *kernel): for each tap, the sum of g times what the tap saw."""
+def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None) -> None:
+    """out (groups, co, ci, *kernel): for each tap, the sum of g times what the tap saw; bias
+    (groups, co): the sum of g, which rides along against ones."""
     channels, dtype = x.shape[2], working(out.dtype)
     depth = max(1, channels * w.taps)
     # channels first, each image of a block has a product of its own
     each = max(depth, depth * g.shape[2] // max(1, math.prod(w.out)))
+    ones = bias is not None
     for some in _bundles(x, w):
         many = some.stop - some.start
         todo = list(blocks(w, len(x), many * each)) if g.size else []
-        sums = _Lanes(todo, (many, g.shape[2], channels * w.taps), dtype)
+        sums = _Lanes(todo, (many, g.shape[2], channels * w.taps + ones), dtype)
 
         def worker(some: slice = some, sums: _Lanes = sums) -> Any:
-            patches = Patches(w, channels, dtype, some.stop - some.start)
+            patches = Patches(w, channels, dtype, some.stop - some.start, ones)
 
             def fn(lane: int) -> None:
                 for block in sums.blocks(lane):
@@ -404,16 +407,20 @@ def weights(g: Array, x: Array, out: Array, w: Window) -> None:
 
         _each(sums.numbers, g.size * depth // max(1, g.shape[2]), worker)
         sums.write(Patches(w, channels, dtype, many), out[some])
+        if bias is not None:
+            bias[some] = sums.total()[..., -1]
 
 
 def forward_and_weights(
-    x: Array, weight: Array, out: Array, g: Array, grad: Array, w: Window
+    x: Array, weight: Array, out: Array, g: Array, grad: Array, w: Window, whole: Array | None
 ) -> None:
-    """`forward` into out, and `weights` of g and x into grad, from patches gathered once."""
+    """`forward` into out, and `weights` of g and x into grad, from patches gathered once; whole
+    (groups, channels) is the sum of x."""
     channels, dtype = x.shape[2], working(out.dtype)
     depth = max(1, channels * w.taps)
     todo = list(blocks(w, len(x), x.shape[1] * depth)) if out.size else []
     sums = _Lanes(todo, (x.shape[1], g.shape[2], channels * w.taps), dtype)
+    seen = [np.zeros(x.shape[1:3], dtype) for _ in sums.numbers]
 
     def worker() -> Any:
         patches, matrix = _factor(x, weight, None, w, dtype)
@@ -423,12 +430,23 @@ def forward_and_weights(
                 columns = patches.gather(x, block)
                 _multiply(patches, columns, matrix, out[block.images, :, :, block.lines])
                 sums.add(lane, patches, g[block.images, :, :, block.lines], columns)
+                if whole is not None and block.start == 0:
+                    seen[lane] += _channel_sums(x[block.images], dtype)
                 patches.release()
 
         return fn, patches
 
     _each(sums.numbers, g.size * depth, worker)
     sums.write(Patches(w, channels, dtype, x.shape[1]), grad)
+    if whole is not None:
+        whole[...] = sum(seen[1:], seen[0])
+
+
+def _channel_sums(x: Array, dtype: np.dtype[Any]) -> Array:
+    """The sums of x (images, groups, channels, *places) for each channel, of each row's own."""
+    rows = np.ascontiguousarray(x, dtype).reshape(math.prod(x.shape[:3]), -1)
+    total: Array = np.add.reduce(row_sums(rows).reshape(x.shape[:3]), axis=0)
+    return total
 
 
 class _Lanes:
@@ -449,9 +467,13 @@ class _Lanes:
         np.add(total, _weigh(patches, g, columns), out=total)
 
     def write(self, patches: Patches, out: Array) -> None:
-        """out (groups, co, ci, *kernel) = the sum of all."""
-        for group, total in zip(out, sum(self.totals[1:], self.totals[0]), strict=True):
-            group[...] = patches.weight_back(total)
+        """out (groups, co, ci, *kernel) = the sum of all, without that of ones."""
+        depth = patches.channels * patches.w.taps
+        for group, total in zip(out, self.total(), strict=True):
+            group[...] = patches.weight_back(total[:, :depth])
+
+    def total(self) -> Array:
+        return sum(self.totals[1:], self.totals[0])
 
 
 def _weigh(patches: Patches, g: Array, columns: Array) -> Array:

@@ -40,18 +40,18 @@ def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
 
 
 def adjoint_and_weights(
-    g: Array, x: Array, weight: Array, out: Array, grad: Array, w: Window
+    g: Array, x: Array, weight: Array, out: Array, grad: Array, w: Window, bias: Array | None
 ) -> None:
-    """`adjoint` into out, and `weights` of g and x into grad (groups, co, ci, *kernel); where it
-    can be, both from patches of g that are gathered once: in <g, x * w> the turned kernel's
-    gradient is to x what the kernel's is to g."""
+    """`adjoint` into out, and `weights` of g and x into grad (groups, co, ci, *kernel) and bias
+    (groups, co); where it can be, both from patches of g that are gathered once: in <g, x * w> the
+    turned kernel's gradient is to x what the kernel's is to g."""
     back = _turned_window(w)
     if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW:
         adjoint(g, weight, out, w)
-        weights(g, x, grad, w)
+        weights(g, x, grad, w, bias)
         return
     into = np.empty(_turned(grad).shape, grad.dtype)
-    forward_and_weights(g, _turned(weight), out, x, into, back)
+    forward_and_weights(g, _turned(weight), out, x, into, back, bias)
     grad[...] = _turned(into)
 
 
