@@ -197,7 +197,9 @@ def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
     right_below ^= right_above  # right = right_below where below, else right_above
     right_below &= below
     right_above ^= right_below
-    np.add(right_above.view(np.uint8), below.view(np.uint8) << 1, out=taps)
+    rows = below.view(np.uint8)  # twice added: NumPy's shift of bytes takes ten times as long
+    np.add(right_above.view(np.uint8), rows, out=taps)
+    np.add(taps, rows, out=taps)
 
 
 def _find(source: Array, best: Array, taps: Array, w: Pool) -> None:
