@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 from skimp._tensor import Tensor, empty
 from skimp.autograd import anomaly, hooks, lines, modes
@@ -25,10 +25,16 @@ from skimp.memory.layout import contiguous_strides, is_non_overlapping_and_dense
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
 
+class _Task(NamedTuple):
+    """A backward that runs."""
+
+    number: int | None
+    accumulates: bool  # it reaches all leaves
+    retains: bool  # nodes keep what they saved
+
+
 class _Tasks(threading.local):
-    # the number of the backward that runs, whether it reaches all leaves, and whether nodes keep
-    # what they saved
-    now: tuple[int | None, bool, bool] = (None, True, True)
+    now = _Task(None, True, True)
 
 
 _tasks = _Tasks()
@@ -99,7 +105,7 @@ def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None =
     state = modes.state
     before, task = state.grad, _tasks.now
     state.grad = create
-    _tasks.now = next(_numbers), captures is None, keep
+    _tasks.now = _Task(next(_numbers), captures is None, keep)
     try:
         _run(roots, keep, create, captures, lines.here(2))
     finally:
@@ -109,17 +115,17 @@ def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None =
 
 def current_task() -> int | None:
     """The number of the backward that this thread is in, if any."""
-    return _tasks.now[0]
+    return _tasks.now.number
 
 
 def accumulates() -> bool:
     """Whether the backward that this thread is in reaches all leaves."""
-    return _tasks.now[1]
+    return _tasks.now.accumulates
 
 
 def retains() -> bool:
     """Whether nodes keep what they saved when the backward that this thread is in has run them."""
-    return _tasks.now[2]
+    return _tasks.now.retains
 
 
 def _run(

@@ -16,6 +16,7 @@ from skimp.autograd.nodes import Extra, Grads, Node, accumulate_of, init, sequen
 from skimp.autograd.refresh import node_of_view
 from skimp.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule
 from skimp.autograd.saving import meta_of
+from skimp.autograd.shedding import shed, sheds
 from skimp.autograd.unrolled import USES
 
 _new = object.__new__
@@ -45,9 +46,11 @@ class OpNode(Node):
 
     def general(self, grads: Grads, wanted: set[Node] | None) -> Any:
         """`apply` of any node."""
+        g = grads[0]
+        if g is not None and sheds(self, g):
+            return shed(self, g, wanted)
         plan = self._plan
         if plan.single:
-            g = grads[0]
             if g is None:
                 return (None,) * (len(self._edges) >> 1)
             values: list[Any] = [g]

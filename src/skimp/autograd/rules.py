@@ -183,7 +183,6 @@ class Rule:
         """The class of this rule's nodes: `type(y.grad_fn).__name__` is the rule's name."""
         if self._class is None:
             from skimp.autograd.record import OpNode
-            from skimp.autograd.shedding import SheddingNode
 
             space = {
                 "__slots__": (),
@@ -191,8 +190,7 @@ class Rule:
                 "rule": self,
                 "__module__": "skimp.autograd.graph",
             }
-            base = SheddingNode if self.sheds else OpNode
-            self._class = type(self.name, (base,), space)
+            self._class = type(self.name, (OpNode,), space)
         return self._class
 
     def plan(self, mask: tuple[bool, ...], bound: Iterable[str]) -> Plan:

@@ -8,45 +8,46 @@ computed first, and what only it reads goes before the next one is made.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skimp.autograd import saving
 from skimp.autograd.engine import retains
-from skimp.autograd.nodes import Grads, Node
-from skimp.autograd.record import OpNode
+from skimp.autograd.nodes import Node
+
+if TYPE_CHECKING:
+    from skimp._tensor import Tensor
+    from skimp.autograd.record import OpNode
 
 
-class SheddingNode(OpNode):
-    """Runs its formulas from the last to the first, and lets go of what no other will read."""
+def sheds(node: OpNode, g: Tensor) -> bool:
+    """Whether `shed` is for this node and the gradient of its output: a large one."""
+    return (
+        node._plan.rule.sheds
+        and g._np is None
+        and not g._hollow
+        and bool(node._saved)
+        and len(node._edges) == 2 * len(node._plan.rule.names)
+        and not retains()
+    )
 
-    __slots__ = ()
 
-    def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
-        g = grads[0]
-        names = self._plan.rule.names
-        edges = self._edges
-        if (
-            g is None
-            or g._np is not None
-            or not self._saved
-            or len(edges) != 2 * len(names)
-            or retains()
-        ):
-            return super().apply(grads, wanted)
-        values: list[Any] = [g]
-        saving.unpack(self, values)
-        steps = [
-            step
-            for step in self._plan.steps
-            if (to := edges[2 * step.positions[0]]) is not None and (wanted is None or to in wanted)
-        ]
-        self.release()
-        out: list[Any] = [None] * len(names)
-        while steps:
-            step = steps.pop()
-            out[step.positions[0]] = step.formula(*[values[i] for i in step.reads])
-            later = {i for one in steps for i in one.reads}
-            for i in step.reads:
-                if i not in later:
-                    values[i] = None
-        return out
+def shed(node: OpNode, g: Tensor, wanted: set[Node] | None) -> list[Any]:
+    """Run the formulas from the last to the first, and let go of what no other will read."""
+    values: list[Any] = [g]
+    saving.unpack(node, values)
+    edges = node._edges
+    steps = [
+        step
+        for step in node._plan.steps
+        if (to := edges[2 * step.positions[0]]) is not None and (wanted is None or to in wanted)
+    ]
+    node.release()
+    out: list[Any] = [None] * (len(edges) >> 1)
+    while steps:
+        step = steps.pop()
+        out[step.positions[0]] = step.formula(*[values[i] for i in step.reads])
+        later = {i for one in steps for i in one.reads}
+        for i in step.reads:
+            if i not in later:
+                values[i] = None
+    return out

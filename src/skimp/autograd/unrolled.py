@@ -128,17 +128,18 @@ def _kept(i: int, slot: Slot, x: str, known: bool, text: list[str]) -> str:
 def runner(plan: Plan, general: Runner) -> Runner:
     """`OpNode.apply` for nodes of one output.
 
-    Those with lists among their inputs, or without a gradient, go to `general`; so do all where the
-    formulas want more than the gradient of one output.
+    Those with lists among their inputs, without a gradient, or that shed, go to `general`; so do
+    all where the formulas want more than the gradient of one output.
     """
     if not plan.single:
         return general
     count = len(plan.rule.names)
+    large = " or g._np is None" if plan.rule.sheds else ""
     text = [
         "def run(node, grads, wanted):",
         "    g = grads[0]",
         "    edges = node._edges",
-        f"    if g is None or len(edges) != {2 * count}:",
+        f"    if g is None or len(edges) != {2 * count}{large}:",
         "        return general(node, grads, wanted)",
     ]
     if plan.slots:

@@ -16,7 +16,6 @@ from typing import Any
 
 from skimp._tensor import Tensor
 from skimp.autograd.record import OpNode
-from skimp.autograd.shedding import SheddingNode
 from skimp.eval import run
 from skimp.memory.ledger import host
 from skimp.memory.sites import op_name
@@ -78,7 +77,6 @@ def op_codes() -> dict[CodeType, str]:
     return found
 
 
-_BACKWARD = frozenset({OpNode.apply.__code__, SheddingNode.apply.__code__})
 active: list[Recorder] = []  # those that listen now, on any thread
 
 
@@ -111,8 +109,8 @@ class Recorder:
             name = self._codes.get(code)
             if name is not None:
                 self._begin(name, frame)
-            elif code in _BACKWARD and not (self._open and self._open[-1][1] is frame.f_back):
-                node = type(frame.f_locals["self"]).__name__  # not again where it asks its base
+            elif code is OpNode.apply.__code__:
+                node = type(frame.f_locals["self"]).__name__
                 self._begin(f"autograd::engine::evaluate_function: {node}", frame)
         elif what == "return" and self._open and self._open[-1][1] is frame:
             self._close()
