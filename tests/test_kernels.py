@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from skimp.backend import kernels
+from skimp.backend import attend, kernels, powers
 from skimp.backend import kernels_activation as activation
 
 Array = npt.NDArray[Any]
@@ -587,3 +587,31 @@ def test_a_gradient_may_have_no_dimensions(
     np.testing.assert_array_equal(run(kernel, g, x, like=x, **params), spread)
     alone = run(kernel, g, x[1, 0].reshape(()), like=x, **params)
     np.testing.assert_array_equal(alone, spread[1, 0])
+
+
+def test_either_exponential(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GELU and attention by powers of 2 and of e, whichever this machine takes."""
+    x = np.linspace(-9, 9, 5000).astype(np.float32).reshape(2, 50, 50)
+    mask = np.where(x > 4, -np.inf, x)
+    found: list[list[Any]] = []
+    for power, unit in ((np.exp, 1.0), (np.exp2, np.log2(np.e))):
+        scale = unit / powers.UNIT
+        monkeypatch.setattr(activation, "_PHI", tuple(c * scale for c in activation._PHI))
+        for module in (activation, attend):
+            monkeypatch.setattr(module, "POWER", power)
+            monkeypatch.setattr(module, "UNIT", unit)
+        monkeypatch.setattr(powers, "UNIT", unit)
+        y, g = np.empty_like(x), np.empty_like(x)
+        activation.gelu(x, out=y)
+        activation.gelu_backward(x, x, out=g)
+        found.append([y, g])
+        z = x / 9
+        for how in (None, mask, mask > 1):
+            a = attend.Attention(0.2, how is None, how, None, 1.0, np.dtype(np.float32))
+            out, lse = np.empty_like(x), np.empty((2, 50, 1), np.float32)
+            attend.forward(z, z, z, out, lse, a)
+            grads = tuple(np.empty_like(x) for _ in range(3))
+            attend.backward(x, (z, z, z, out, lse), grads, a)
+            found[-1] += [out, lse, *grads]
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5 * np.abs(other).max())

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp.backend.blas import one_thread
+from skimp.backend.powers import POWER, UNIT
 from skimp.backend.scratch import give, take
 from skimp.config import config
 from skimp.threads import share
@@ -76,13 +77,12 @@ class _Room:
         for flat in self._flat.values():
             give(flat)
 
-    def columns(self, name: str, rows: Array, last: Any) -> Array:
-        """`rows` (heads, n, e) transposed, with a row of `last` below unless it is None."""
+    def columns(self, name: str, rows: Array, ones: bool, unit: float = 1) -> Array:
+        """`rows` (heads, n, e) transposed, perhaps with a row of ones below, all times `unit`."""
         heads, n, e = rows.shape
-        made = self.of(name, heads, e if last is None else e + 1, n)
-        made[:, :e] = np.swapaxes(rows, -1, -2)
-        if last is not None:
-            made[:, e] = last
+        made = self.of(name, heads, e + ones, n)
+        np.multiply(np.swapaxes(rows, -1, -2), self._work.type(unit), out=made[:, :e])
+        made[:, e:] = unit
         return made
 
 
@@ -115,18 +115,18 @@ def _blocks(rows: int, step: int, keys: int, causal: bool) -> Iterator[tuple[sli
         yield slice(start, stop), min(keys, stop) if causal else keys
 
 
-def _hide(s: Array, a: Attention, group: Any, rows: slice) -> None:
-    """Mask a block of scores (heads, rows, seen)."""
+def _hide(s: Array, a: Attention, group: Any, rows: slice, hidden: float = -np.inf) -> None:
+    """Mask a block of scores (heads, rows, seen), or of their powers: then `hidden` is 0."""
     seen = s.shape[-1]
     if a.mask is not None:
         mask = a.mask[group][..., rows, :seen]
         if mask.dtype == bool:
-            np.copyto(s, -np.inf, where=~mask)
+            np.copyto(s, hidden, where=~mask)
         else:
             s += mask
     if a.causal and seen > rows.start + 1:
-        hidden = _after(rows.stop - rows.start)[:, : seen - rows.start]
-        np.copyto(s[..., rows.start :], -np.inf, where=hidden)
+        after = _after(rows.stop - rows.start)[:, : seen - rows.start]
+        np.copyto(s[..., rows.start :], hidden, where=after)
 
 
 @cache
@@ -161,24 +161,27 @@ def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) 
     def task(group: Any, room: _Room) -> None:
         ks = _ready(k[group], a.work)
         qs = np.multiply(q[group], a.work.type(a.scale), out=room.of("q", *q[group].shape))
-        kt = room.columns("k", ks, None)
+        tame = _is_tame(qs, ks, a)
+        kt = room.columns("k", ks, False, UNIT if tame else 1)
         (heads, _, _), ev = ks.shape, v.shape[-1]
         # the sum of each row of weights is one more column of the product: of ones in v
         vs = room.of("v", heads, keys, ev + 1)
         vs[..., :ev] = v[group]
         vs[..., ev] = 1
         found = room.of("found", heads, rows, ev + 1)
-        tame = _is_tame(qs, ks, a)
         top = None if tame else room.of("top", heads, rows, 1)
         for block, seen in reversed([*_blocks(rows, step, keys, a.causal)]):  # the longest first
             s = room.of("s", heads, block.stop - block.start, seen)
             np.matmul(qs[:, block], kt[..., :seen], out=s)
-            _hide(s, a, group, block)
-            if top is not None:
+            if top is None:
+                POWER(s, out=s)
+                _hide(s, a, group, block, 0)  # what is hidden does not make it slow, as -inf would
+            else:
+                _hide(s, a, group, block)
                 most = np.maximum.reduce(s, axis=-1, keepdims=True, initial=-np.inf)
                 top[:, block] = np.where(np.isneginf(most), 0, most)  # sees nothing: not nan
                 np.subtract(s, top[:, block], out=s)
-            np.exp(s, out=s)
+                np.exp(s, out=s)
             if a.kept is None:
                 np.matmul(s, vs[:, :seen], out=found[:, block])
                 continue
@@ -208,15 +211,19 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
     groups, step = _tasks(q.shape, keys, a.causal)
     scale = a.work.type(a.scale)
     early = a.kept is None and out.dtype == a.work  # the result says what is subtracted from dp
+    added = a.mask is not None and a.mask.dtype != bool  # such a mask may hold -inf
 
     def task(group: Any, room: _Room) -> None:
         ks, vs = _ready(k[group], a.work), _ready(v[group], a.work)
-        kt, vt = room.columns("k", ks, 1), room.columns("v", vs, 1)
+        kt, vt = room.columns("k", ks, True), room.columns("v", vs, True)
         (heads, _, e), ev = ks.shape, vs.shape[-1]
         qs, gs = room.of("q", heads, rows, e + 1), room.of("g", heads, rows, ev + 1)
         level = lse[group][..., 0]
-        np.multiply(q[group], scale, out=qs[..., :e])
-        qs[..., e] = -np.where(np.isneginf(level), np.inf, level)
+        # far from 0 the scores are as forward's to the bit, since their errors then cancel
+        tame = not added and bool(np.abs(level).max(initial=0) <= 2 * _TAME)
+        unit = a.work.type(UNIT if tame else 1)
+        np.multiply(q[group], a.work.type(a.scale * unit), out=qs[..., :e])
+        qs[..., e] = np.where(np.isneginf(level), -np.inf, level * -unit)
         gs[..., :ev] = g[group]
         gs[..., ev] = -np.vecdot(gs[..., :ev], out[group]) if early else 0
         sum_k, sum_v = room.of("dk", heads, keys, e), room.of("dv", heads, keys, ev)
@@ -226,8 +233,12 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
             shape = (heads, block.stop - block.start, seen)
             p, dp = room.of("p", *shape), room.of("dp", *shape)
             np.matmul(qs[:, block], kt[..., :seen], out=p)
-            _hide(p, a, group, block)
-            np.exp(p, out=p)
+            if tame:
+                POWER(p, out=p)
+                _hide(p, a, group, block, 0)
+            else:
+                _hide(p, a, group, block)
+                np.exp(p, out=p)
             np.matmul(gs[:, block], vt[..., :seen], out=dp)
             some_k, some_v = sum_k[:, :seen], sum_v[:, :seen]
             if written:
@@ -251,6 +262,7 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
         np.multiply(found, scale, out=dq[group], casting="same_kind")
         sum_k[:, written:] = 0  # nobody sees these keys
         sum_v[:, written:] = 0
-        dk[group], dv[group] = sum_k, sum_v
+        np.divide(sum_k, unit, out=dk[group], casting="same_kind")
+        dv[group] = sum_v
 
     _run(groups, math.prod(q.shape[:-1]) * keys, a.work, task)

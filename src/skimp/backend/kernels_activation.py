@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp.backend.kernels import Array, clamp, drop, select
+from skimp.backend.powers import POWER, UNIT
 from skimp.backend.scratch import give, take
 from skimp.backend.special_erf import erf
 
@@ -278,10 +279,10 @@ def softsign_backward(g: Array, x: Array, *, out: Array) -> None:
 
 # -logit(Phi(x)) / x as a polynomial in x**2, Phi the normal distribution: fitted so that x Phi(x)
 # is within 1.9e-7 of itself right of 0, within 1.5e-7 everywhere; the last term wins for large x.
-_PHI: Final = (
+_PHI: Final = tuple(UNIT * c for c in (
     -1.59576968e00, -7.26669486e-02, 6.59746197e-05, 1.10305799e-04, -7.87649134e-06,
     2.60500067e-07, -3.40397281e-09,
-)  # fmt: skip
+))  # fmt: skip
 
 
 def _over_phi(x: Array, square: Array, out: Array) -> None:
@@ -293,7 +294,7 @@ def _over_phi(x: Array, square: Array, out: Array) -> None:
         np.multiply(out, square, out=out)
     np.add(out, _PHI[0], out=out)
     np.multiply(out, x, out=out)
-    np.exp(out, out=out)
+    POWER(out, out=out)
     np.add(out, 1, out=out)
 
 
@@ -329,8 +330,8 @@ def _gelu_backward(g: Array, x: Array, density: Array, out: Array) -> None:
         np.add(out, 1, out=out)
         np.multiply(out, 0.5, out=out)
         np.multiply(x, x, out=density)
-    np.multiply(density, -0.5, out=density)
-    np.exp(density, out=density)
+    np.multiply(density, -0.5 * UNIT, out=density)
+    POWER(density, out=density)
     np.multiply(density, x, out=density)
     np.multiply(density, 1 / sqrt(2 * pi), out=density)
     np.add(out, density, out=out)
