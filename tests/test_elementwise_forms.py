@@ -216,3 +216,27 @@ def test_out_refuses_what_autograd_would_follow() -> None:
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
         skimp.exp(x, out=skimp.empty(3))
     assert outcome(lambda: skimp.exp("a"))[0] is TypeError
+
+
+@pytest.mark.parametrize("needs", [True, False])
+def test_parameters_are_operands_like_any_tensor(needs: bool) -> None:
+    """Their results are plain tensors, with the nodes and gradients of a tensor in their place."""
+    for lib in (torch, skimp):
+        x, values = lib.arange(3.0), lib.arange(3.0) + 1
+        for f in (
+            *(lambda a, b, f=f: f(a, b) for f in (operator.add, operator.mul, operator.truediv)),
+            lambda a, b: a < b,
+            lambda a, b, lib=lib: lib.maximum(a, b).exp(),
+            lambda a, b: b.relu() @ a,
+            lambda a, b: a.clone().add_(b.detach()),
+        ):
+            p = lib.nn.Parameter(values.clone(), requires_grad=needs)
+            t = values.clone().requires_grad_(needs)
+            made = [f(x, p), f(x, t), f(p, x)]
+            assert {type(m) for m in made} == {lib.Tensor}
+            assert made[0].tolist() == made[1].tolist()
+            assert type(made[0].grad_fn).__name__ == type(made[1].grad_fn).__name__
+            if made[0].requires_grad:
+                made[0].sum().backward()
+                made[1].sum().backward()
+                assert p.grad.tolist() == t.grad.tolist()

@@ -10,6 +10,7 @@ from skimp._tensor import Tensor, mark
 from skimp.autograd.saving import ghost
 from skimp.instances import share_names
 from skimp.nn import whole
+from skimp.ops.pointwise import ORDINARY
 
 
 def typename(value: Any) -> str:
@@ -68,6 +69,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
 
 
+ORDINARY.add(Parameter)
 share_names(
     Parameter,
     *("_np", "_storage", "_dtype", "_layout", "_turned", "_rg", "_grad", "_accumulate", "_views"),

@@ -23,7 +23,7 @@ from skimp.memory import layout_views as V
 from skimp.ops import outs
 from skimp.ops.copies import describe
 from skimp.ops.forms import export, move, op
-from skimp.ops.pointwise import PLAIN
+from skimp.ops.pointwise import ORDINARY, PLAIN
 from skimp.ops.rows import conj
 from skimp.ops.targets import blank, c_name, check_out
 
@@ -400,7 +400,7 @@ def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
     broadcast.
     """
-    if out is None and type(input) is Tensor and type(other) is Tensor:
+    if out is None and type(input) in ORDINARY and type(other) in ORDINARY:
         x, y = input._np, other._np
         if x is not None and y is not None and x.ndim == 2 == y.ndim:
             return mm(input, other)

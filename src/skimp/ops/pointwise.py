@@ -127,6 +127,10 @@ def kernels_by_dtype(
     return {d: made[id(k)] for d, k in found.items() if k is not None}
 
 
+# Tensors of these classes go the short ways of ops, whose results are plain tensors; `nn.Parameter`
+# joins. Other classes may want to be asked, or results of their own class.
+ORDINARY: set[type[Any]] = {Tensor}
+
 PLAIN = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
 WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64})
 
@@ -277,7 +281,7 @@ def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> T
     nothing else. Beside one that is row-major, others may be one element, expanded.
     """
     first = args[0]
-    if type(first) is not Tensor:
+    if type(first) is not Tensor and type(first) not in ORDINARY:
         return None
     dtype = first._dtype
     x = first._np
@@ -288,7 +292,7 @@ def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> T
     arrays = []
     expanded = 0
     for a in args:
-        if type(a) is not Tensor or a._dtype is not dtype:
+        if (type(a) is not Tensor and type(a) not in ORDINARY) or a._dtype is not dtype:
             return None
         y = a._np
         if y is None or y.shape != shape:

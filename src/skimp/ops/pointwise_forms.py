@@ -20,7 +20,7 @@ from skimp.autograd.alias import before_inplace
 from skimp.autograd.record import record1, record2
 from skimp.eval.expr import Kernel
 from skimp.ops.forms import export
-from skimp.ops.pointwise import PLAIN, WHOLE, Pointwise, call, predicate
+from skimp.ops.pointwise import ORDINARY, PLAIN, WHOLE, Pointwise, call, predicate
 
 Function = Callable[..., Tensor]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,7 +64,7 @@ def unary(
     strided = ufunc is np.negative or _strided(row)[0] is not None
 
     def function(input: Any, *, out: Tensor | None = None) -> Tensor:
-        if out is None and type(input) is Tensor:
+        if out is None and (type(input) is Tensor or type(input) in ORDINARY):
             x = input._np
             if (
                 x is not None
@@ -101,7 +101,11 @@ def binary(
     result = dtypes.bool if row.types is predicate else None
 
     def function(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-        if out is None and type(input) is Tensor and type(other) is Tensor:
+        if (
+            out is None
+            and (type(input) is Tensor or type(input) in ORDINARY)
+            and (type(other) is Tensor or type(other) in ORDINARY)
+        ):
             dtype = input._dtype
             if dtype is other._dtype and dtype in ok:
                 x = input._np
@@ -111,8 +115,9 @@ def binary(
                         made = fresh(ufunc(x, y), result or dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return call(row, (input, other))
-                    if (input._rg or other._rg) and rule is not None and _state.grad:
-                        record2(rule, input, other, made, input._rg + 2 * other._rg)
+                    first, second = input._rg, other._rg
+                    if (first or second) and rule is not None and _state.grad:
+                        record2(rule, input, other, made, (3 if second else 1) if first else 2)
                     return made
         return call(row, (input, other), (), out)
 
@@ -134,7 +139,7 @@ def short_inplace(
     if target._rg or dtype not in ok or not x.flags.c_contiguous:
         return False
     kind = type(other)
-    if kind is Tensor:
+    if kind is Tensor or (kind is not float and kind is not int and kind in ORDINARY):
         y = other._np
         if y is None or other._dtype is not dtype or other._rg or y.shape != x.shape:
             return False
@@ -206,7 +211,7 @@ def operators(
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
-        if kind is Tensor:
+        if kind is Tensor or (kind is not float and kind is not int and kind in ORDINARY):
             dtype = self._dtype
             if dtype is other._dtype and (dtype is usual or dtype in ok):
                 x = self._np
@@ -216,8 +221,9 @@ def operators(
                         made = fresh(ufunc(x, y), dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return slow(self, other)
-                    if (self._rg or other._rg) and _state.grad:
-                        record2(rule, self, other, made, self._rg + 2 * other._rg)
+                    first, second = self._rg, other._rg
+                    if (first or second) and _state.grad:
+                        record2(rule, self, other, made, (3 if second else 1) if first else 2)
                     return made
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
@@ -301,7 +307,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
-        if kind is Tensor:
+        if kind is Tensor or (kind is not float and kind is not int and kind in ORDINARY):
             x = self._np
             y = other._np
             if (
