@@ -160,7 +160,7 @@ def _written_out(rule: Rule, bindings: dict[str, Any], out: Tensor) -> bool:
         bit <<= 1
     if not bits:
         return True
-    plan = rule.bits.get(bits)
+    plan = rule.masks.get(bits)
     if plan is None:
         return False
     f = plan.recorder
@@ -203,10 +203,7 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
             mask.append(False)
     if not needed and (target is None or not target._rg):
         return None
-    key = tuple(mask)
-    plan = rule.masks.get(key)
-    if plan is None:
-        plan = rule.plan(key, bindings)
+    plan = rule.plan(tuple(mask), bindings)
     node: OpNode = _new(plan.cls)  # type: ignore[assignment]
     init(node, tuple(edges), (), None)  # type: ignore[arg-type]
     node._plan = plan

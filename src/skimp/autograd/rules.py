@@ -152,8 +152,7 @@ class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient."""
 
     __slots__ = (
-        "_class", "again", "args", "bits", "formulas", "masks", "name", "names", "one", "sheds",
-        "two",
+        "_class", "again", "args", "formulas", "masks", "name", "names", "one", "sheds", "two",
     )  # fmt: skip
 
     def __init__(
@@ -172,8 +171,8 @@ class Rule:
         self.args = args or _guess(self.names)
         self.one: Plan | None = None
         self.two: list[Plan | None] = [None, None, None, None]
-        self.masks: dict[Any, Plan] = {}
-        self.bits: dict[int, Plan] = {}  # the same by a number, the first name's bit the lowest
+        # by which inputs need gradients, as a number: the first name's bit is the lowest
+        self.masks: dict[int, Plan] = {}
         self._class: type[Node] | None = None
 
     def __repr__(self) -> str:
@@ -195,10 +194,10 @@ class Rule:
 
     def plan(self, mask: tuple[bool, ...], bound: Iterable[str]) -> Plan:
         """The plan for the inputs in `mask` (in the order of `names`)."""
-        found = self.masks.get(mask)
+        bits = sum([1 << i for i, wanted in enumerate(mask) if wanted])
+        found = self.masks.get(bits)
         if found is None:
-            found = self.masks[mask] = Plan(self, mask, bound)
-            self.bits[sum([1 << i for i, wanted in enumerate(mask) if wanted])] = found
+            found = self.masks[bits] = Plan(self, mask, bound)
         return found
 
 

@@ -22,9 +22,9 @@ Recorder = Callable[[dict[str, Any], Tensor, Any], bool]
 Runner = Callable[[Any, Any, Any], Any]
 
 
-def compiled(name: str, text: list[str], space: dict[str, Any]) -> Any:
-    """The function `name` that the lines define."""
-    exec(compile("\n".join(text), f"<skimp {name}>", "exec"), space)
+def compiled(name: str, text: list[str], space: dict[str, Any], kind: str = "") -> Any:
+    """The function `name` that the lines define; frames of "<skimp ..." are this package's."""
+    exec(compile("\n".join(text), f"<skimp {kind}{name}>", "exec"), space)
     return space[name]
 
 

@@ -48,7 +48,6 @@ __all__ = [
     "randperm",
     "standard_gamma",
     "uniform",
-    "unit",
 ]
 
 _PART: Final = 1 << 16
@@ -62,40 +61,31 @@ _STEP24: Final = np.array(2.0**-24, np.float32)  # ufuncs take arrays sooner tha
 _LOW24: Final = np.array((1 << 24) - 1, np.uint32)
 
 
-def unit(out: NDArray[Any], engine: Engine) -> None:
-    """torch.rand: fill `out` from [0, 1)."""
-    numbers = flat(out)
-    if numbers.dtype.itemsize == 2:
-        uniform(out, 0.0, 1.0, engine)
-        return
-    double = numbers.dtype == np.float64
-    with engine.lock:
-        for part in _parts(numbers):
-            if double:
-                part[:] = uniform53(part.size, engine)
-            else:
-                uniform24(part.size, engine, part)
-
-
 def uniform(out: NDArray[Any], low: float, high: float, engine: Engine) -> None:
     """torch.Tensor.uniform_: fill `out` from [low, high); both parts of complex numbers."""
     if out.dtype.kind == "c" and not out.size:
         return  # PyTorch looks at the range only to fill some
     numbers = flat(out)
-    _check_uniform(numbers.dtype, low, high)
     double = numbers.dtype == np.float64
-    if (low, high) == (0, 1) and numbers.dtype.itemsize != 2:  # rounding never reaches 1
-        unit(out, engine)
-        return
+    # Rounding up may reach `high`, which is outside; but not from [0, 1) in the type drawn in.
+    clamped = (low, high) != (0, 1) or numbers.dtype.itemsize == 2
+    if clamped:
+        _check_uniform(numbers.dtype, low, high)
     first, last = numbers.dtype.type(low), numbers.dtype.type(high)
     with engine.lock:
         for part in _parts(numbers):
+            if not clamped:
+                if double:
+                    part[:] = uniform53(part.size, engine)
+                else:
+                    uniform24(part.size, engine, part)
+                continue
             if double:
                 part[:] = fma64(uniform53(part.size, engine), high - low, low)
             else:
                 values = uniform24(part.size, engine)
                 _scale32(values, np.float32(low), np.float32(high), part)
-            part[part == last] = first  # rounding up may reach `high`, which is outside
+            part[part == last] = first
 
 
 def exponential(out: NDArray[Any], rate: float, engine: Engine) -> None:
@@ -211,8 +201,5 @@ def _truncated(values: F64, dtype: np.dtype[Any]) -> F64 | NDArray[np.int64]:
 
 def _parts(out: NDArray[Any]) -> Iterator[NDArray[Any]]:
     numbers = flat(out)
-    if 0 < numbers.size <= _PART:
-        yield numbers
-        return
     for start in range(0, numbers.size, _PART):
         yield numbers[start : start + _PART]

@@ -32,10 +32,12 @@ def create(f: F) -> F:
 def sizes_of(values: Any) -> tuple[int, ...]:
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = values[0]
-    shape = tuple([v if type(v) is int else as_int(v) for v in values])
-    if shape and min(shape) < 0:
-        n = next(n for n in shape if n < 0)
-        raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    shape = tuple([as_int(v) for v in values])
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
+            )
     return shape
 
 

@@ -24,6 +24,7 @@ from skimp.autograd import alias as history
 from skimp.autograd import modes
 from skimp.autograd.record import record
 from skimp.autograd.rules import Rule
+from skimp.autograd.unrolled import compiled
 from skimp.config import config
 from skimp.errors import WithoutBytes
 from skimp.memory import layout as layouts
@@ -238,8 +239,7 @@ def _wrapper(title: str, o: Op, runner: str | Function, add_out: bool) -> Functi
         f"        return _other_way({title!r}, _op.forms[{title!r}], {known}, e, "
         f"{'out' if takes_out else 'None'})",
     ]
-    exec(compile("\n".join(lines), f"<skimp op {title}>", "exec"), space)
-    f: Function = space[title]
+    f: Function = compiled(title, lines, space, "op ")
     f.__doc__ = o.raw.__doc__
     f.__module__ = o.raw.__module__
     f.__signature__ = _shown(signature, o, title, add_out)  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ from skimp.promotion import scalar_type_name
 _new = object.__new__
 _view_of = history.view_of
 _plain_view = history.plain_view
-MANY = history.MANY
+_MANY = history.MANY
 _state = modes.state
 _ref = weakref.ref
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
@@ -77,7 +77,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             views = base._views
             if dtype.category < 2:  # its base will never require grad
                 t._base = base
-            elif views is None or len(views) > MANY or not _state.grad:
+            elif views is None or len(views) > _MANY or not _state.grad:
                 _plain_view(base, t)
             else:
                 t._base = base

@@ -139,7 +139,7 @@ def short_inplace(
     if target._rg or dtype not in ok or not x.flags.c_contiguous:
         return False
     kind = type(other)
-    if kind is Tensor or (kind is not float and kind is not int and kind in ORDINARY):
+    if kind is Tensor or kind in ORDINARY:
         y = other._np
         if y is None or other._dtype is not dtype or other._rg or y.shape != x.shape:
             return False
@@ -211,7 +211,7 @@ def operators(
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
-        if kind is Tensor or (kind is not float and kind is not int and kind in ORDINARY):
+        if kind is Tensor or kind in ORDINARY:
             dtype = self._dtype
             if dtype is other._dtype and (dtype is usual or dtype in ok):
                 x = self._np
@@ -307,7 +307,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
-        if kind is Tensor or (kind is not float and kind is not int and kind in ORDINARY):
+        if kind is Tensor or kind in ORDINARY:
             x = self._np
             y = other._np
             if (

@@ -412,12 +412,7 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         t = blank(shape, dtype, device, layout)
         if t._dtype.category < dtypes.FLOAT:
             _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
-        at_hand = t._np
-        if at_hand is None:
-            draw_into(t, lambda a: draw(a, engine))
-        else:
-            with _LOCK:
-                draw(at_hand, engine)
+        draw_into(t, lambda a: draw(a, engine))
         return finish(t, requires_grad)
 
     def like(
@@ -446,7 +441,9 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
     )
 
 
-_maker("rand", draws.unit, False, "uniform numbers in [0, 1)")
+_maker(
+    "rand", lambda a, engine: draws.uniform(a, 0.0, 1.0, engine), False, "uniform numbers in [0, 1)"
+)
 _maker(
     "randn",
     lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -194,8 +194,10 @@ def update(
             outs = [t.writable().transpose(order) for t in written]
             if first.numel() < config.small_below:
                 _on_arrays(formula, outs, leaves, numbers)
-            elif not _put_off(formula, written, read, outs, leaves, numbers):
-                _in_one_pass(formula, written, read, outs, leaves, numbers)
+            else:
+                one = _Update(formula, written, read, outs, leaves, numbers)
+                if not _put_off(one):
+                    _in_one_pass(one)
             return
     _on_tensors(formula, written, read, numbers)
 
@@ -216,29 +218,45 @@ def _on_arrays(
             np.copyto(out, new)
 
 
-def _in_one_pass(
-    formula: Formula,
-    written: Sequence[Tensor],
-    read: Sequence[Tensor],
-    outs: list[Array],
-    leaves: list[Array],
-    numbers: tuple[Any, ...],
-) -> None:
-    shape = outs[0].shape
+class _Update(NamedTuple):
+    """The update of a large tensor: `outs` and `leaves` are the elements of what is written and
+    read, in the order of memory.
+    """
+
+    formula: Formula
+    written: Sequence[Tensor]
+    read: Sequence[Tensor]
+    outs: list[Array]
+    leaves: list[Array]
+    numbers: tuple[Any, ...]
+
+    def arrays(self) -> list[Array]:
+        return [*self.outs, *self.leaves]
+
+    def storages(self) -> list[Storage]:
+        return [t._storage for t in (*self.written, *self.read)]
+
+
+def _in_one_pass(one: _Update) -> None:
+    shape = one.outs[0].shape
     terms = [
-        Term(Leaf(t._storage, a), shape, a.dtype)
-        for t, a in zip((*written, *read), (*outs, *leaves), strict=True)
+        Term(Leaf(s, a), shape, a.dtype) for s, a in zip(one.storages(), one.arrays(), strict=True)
     ]
-    changed: list[tuple[Expr, Array]] = []
-    for out, old, new in zip(outs, terms, formula(*terms, *numbers), strict=False):
+    places, nodes = _changes(one.formula, terms, one.numbers)
+    run.evaluate_many(nodes, tuple([one.outs[place] for place in places]))
+
+
+def _changes(
+    formula: Formula, terms: list[Term], numbers: tuple[Any, ...]
+) -> tuple[list[int], tuple[Expr, ...]]:
+    """Which of the terms a formula changes, and their new values."""
+    places, nodes = [], []
+    for place, (old, new) in enumerate(zip(terms, formula(*terms, *numbers), strict=False)):
         if new is not old:
-            changed.append((_as_root(new), out))
-    run.evaluate_many(tuple([node for node, _ in changed]), tuple([out for _, out in changed]))
-
-
-def _as_root(new: Term) -> Expr:
-    node = new.node
-    return node if type(node) is Expr else Expr(COPY, (node,), new.shape, new.dtype)
+            node = new.node
+            places.append(place)
+            nodes.append(node if type(node) is Expr else Expr(COPY, (node,), new.shape, new.dtype))
+    return places, tuple(nodes)
 
 
 # -- updates that the threads share ---------------------------------------------------------------
@@ -261,14 +279,7 @@ class _Run:
         first = max(self.arrays, key=_length)
         shape = first[0].shape
         terms = [Term(Leaf(None, a), shape, a.dtype) for a in first]
-        roots, places = [], []
-        for place, (old, new) in enumerate(
-            zip(terms, self.formula(*terms, *self.numbers), strict=False)
-        ):
-            if new is not old:
-                roots.append(_as_root(new))
-                places.append(place)
-        nodes = tuple(roots)
+        places, nodes = _changes(self.formula, terms, self.numbers)
         numbers = {id(term.node): number for number, term in enumerate(terms)}
         read = [numbers[id(leaf)] for leaf in run.leaves_of(nodes)]
         run.evaluate_jobs(
@@ -331,35 +342,25 @@ def _run_what_meets(written: Sequence[Tensor], read: Sequence[Tensor]) -> None:
         run_waiting()
 
 
-def _put_off(
-    formula: Formula,
-    written: Sequence[Tensor],
-    read: Sequence[Tensor],
-    outs: list[Array],
-    leaves: list[Array],
-    numbers: tuple[Any, ...],
-) -> bool:
+def _put_off(one: _Update) -> bool:
     """Let an update wait, if it may: its arrays are runs of memory that have nothing in common."""
     runs = _here.runs
-    storages = [t._storage for t in (*written, *read)]
-    arrays = [*outs, *leaves]
+    storages = one.storages()
+    arrays = one.arrays()
     if (
         runs is None
-        or outs[0].size < 2  # what is broadcast and what is not look the same
+        or one.outs[0].size < 2  # what is broadcast and what is not look the same
         or len(set(storages)) < len(storages)
-        or not all([a.flags.c_contiguous for a in leaves])
+        or not all([a.flags.c_contiguous for a in one.leaves])
     ):
         return False
-    kinds = (len(written), len(arrays), outs[0].dtype)
-    if not runs or (runs[-1].formula, runs[-1].kinds, runs[-1].numbers) != (
-        formula,
-        kinds,
-        numbers,
-    ):
-        runs.append(_Run(formula, numbers, kinds))
+    kinds = (len(one.written), len(arrays), one.outs[0].dtype)
+    same = (one.formula, kinds, one.numbers)
+    if not runs or (runs[-1].formula, runs[-1].kinds, runs[-1].numbers) != same:
+        runs.append(_Run(one.formula, one.numbers, kinds))
     runs[-1].arrays.append([a.reshape(-1) for a in arrays])
-    _here.written.update(storages[: len(written)])
-    _here.read.update(storages[len(written) :])
+    _here.written.update(storages[: len(one.written)])
+    _here.read.update(storages[len(one.written) :])
     return True
 
 
