@@ -21,7 +21,7 @@ check: $(VENV)/.skimp-check
 	$(BIN)/ruff check .
 	$(BIN)/python tools/stubs.py --check
 	$(BIN)/mypy
-	$(BIN)/mypy --follow-imports=silent src/skimp/_tensor.py  # its stub stands in for it above
+	$(BIN)/mypy --follow-imports=silent src/skimp/_engine/tensor/tensor.py  # its stub stands in for it above
 	$(BIN)/python -m pytest -q --noconftest tests/test_imports.py
 
 # What editors and type checkers know of the names that op rows declare.

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from skimp.memory.ledger import Ledger
-from skimp.memory.sites import Site
+from skimp._engine.memory.call_site import Site
+from skimp._engine.memory.ledger import Ledger
 
 
 class Owner:

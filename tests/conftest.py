@@ -102,7 +102,7 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture(autouse=True)
 def no_bytes_left() -> Iterator[None]:
     """What is allocated after a test is what was allocated before it."""
-    from skimp.memory.ledger import host
+    from skimp._engine.memory.ledger import host
 
     before = host.allocated
     yield

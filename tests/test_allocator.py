@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skimp.memory import allocator
+from skimp._engine.memory import allocator
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -6,13 +6,13 @@ import pytest
 import torch as oracle
 
 import skimp
+from skimp._engine.memory.ledger import host
 from skimp.autograd.checkpoint import (
     CheckpointError,
     checkpoint,
     checkpoint_sequential,
     set_checkpoint_early_stop,
 )
-from skimp.memory.ledger import host
 
 
 def plainly(f, *args, use_reentrant):

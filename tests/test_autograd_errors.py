@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp.autograd import lines
+from skimp._engine.autograd import node_lines as lines
 
 
 def leaf(n: int = 4) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp.memory.ledger import host
+from skimp._engine.memory.ledger import host
 
 N = 1000
 BYTES = 4 * N

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp.autograd.record import record, record1, record2
-from skimp.autograd.rules import Rule
+from skimp._engine.autograd.record import record, record1, record2
+from skimp._engine.autograd.rules import Rule
 
 
 def result_of(*values: float) -> Any:

@@ -184,7 +184,7 @@ def test_hooks_are_off_where_nothing_is_kept() -> None:
         skimp.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
     ):
         pass
-    assert skimp.autograd.modes.state.hooks == ()
+    assert skimp._engine.autograd.modes.state.hooks == ()
 
 
 def test_mutation_allowed() -> None:

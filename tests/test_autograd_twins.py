@@ -762,7 +762,7 @@ def test_grad_of_a_result_warns() -> None:
 
 
 def test_create_graph_of_backward_warns_once() -> None:
-    from skimp.autograd import calls
+    from skimp._engine.autograd import calls
 
     calls._told.clear()
     x = skimp.ones(3, requires_grad=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp.autograd import record
+from skimp._engine.autograd import record
 from test_autograd_twins import same
 
 

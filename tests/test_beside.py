@@ -349,7 +349,9 @@ def test_assert_close_says_what_pytorchs_does(case: Callable[[Any], Any]) -> Non
             t.testing.assert_close(*case(t))
             said.append(("", ""))
         except (AssertionError, TypeError) as error:
-            said.append((type(error).__name__, str(error).replace("skimp._tensor.", "torch.")))
+            said.append(
+                (type(error).__name__, str(error).replace("skimp._engine.tensor.tensor.", "torch."))
+            )
     assert said[1] == said[0]
 
 
@@ -377,7 +379,7 @@ def test_timers_wait_for_deferred_work() -> None:
     clock = iter(range(100))
 
     def tick() -> float:
-        from skimp.memory.ledger import settle
+        from skimp._engine.memory.ledger import settle
 
         settle()
         done.append(True)

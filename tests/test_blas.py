@@ -9,11 +9,11 @@ import sys
 import pytest
 
 import skimp
-from skimp.backend import blas
+from skimp._kernels import blas
 
 _ASK = """
 import skimp
-from skimp.backend import blas
+from skimp._kernels import blas
 patience = blas.library().openblas_thread_timeout()
 a = skimp.randn(300, 300, dtype=skimp.float64)
 print(patience, skimp.allclose(a @ skimp.linalg.inv(a), skimp.eye(300, dtype=skimp.float64)))

@@ -12,9 +12,9 @@ from textwrap import dedent
 import pytest
 
 from running import skimp
-from skimp.compat import missing
-from skimp.compat.finder import ours
-from skimp.compat.homes import HOMES
+from skimp._compat import missing
+from skimp._compat.finder import ours
+from skimp._compat.homes import HOMES
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("SKIMP_DEFER", "auto") != "auto",
@@ -65,9 +65,9 @@ def test_nothing_near_is_said_of_a_name_like_no_other() -> None:
 def test_torch_and_its_submodules_are_the_modules_of_skimp(tmp_path: Path) -> None:
     printed = python(
         """
-        import skimp, skimp.compat
-        skimp.compat.install()
-        skimp.compat.install()  # once is enough, twice does no harm
+        import skimp, skimp._compat
+        skimp._compat.install()
+        skimp._compat.install()  # once is enough, twice does no harm
         import torch
         import torch.nn as nn
         from torch import nn as again
@@ -82,8 +82,8 @@ def test_torch_and_its_submodules_are_the_modules_of_skimp(tmp_path: Path) -> No
 def test_a_missing_module_is_told_with_the_nearest(tmp_path: Path) -> None:
     printed = python(
         """
-        import skimp.compat
-        skimp.compat.install()
+        import skimp._compat
+        skimp._compat.install()
         for name in ("torch.optin", "torch.nn.no_such_module.deeper"):
             try:
                 __import__(name)
@@ -103,14 +103,14 @@ def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
         """
         import sys
         before = list(sys.path), list(sys.meta_path)
-        import skimp, skimp.compat
-        skimp.compat.install()
+        import skimp, skimp._compat
+        skimp._compat.install()
         import torch.nn
-        skimp.compat.uninstall()
+        skimp._compat.uninstall()
         print([name for name in sys.modules if name.split(".")[0] == "torch"])
         print(before == (sys.path, sys.meta_path))
-        skimp.compat.uninstall()
-        skimp.compat.install()
+        skimp._compat.uninstall()
+        skimp._compat.install()
         import torch
         print(torch is skimp)
         """,
@@ -125,9 +125,9 @@ def test_a_real_torch_that_is_there_already_is_not_replaced(tmp_path: Path) -> N
         import sys, types
         sys.modules["torch"] = real = types.ModuleType("torch")
         real.__file__ = "/site-packages/torch/__init__.py"
-        import skimp.compat
+        import skimp._compat
         try:
-            skimp.compat.install()
+            skimp._compat.install()
         except RuntimeError as error:
             print(error)
         print(sys.modules["torch"] is real)
@@ -142,8 +142,8 @@ def test_a_real_torch_that_is_there_already_is_not_replaced(tmp_path: Path) -> N
 def test_processes_that_a_program_starts_have_it_too(tmp_path: Path, method: str) -> None:
     printed = python(
         f"""
-        import skimp.compat
-        skimp.compat.install()
+        import skimp._compat
+        skimp._compat.install()
         import multiprocessing
         import torch
 
@@ -168,8 +168,8 @@ def test_a_process_started_afresh_finds_torch_without_being_told(tmp_path: Path)
         import multiprocessing
 
         if __name__ == "__main__":
-            import skimp.compat
-            skimp.compat.install()
+            import skimp._compat
+            skimp._compat.install()
             import work
             for method in ("spawn", "forkserver"):
                 with multiprocessing.get_context(method).Pool(1) as pool:
@@ -213,7 +213,7 @@ def test_pytorchs_modules_have_their_names_and_classes_say_that_they_are_from_th
     wanted = {home: list(names) for home, names in HOMES.items()}
     (tmp_path / "homes.json").write_text(json.dumps(wanted))
     here = json.loads(
-        python("import skimp.compat\nskimp.compat.install()\n" + dedent(_DESCRIBE), tmp_path)
+        python("import skimp._compat\nskimp.compat.install()\n" + dedent(_DESCRIBE), tmp_path)
     )
     there = json.loads(python(_DESCRIBE, tmp_path))
     later = {name for name in here if name.startswith(("profiler.", "utils.tensorboard."))}
@@ -227,7 +227,7 @@ def test_a_home_hides_no_module_of_ours(tmp_path: Path) -> None:
         """
         import importlib.util, sys
         import skimp
-        from skimp.compat.homes import HOMES
+        from skimp._compat.homes import HOMES
         for home in HOMES:
             name = f"skimp.{home}".rstrip(".")
             if name not in sys.modules and importlib.util.find_spec(name.rpartition(".")[0]):
@@ -249,7 +249,7 @@ def test_a_whole_module_saved_under_the_name_torch_is_read_by_pytorch(tmp_path: 
         cell, shuffle, norm = nn.LSTMCell(4, 2), nn.PixelShuffle(2), nn.InstanceNorm2d(3)
         torch.save((nn.Sequential(nn.Flatten(), cell, shuffle, norm), torch.optim.AdamW), "net.pt")
     """
-    python("import skimp.compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
     printed = python('import torch\nprint(torch.load("net.pt", weights_only=False))', tmp_path)
     assert printed == (
         "(Sequential(\n  (0): Flatten(start_dim=1, end_dim=-1)\n  (1): LSTMCell(4, 2)\n"
@@ -302,15 +302,15 @@ def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
             except Exception as error:
                 print(type(error).__name__, error)
     """
-    here = python("import skimp.compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
     assert here == python(code, tmp_path)
 
 
 def test_annotations_of_a_programs_modules(tmp_path: Path) -> None:
     printed = python(
         """
-        import skimp.compat
-        skimp.compat.install()
+        import skimp._compat
+        skimp._compat.install()
         import typing
         from torch import nn, optim
 
@@ -337,18 +337,18 @@ def test_names_that_trainers_ask_for(tmp_path: Path) -> None:
         print(isinstance(torch.Tensor, _TensorMeta))
         print(isinstance(torch.futures.Future(), torch.Future))
     """
-    here = python("import skimp.compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
     assert here == python(code, tmp_path) == "False\nTrue\nTrue\n"
 
 
 def test_modules_say_that_they_are_pytorchs(tmp_path: Path) -> None:
     printed = python(
         """
-        import skimp.compat
-        skimp.compat.install()
+        import skimp._compat
+        skimp._compat.install()
         import torch, torch.nn.functional as F, torch.distributions
         print(torch.__name__, F.__name__, torch.distributions.__name__)
-        skimp.compat.uninstall()
+        skimp._compat.uninstall()
         print(torch.__name__, F.__name__)
         """,
         tmp_path,

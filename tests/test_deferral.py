@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import skimp
-from skimp import eval as evaluation
-from skimp.memory.ledger import host
-from skimp.memory.storage import pending
+from skimp._engine import eval as evaluation
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.storage import pending
 
 N = 1 << 20  # elements of a large tensor: 4 MiB of float32
 BYTES = 4 * N

@@ -12,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skimp.backend import draws, draws_integers
-from skimp.backend.draws_math import fma32, fma64
+from skimp._kernels.random import draws
+from skimp._kernels.random import integers as draws_integers
+from skimp._kernels.random.arithmetic import fma32, fma64
 from skimp.config import using
 
 NUMPY: dict[torch.dtype, Any] = {

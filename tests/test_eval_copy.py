@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skimp import dtypes
+from skimp._engine.eval import copy as copies
+from skimp._engine.eval.copy import copy
+from skimp._engine.tensor import dtypes
 from skimp.config import config
-from skimp.eval import copy as copies
-from skimp.eval.copy import copy
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skimp import threads as threads_module
-from skimp.backend.blas import get_num_threads, set_num_threads
+from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
+from skimp._engine.eval.plan import plan
+from skimp._engine.eval.program import LeafLayout, Plan, Step
+from skimp._engine.eval.show import show
+from skimp._kernels import threads as threads_module
+from skimp._kernels.blas import get_num_threads, set_num_threads
+from skimp._kernels.threads import quietly, share
 from skimp.config import Config, config
-from skimp.eval.expr import COPY, Expr, Kernel, Leaf
-from skimp.eval.plan import plan
-from skimp.eval.program import LeafLayout, Plan, Step
-from skimp.eval.show import show
-from skimp.threads import quietly, share
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 ADD, MULTIPLY, EXP, MAXIMUM = (

@@ -13,11 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skimp._engine.eval import reduce as reductions
+from skimp._engine.eval import reducers
+from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
+from skimp._engine.eval.reduce import map_rows, reduce
 from skimp.config import config
-from skimp.eval import reduce as reductions
-from skimp.eval import reducers
-from skimp.eval.expr import COPY, Expr, Kernel, Leaf
-from skimp.eval.reduce import map_rows, reduce
 
 F4 = np.dtype(np.float32)
 MULTIPLY = Kernel("multiply", np.multiply)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf, walk
+from skimp._engine.eval.run import boxes, evaluate, evaluate_many
 from skimp.config import config
-from skimp.eval.expr import COPY, Expr, Kernel, Leaf, walk
-from skimp.eval.run import boxes, evaluate, evaluate_many
 
 F4, BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 FLOATS = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]

@@ -9,7 +9,7 @@ import pytest
 
 import skimp
 from samples import numbers, twin
-from skimp.backend import gemm
+from skimp._kernels import gemm
 from skimp.config import config
 
 F = skimp.nn.functional

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "skimp"
-SHIM = PACKAGE / "compat" / "shim"  # not skimp's modules: a package named torch
+SHIM = PACKAGE / "_compat" / "shim"  # not skimp's modules: a package named torch
 LAYOUT = ROOT / "docs" / "layout.md"
 
 
@@ -117,5 +117,5 @@ def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
 
     found = {name: assigned(ast.parse(path.read_text())) for name, path in FILES.items()}
     assert {name: names for name, names in found.items() if names} == {
-        "skimp._tensor": {"_creation"}  # `mark_creation`
+        "skimp._engine.tensor.tensor": {"_creation"}  # `mark_creation`
     }

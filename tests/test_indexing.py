@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import skimp
 from samples import DTYPES, agree, array, numbers, same, same_gradients, twin
+from skimp._engine.memory.ledger import host
 from skimp.config import config
-from skimp.memory.ledger import host
 
 MASK = torch.tensor([[True, False, True], [False, True, True]])
 LAST = torch.tensor([True, False, True, True])

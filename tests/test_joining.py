@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import skimp
 from samples import DTYPES, agree, numbers, same, same_gradients, twin
-from skimp.memory.ledger import host
+from skimp._engine.memory.ledger import host
 
 
 def grid(*shape: int, dtype: str = "float32", order: tuple[int, ...] | None = None) -> torch.Tensor:

@@ -15,8 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from skimp.backend import attend, kernels, powers
-from skimp.backend import kernels_activation as activation
+from skimp._kernels import activation as activation
+from skimp._kernels import attention as attend
+from skimp._kernels import pointwise as kernels
+from skimp._kernels import powers
 
 Array = npt.NDArray[Any]
 INF, NAN = np.inf, np.nan

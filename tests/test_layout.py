@@ -12,10 +12,10 @@ import torch
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from skimp import dtypes
-from skimp.memory import layout, layout_bits, layout_overlap, layout_splits, layout_views
-from skimp.memory.layout import SCALAR, Ints, Layout
-from skimp.memory.layout_overlap import Overlap
+from skimp._engine.memory import layout, layout_bits, layout_overlap, layout_splits, layout_views
+from skimp._engine.memory.layout import SCALAR, Ints, Layout
+from skimp._engine.memory.layout_overlap import Overlap
+from skimp._engine.tensor import dtypes
 
 STORAGE = torch.zeros(200_000, dtype=torch.uint8).untyped_storage()
 examples = settings(max_examples=80, deadline=None)

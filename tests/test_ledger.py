@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from books import Log, Owner, figures, on_threads
+from skimp._engine.memory.call_site import Site
+from skimp._engine.memory.ledger import Gauge, Ledger
 from skimp.errors import OutOfMemoryError
-from skimp.memory.ledger import Gauge, Ledger
-from skimp.memory.sites import Site
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 import books
 from books import Owner, figures, on_threads
+from skimp._engine.memory import limits, stats
+from skimp._engine.memory.caching import pool
+from skimp._engine.memory.call_site import Site
+from skimp._engine.memory.ledger import Ledger, host
+from skimp._engine.memory.limits import Tenants
+from skimp._engine.memory.refusal import SHOWN, out_of_memory
+from skimp._engine.memory.sizes import parse_size, readable
 from skimp.errors import Live, OutOfMemoryError, SkimpError
-from skimp.memory import limits, stats
-from skimp.memory.caching import pool
-from skimp.memory.ledger import Ledger, host
-from skimp.memory.limits import Tenants
-from skimp.memory.refusal import SHOWN, out_of_memory
-from skimp.memory.sites import Site
-from skimp.memory.sizes import parse_size, readable
 
 MIB = 1 << 20
 OWNERS = books.__file__  # where the nearest line outside the package is

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import skimp
 from samples import DTYPES, agree, numbers, outcome, same, same_gradients, twin
-from skimp.backend import products
+from skimp._kernels import products
 from skimp.config import config
 
 NUMBERS = [d for d in DTYPES if d != "bool"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from books import Owner
-from skimp.memory import stats
-from skimp.memory.caching import pool
-from skimp.memory.ledger import host
-from skimp.memory.sizes import readable
+from skimp._engine.memory import stats
+from skimp._engine.memory.caching import pool
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.sizes import readable
 
 MIB = 1 << 20
 

@@ -330,7 +330,7 @@ def test_modules_have_torchs_names(name: str) -> None:
 
 
 def test_compile_gives_the_function(capsys: pytest.CaptureFixture[str]) -> None:
-    from skimp import notices
+    from skimp._compat import notices
 
     notices._said.clear()
 
@@ -593,8 +593,8 @@ def test_assert_close_options() -> None:
 
 def test_a_script_that_touches_everything_at_import() -> None:
     script = """
-import skimp.compat
-skimp.compat.install()
+import skimp._compat
+skimp._compat.install()
 import torch
 import torch.backends.cudnn as cudnn
 import torch.multiprocessing as mp
@@ -703,7 +703,7 @@ def test_histogram_has_a_hundred_bins() -> None:
 
 
 def test_a_number_of_a_tensor_with_gradients_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from skimp.ops import access
+    from skimp._ops.create import access
 
     monkeypatch.setattr(access, "_told", False)
     x = skimp.ones(1, requires_grad=True)

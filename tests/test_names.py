@@ -150,7 +150,7 @@ def test_fork_waits() -> None:
 def test_every_name_that_is_left_out_is_torchs_and_says_why() -> None:
     import importlib
 
-    from skimp import left_out, refusals
+    from skimp._compat import left_out, refusals
 
     for module, reasons in left_out.REASONS.items():
         owner: Any = skimp.Tensor if module == "skimp.Tensor" else importlib.import_module(module)

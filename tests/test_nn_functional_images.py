@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import skimp
 from functional import both, close, ours, randn
-from skimp.ops import patches
+from skimp._kernels import conv as patches
 
 F = skimp.nn.functional
 

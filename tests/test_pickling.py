@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp.memory.ledger import host
+from skimp._engine.memory.ledger import host
 
 WAYS = [
     copy.deepcopy,

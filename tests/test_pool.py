@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from books import on_threads
+from skimp._engine.memory import allocator
+from skimp._engine.memory.caching import SLACK, STEP, WASTE, WINDOW, Pool, rounded
+from skimp._engine.memory.ledger import Ledger
+from skimp._engine.memory.segments import Segment
 from skimp.errors import OutOfMemoryError
-from skimp.memory import allocator
-from skimp.memory.caching import SLACK, STEP, WASTE, WINDOW, Pool, rounded
-from skimp.memory.ledger import Ledger
-from skimp.memory.segments import Segment
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -414,8 +414,8 @@ def test_threads_share_a_pool() -> None:
 
 FORK = """
 import os, sys
-from skimp.memory.caching import pool
-from skimp.memory.ledger import host
+from skimp._engine.memory.caching import pool
+from skimp._engine.memory.ledger import host
 a, b = pool.take(4 << 20), pool.take(1 << 20)
 a.fill(1)
 b.fill(2)
@@ -443,7 +443,7 @@ def test_a_fork_has_its_own_copies() -> None:
 
 def test_nothing_is_said_at_exit() -> None:
     code = """
-from skimp.memory.caching import pool
+from skimp._engine.memory.caching import pool
 class Keeper: pass
 keep = Keeper()
 keep.me, keep.array = keep, pool.take(1 << 20)

@@ -15,7 +15,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skimp import dtypes, limits, printing, promotion
+from skimp._engine.tensor import dtypes, printing, promotion
+from skimp._engine.tensor import finfo as limits
 
 FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 SEEDS = st.integers(0, 2**32 - 1)

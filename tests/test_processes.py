@@ -17,7 +17,7 @@ import pytest
 
 import skimp
 import skimp.multiprocessing as mp
-from skimp.memory.ledger import host
+from skimp._engine.memory.ledger import host
 from skimp.multiprocessing import sharing
 
 LARGE = 1 << 15

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skimp import dtypes, promotion
-from skimp.dtypes import ALL, dtype
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.dtypes import ALL, dtype
 
 # skimp has no complex32, the type of float16 parts: complex64 stands in for it.
 STAND_IN = {"complex32": "complex64"}

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from books import Log, Owner
+from skimp._engine.memory import copies, ledger, stats
+from skimp._engine.memory.ledger import Ledger, host
+from skimp._engine.memory.regions import Region, region
 from skimp.errors import CopyError, OutOfMemoryError
-from skimp.memory import copies, ledger, stats
-from skimp.memory.ledger import Ledger, host
-from skimp.memory.regions import Region, region
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import skimp
-from skimp.memory.ledger import host
+from skimp._engine.memory.ledger import host
 
 MIB = 1 << 20
 ROWS, WIDTH = 1024, 256  # of float32: 1 MiB

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skimp import report
-from skimp.memory.ledger import Ledger
-from skimp.memory.sites import Site
-from skimp.report.collect import BATCH, Collector
-from skimp.report.render import ROWS
+from skimp import lens as report
+from skimp._engine.memory.call_site import Site
+from skimp._engine.memory.ledger import Ledger
+from skimp.lens.collect import BATCH, Collector
+from skimp.lens.render import ROWS
 
 LOAD, RELU, COPY = (
     Site("train.py", 3, "randn"),

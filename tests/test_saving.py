@@ -23,12 +23,12 @@ import pytest
 import torch
 
 import skimp
-from skimp.memory.ledger import host
+from skimp._engine.memory.ledger import host
 from skimp.nn.parameter import Parameter
 from skimp.serialization import safetensors as ours_safetensors
 from skimp.serialization import unpickler
 
-DTYPES = [d.name for d in skimp.dtypes.ALL]
+DTYPES = [d.name for d in skimp._engine.tensor.dtypes.ALL]
 SHAPES: list[tuple[int, ...]] = [(), (0,), (3,), (2, 3, 4)]
 
 

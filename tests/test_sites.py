@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp.memory import sites
-from skimp.memory.sites import Site
+from skimp._engine.memory import call_site as sites
+from skimp._engine.memory.call_site import Site
 
 
 def our_code(source: str, filename: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skimp.backend import special
+from skimp._kernels import special
 
 Array = npt.NDArray[Any]
 INF, NAN = np.inf, np.nan

@@ -70,7 +70,7 @@ def test_stubs_are_what_the_ops_declare() -> None:
 
 
 def test_every_name_is_there() -> None:
-    text = (ROOT / "src/skimp/_tensor.pyi").read_text()
+    text = (ROOT / "src/skimp/_engine/tensor/tensor.pyi").read_text()
     missing = [
         name for name in vars(skimp.Tensor) if name not in text and name not in stubs.SKIPPED
     ]

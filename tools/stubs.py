@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 import skimp
-from skimp import _tensor, devices, dtypes
-from skimp.ops import formats, forms
-from skimp.ops.random import Generator
+from skimp._engine.dispatch import forms
+from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor import tensor as _tensor
+from skimp._ops.random.random import Generator
 
 PACKAGE = Path(skimp.__file__).parent
 WIDTH = 100
@@ -96,7 +97,7 @@ class Text:
         if isinstance(a, list):
             return f"[{', '.join(self.show(each, module) for each in a)}]"
         if a == _tensor.Array:
-            return self.imported("skimp._tensor", "Array")
+            return self.imported("skimp._engine.tensor.tensor", "Array")
         origin, inner = typing.get_origin(a), typing.get_args(a)
         if origin in (types.UnionType, typing.Union):
             return " | ".join(self.show(each, module) for each in inner)
@@ -261,7 +262,7 @@ def property_of(name: str, p: property, text: Text, indent: str) -> Iterator[str
 
 
 def tensor_stub() -> str:
-    """`_tensor.pyi`: the classes, and the functions that make tensors."""
+    """`_engine/tensor/tensor.pyi`: the classes, and the functions that make tensors."""
     module = _tensor.__name__
     text = Text(module, vars(_tensor.Tensor))
     text.imports.add(("", "numpy as np"))
@@ -382,7 +383,7 @@ def from_lines(module: str, names: list[str]) -> Iterator[str]:
 
 def stubs() -> dict[Path, str]:
     """The text of every stub by its place."""
-    found = {PACKAGE / "_tensor.pyi": tensor_stub()}
+    found = {PACKAGE / "_engine/tensor/tensor.pyi": tensor_stub()}
     for namespace, functions in forms.NAMESPACES.items():
         module = sys.modules.get(f"skimp.{namespace}" if namespace else "skimp")
         if module is not None and "NAMESPACES" in inspect.getsource(module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skimp.backend.blas import get_num_threads
+from skimp._kernels.blas import get_num_threads
 from skimp.version import VERSION, __version__
 
 __all__ = ["parallel_info", "show"]

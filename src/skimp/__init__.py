@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys as _sys
 import warnings as _warnings
 from typing import Any
 
@@ -12,6 +13,8 @@ _np.seterr(all="ignore")
 # seterr holds for this thread; in others NumPy would warn, in the name of our modules.
 _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"skimp\.")
 
+import skimp._compat as compat
+import skimp._ops
 from skimp import (
     __config__,
     accelerator,
@@ -35,55 +38,53 @@ from skimp import (
     nn,
     ops,
     optim,
-    placing,
     random,
     serialization,
     signal,
     sparse,
     special,
-    tensor_types,
     testing,
     types,
     utils,
     version,
     xpu,
 )
-from skimp import refusals as _refusals
-from skimp._tensor import Tensor
-from skimp.amp import GradScaler
-from skimp.amp.autocast_mode import autocast
-from skimp.amp.state import (
-    autocast_decrement_nesting,
-    autocast_increment_nesting,
-    clear_autocast_cache,
-    get_autocast_cpu_dtype,
-    get_autocast_dtype,
-    get_autocast_gpu_dtype,
-    is_autocast_cache_enabled,
-    is_autocast_cpu_enabled,
-    is_autocast_enabled,
-    set_autocast_cache_enabled,
-    set_autocast_cpu_dtype,
-    set_autocast_cpu_enabled,
-    set_autocast_dtype,
-    set_autocast_enabled,
-    set_autocast_gpu_dtype,
+from skimp._compat import refusals as _refusals
+from skimp._compat.settings import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    get_float32_matmul_precision,
+    get_num_interop_threads,
+    is_deterministic_algorithms_warn_only_enabled,
+    is_warn_always_enabled,
+    set_deterministic_debug_mode,
+    set_float32_matmul_precision,
+    set_flush_denormal,
+    set_num_interop_threads,
+    set_warn_always,
+    use_deterministic_algorithms,
 )
-from skimp.assertions import (
-    _assert,
-    _assert_async,
-    _check,
-    _check_index,
-    _check_type,
-    _check_value,
+from skimp._compat.symbolic import (
+    SymBool,
+    SymFloat,
+    SymInt,
+    sym_float,
+    sym_fresh_size,
+    sym_int,
+    sym_ite,
+    sym_max,
+    sym_min,
+    sym_not,
+    sym_sqrt,
+    sym_sum,
 )
-from skimp.autograd.anomaly import (
+from skimp._engine.autograd.anomaly import (
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
     set_anomaly_enabled,
 )
-from skimp.autograd.methods import is_inference
-from skimp.autograd.modes import (
+from skimp._engine.autograd.methods import is_inference
+from skimp._engine.autograd.modes import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -91,11 +92,9 @@ from skimp.autograd.modes import (
     no_grad,
     set_grad_enabled,
 )
-from skimp.backend.blas import get_num_threads, let_idle_threads_sleep, set_num_threads
-from skimp.compiler import compile
-from skimp.config import config
-from skimp.devices import device, get_default_device, set_default_device
-from skimp.dtypes import (
+from skimp._engine.dispatch.forms import NAMESPACES as _NAMESPACES
+from skimp._engine.tensor.devices import device, get_default_device, set_default_device
+from skimp._engine.tensor.dtypes import (
     bfloat16,
     bool,
     complex64,
@@ -118,11 +117,8 @@ from skimp.dtypes import (
     uint32,
     uint64,
 )
-from skimp.errors import AcceleratorError, FatalError, OutOfMemoryError
-from skimp.func import vmap
-from skimp.jit import fork, wait
-from skimp.limits import finfo, iinfo
-from skimp.ops.formats import (
+from skimp._engine.tensor.finfo import finfo, iinfo
+from skimp._engine.tensor.formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -132,11 +128,67 @@ from skimp.ops.formats import (
     sparse_coo,
     strided,
 )
-from skimp.ops.forms import NAMESPACES as _NAMESPACES
-from skimp.ops.interop import to_dlpack
-from skimp.ops.random import Generator, default_generator
-from skimp.ops.storages import TypedStorage, UntypedStorage, aliases, shares_memory
-from skimp.positional import (
+from skimp._engine.tensor.printing import set_printoptions
+from skimp._engine.tensor.promotion import (
+    can_cast,
+    get_default_dtype,
+    promote_types,
+    set_default_dtype,
+)
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels.blas import get_num_threads, let_idle_threads_sleep, set_num_threads
+from skimp._ops.assertions import (
+    _assert,
+    _assert_async,
+    _check,
+    _check_index,
+    _check_type,
+    _check_value,
+)
+from skimp._ops.create import tensor_types
+from skimp._ops.create.interop import to_dlpack
+from skimp._ops.create.queries import (
+    compiled_with_cxx11_abi,
+    get_device_module,
+    has_lapack,
+    has_mkl,
+    has_openmp,
+    has_spectral,
+    init_num_threads,
+    is_storage,
+    is_tensor,
+    is_vulkan_available,
+    set_default_tensor_type,
+    typename,
+)
+from skimp._ops.create.storages import TypedStorage, UntypedStorage, aliases, shares_memory
+from skimp._ops.random.random import Generator, default_generator
+from skimp.amp import GradScaler
+from skimp.amp.autocast_mode import autocast
+from skimp.amp.state import (
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
+    get_autocast_cpu_dtype,
+    get_autocast_dtype,
+    get_autocast_gpu_dtype,
+    is_autocast_cache_enabled,
+    is_autocast_cpu_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_cpu_dtype,
+    set_autocast_cpu_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+    set_autocast_gpu_dtype,
+)
+from skimp.compiler import compile
+from skimp.config import config
+from skimp.errors import AcceleratorError, FatalError, OutOfMemoryError
+from skimp.func import vmap
+from skimp.jit import fork, wait
+from skimp.nn.positional import (
     affine_grid_generator,
     batch_norm,
     cond,
@@ -156,53 +208,8 @@ from skimp.positional import (
     rnn_tanh,
     rnn_tanh_cell,
 )
-from skimp.printing import set_printoptions
-from skimp.promotion import can_cast, get_default_dtype, promote_types, set_default_dtype
-from skimp.queries import (
-    compiled_with_cxx11_abi,
-    get_device_module,
-    has_lapack,
-    has_mkl,
-    has_openmp,
-    has_spectral,
-    init_num_threads,
-    is_storage,
-    is_tensor,
-    is_vulkan_available,
-    set_default_tensor_type,
-    typename,
-)
 from skimp.random import fork_rng, thread_safe_generator
 from skimp.serialization import load, save
-from skimp.size import Size
-from skimp.switches import (
-    are_deterministic_algorithms_enabled,
-    get_deterministic_debug_mode,
-    get_float32_matmul_precision,
-    get_num_interop_threads,
-    is_deterministic_algorithms_warn_only_enabled,
-    is_warn_always_enabled,
-    set_deterministic_debug_mode,
-    set_float32_matmul_precision,
-    set_flush_denormal,
-    set_num_interop_threads,
-    set_warn_always,
-    use_deterministic_algorithms,
-)
-from skimp.symbolic import (
-    SymBool,
-    SymFloat,
-    SymInt,
-    sym_float,
-    sym_fresh_size,
-    sym_int,
-    sym_ite,
-    sym_max,
-    sym_min,
-    sym_not,
-    sym_sqrt,
-    sym_sum,
-)
 from skimp.version import __version__
 
 short, int, long, half, float, double, cfloat, cdouble = (
@@ -213,6 +220,7 @@ e, pi, inf, nan, newaxis = _np.e, _np.pi, _np.inf, _np.nan, None
 globals().update(tensor_types.NAMES)
 Storage = tensor_types.NAMES["FloatStorage"]
 globals().update(_NAMESPACES[""])
+_sys.modules["skimp.compat"] = compat
 let_idle_threads_sleep()
 del let_idle_threads_sleep
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from skimp import refusals
-from skimp.devices import device
+from skimp._compat import refusals
+from skimp._engine.tensor.devices import device
 
 _REFUSED = (
     "current_device_idx",

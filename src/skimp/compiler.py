@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp import notices, refusals
+from skimp._compat import notices, refusals
 
 __all__ = [
     "allow_in_graph",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from skimp.memory.sites import Site
+    from skimp._engine.memory.call_site import Site
 
 
 class SkimpError(Exception):

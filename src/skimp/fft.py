@@ -1,6 +1,6 @@
 """torch.fft: the functions that op rows declare for this namespace."""
 
-from skimp._tensor import Tensor as Tensor  # annotations of programs name it here
-from skimp.ops.forms import NAMESPACES
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor.tensor import Tensor as Tensor
 
 globals().update(NAMESPACES.get("fft", {}))

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from skimp import devices, dtypes
-from skimp._tensor import Tensor as Tensor
-from skimp.ops import formats
+from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor.tensor import Tensor as Tensor
 
 def fft(
     input: Tensor,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from skimp.refusals import names
+from skimp._compat.refusals import names
 
 T = TypeVar("T")
 

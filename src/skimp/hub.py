@@ -81,6 +81,6 @@ load = list = help = download_url_to_file = _refused
 def __getattr__(name: str) -> Any:
     if name == "tqdm":  # PyTorch shows it while it downloads, and programs take it from here
         return importlib.import_module("tqdm").tqdm
-    from skimp.compat.missing import missing
+    from skimp._compat.missing import missing
 
     raise missing("torch.hub", name, __all__)

@@ -6,7 +6,7 @@ import builtins
 import contextlib
 from typing import Any, NoReturn, TypeVar, get_origin
 
-from skimp import notices, refusals
+from skimp._compat import notices, refusals
 from skimp.futures import Future
 from skimp.nn.modules.module import Module
 

@@ -3,9 +3,9 @@
 
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.ops.linalg_checks import LinAlgError as LinAlgError
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.linalg.checks import LinAlgError as LinAlgError
 
 def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
 
 def amax(
     input: Tensor,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from skimp import refusals
+from skimp._compat import refusals
 
 _REFUSED = (
     "Event",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp import refusals
+from skimp._compat import refusals
 
 __all__ = ["device_count", "empty_cache", "is_available", "is_initialized", "synchronize"]
 __getattr__ = refusals.names(__name__)

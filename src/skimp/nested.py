@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp import left_out, refusals
+from skimp._compat import left_out, refusals
 
 __all__: list[str] = []
 __all__.extend(left_out.REASONS[__name__])

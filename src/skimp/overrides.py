@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp import refusals
-from skimp._tensor import Tensor
+from skimp._compat import refusals
+from skimp._engine.tensor.tensor import Tensor
 
 _NAMES = (
     "TorchFunctionMode",

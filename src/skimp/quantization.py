@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from skimp._compat.refusals import names
 from skimp.ao import quantization
-from skimp.refusals import names
 
 _LATER = (  # than the move
     "QConfigMapping",

@@ -1,6 +1,6 @@
 """torch.random: the default stream of random numbers."""
 
-from skimp.ops.random import (
+from skimp._ops.random.random import (
     Generator,
     default_generator,
     fork_rng,

@@ -1,6 +1,6 @@
 """torch.return_types: the named tuples that ops with several results return."""
 
-from skimp.ops import return_types as _declared
+from skimp._ops import return_types as _declared
 
 _types = {
     name: value

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.ops import formats
-from skimp.ops.sparse_tensor import SparseTensor
+from skimp._engine.tensor import dtypes, formats
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.sparse.tensor import SparseTensor
 
 def ByteTensor(*args: Any) -> SparseTensor:
     """`sparse_coo_tensor` of torch.uint8: (indices, values, size), or a size."""

@@ -1,5 +1,5 @@
 """torch.special: the functions that op rows declare for this namespace."""
 
-from skimp.ops.forms import NAMESPACES
+from skimp._engine.dispatch.forms import NAMESPACES
 
 globals().update(NAMESPACES.get("special", {}))

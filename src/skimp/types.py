@@ -7,12 +7,11 @@ import os
 from collections.abc import Sequence
 from typing import IO
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.devices import device
-from skimp.ops import formats
-from skimp.ops.storages import UntypedStorage as Storage
-from skimp.size import Size
+from skimp._engine.tensor import dtypes, formats
+from skimp._engine.tensor.devices import device
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.storages import UntypedStorage as Storage
 
 __all__ = ["Device", "FileLike", "IntLikeType", "Number", "Size", "Storage", "Tensor"]
 

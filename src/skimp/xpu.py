@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, NoReturn
 
-from skimp import refusals
+from skimp._compat import refusals
 
 _REFUSED = (
     "Event",

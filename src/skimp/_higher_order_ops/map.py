@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp.ops.joining import stack
+from skimp._ops.shape.joining import stack
 from skimp.utils import _pytree as trees
 
 __all__ = ["map"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes
-from skimp._tensor import Tensor
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
 from skimp.amp import state as s
 from skimp.amp.state import is_autocast_available, state
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
 from skimp.amp.state import state
 
 # PyTorch's lists for the CPU, by the names of its functions. einsum and what follows it are there
@@ -106,8 +106,8 @@ _TEMPLATE = _template.__code__
 
 def _found() -> Iterator[tuple[FunctionType, Callable[[Any], Any]]]:
     """The listed functions, each once: whichever ways lead to one, it is one object."""
+    from skimp._engine.dispatch.forms import METHODS, NAMESPACES
     from skimp.nn import functional
-    from skimp.ops.forms import METHODS, NAMESPACES
 
     spaces = (NAMESPACES[""], METHODS, vars(Tensor), vars(functional))
     seen: set[int] = set()

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
-from skimp.ops.creation import tensor
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.creation import tensor
 
 
 class OptState(enum.Enum):

@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import Any
 
-from skimp import dtypes
+from skimp._engine.tensor import dtypes
 
 DEVICES = ("cpu", "cuda")
 

@@ -8,8 +8,8 @@ import numpy as np
 
 import skimp as torch
 from skimp import Tensor
+from skimp._engine.tensor.dtypes import dtype as Dtype
 from skimp.array_api.types import isdtype
-from skimp.dtypes import dtype as Dtype
 
 FRACTIONS = ("real floating", "complex floating")  # what may have gradients
 Shape = int | tuple[int, ...]

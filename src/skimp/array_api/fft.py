@@ -7,7 +7,7 @@ from typing import Any
 
 import skimp as torch
 from skimp import Tensor
-from skimp.dtypes import dtype as Dtype
+from skimp._engine.tensor.dtypes import dtype as Dtype
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft",

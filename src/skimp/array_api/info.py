@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import skimp as torch
+from skimp._engine.tensor.devices import device as Device
+from skimp._engine.tensor.dtypes import dtype as Dtype
 from skimp.array_api.types import isdtype
-from skimp.devices import device as Device
-from skimp.dtypes import dtype as Dtype
 
 _DTYPES = (
     torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,

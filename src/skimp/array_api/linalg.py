@@ -7,10 +7,10 @@ from typing import Any
 
 import skimp as torch
 from skimp import Tensor
+from skimp._engine.tensor.dtypes import dtype as Dtype
 from skimp.array_api.manipulation import Axes, axes_of
 from skimp.array_api.reductions import sum
 from skimp.array_api.types import alike
-from skimp.dtypes import dtype as Dtype
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm",

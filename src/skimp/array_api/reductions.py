@@ -10,8 +10,8 @@ from typing import Any
 
 import skimp as torch
 from skimp import Tensor
+from skimp._engine.tensor.dtypes import dtype as Dtype
 from skimp.array_api.manipulation import Axes, axes_of
-from skimp.dtypes import dtype as Dtype
 
 
 def all(x: Tensor, /, *, axis: Axes | None = None, keepdims: bool = False) -> Tensor:

@@ -7,7 +7,8 @@ from functools import reduce
 from typing import Any, Final
 
 import skimp as torch
-from skimp import Tensor, dtypes
+from skimp import Tensor
+from skimp._engine.tensor import dtypes
 
 KINDS: Final[dict[str, tuple[int, ...]]] = {  # the categories of a kind; signs are looked at apart
     "bool": (dtypes.BOOL,),

@@ -5,21 +5,16 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from skimp import refusals as _refusals
-from skimp._tensor import Tensor
-from skimp.autograd import functional, graph, methods
-from skimp.autograd import modes as grad_mode
-from skimp.autograd.anomaly import (
+from skimp._compat import refusals as _refusals
+from skimp._engine.autograd import modes as grad_mode
+from skimp._engine.autograd.anomaly import (
     detect_anomaly,
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
     set_detect_anomaly,
 )
-from skimp.autograd.calls import backward, grad
-from skimp.autograd.function import Function
-from skimp.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
-from skimp.autograd.kept import saved
-from skimp.autograd.modes import (
+from skimp._engine.autograd.calls import backward, grad
+from skimp._engine.autograd.modes import (
     enable_grad,
     inference_mode,
     is_grad_enabled,
@@ -28,6 +23,10 @@ from skimp.autograd.modes import (
     set_grad_enabled,
     set_multithreading_enabled,
 )
+from skimp._engine.autograd.saved import saved
+from skimp.autograd import functional, graph
+from skimp.autograd.function import Function
+from skimp.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from skimp.autograd.variable import Variable
 
 __all__ = [
@@ -54,8 +53,6 @@ __all__ = [
     "set_grad_enabled",
     "set_multithreading_enabled",
 ]
-
-methods.attach(Tensor)
 
 _LATER = frozenset({"forward_ad", "profiler"})  # modules that few programs name
 

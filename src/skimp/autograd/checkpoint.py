@@ -16,12 +16,13 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor, empty
-from skimp.autograd import calls, engine, lines, modes
+from skimp._engine.autograd import calls, engine, modes
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.graph_hooks import saved_tensors_hooks
+from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.autograd.function import Function
-from skimp.autograd.graph_hooks import saved_tensors_hooks
-from skimp.autograd.nodes import shape_of
 
 Contexts = tuple[contextlib.AbstractContextManager[Any], contextlib.AbstractContextManager[Any]]
 _lone = itertools.count(
@@ -168,7 +169,7 @@ def _rng(state: Any) -> Iterator[None]:
 
 
 def _generator() -> tuple[Any, Any]:
-    from skimp.ops.forms import NAMESPACES
+    from skimp._engine.dispatch.forms import NAMESPACES
 
     space = NAMESPACES[""]
     return space.get("get_rng_state"), space.get("set_rng_state")

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from skimp._tensor import Tensor, mark_creation
-from skimp.autograd import alias, errors, lines, modes, saving
-from skimp.autograd.nodes import Grads, Node, init, shape_of
-from skimp.autograd.record import edge
+from skimp._engine.autograd import alias, errors, modes, saving
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
+from skimp._engine.autograd.record import edge
+from skimp._engine.tensor.tensor import Tensor, mark_creation
 
 
 class FunctionCtx:
@@ -127,7 +128,7 @@ class BackwardCFunction(Node, FunctionCtx):
         out: list[Any] = []
         for g, is_tensor, (shape, dtype) in zip(grads, self._live, self.metas(), strict=True):
             if g is None and is_tensor:
-                from skimp._tensor import empty
+                from skimp._engine.tensor.tensor import empty
 
                 g = empty(shape, dtype).zero_()
             out.append(g)

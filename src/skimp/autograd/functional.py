@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd import calls, modes
-from skimp.autograd.nodes import shape_of
-from skimp.memory.layout import numel
+from skimp._engine.autograd import calls, modes
+from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.memory.layout import numel
+from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 Tuple = tuple[Tensor, ...]
@@ -249,7 +249,7 @@ def _jacobian_at_once(out: Tensor, ins: Tuple, create: bool, strict: bool) -> Tu
 
 
 def _stack() -> Any:
-    from skimp.ops.forms import NAMESPACES
+    from skimp._engine.dispatch.forms import NAMESPACES
 
     return NAMESPACES[""]["stack"]
 

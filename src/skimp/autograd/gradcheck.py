@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from skimp._tensor import Tensor
-from skimp.autograd import calls
-from skimp.autograd.nodes import shape_of
+from skimp._engine.autograd import calls
+from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

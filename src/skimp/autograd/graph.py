@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from skimp import refusals
-from skimp.autograd.calls import GradientEdge, get_gradient_edge
-from skimp.autograd.graph_hooks import (
+from skimp._compat import refusals
+from skimp._engine.autograd.calls import GradientEdge, get_gradient_edge
+from skimp._engine.autograd.graph_hooks import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
     increment_version,
@@ -12,9 +12,9 @@ from skimp.autograd.graph_hooks import (
     save_on_cpu,
     saved_tensors_hooks,
 )
-from skimp.autograd.nodes import AccumulateGrad, Node
-from skimp.autograd.record import record, record1, record2
-from skimp.autograd.rules import Rule
+from skimp._engine.autograd.nodes import AccumulateGrad, Node
+from skimp._engine.autograd.record import record, record1, record2
+from skimp._engine.autograd.rules import Rule
 
 __all__ = [
     "AccumulateGrad",

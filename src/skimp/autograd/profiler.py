@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from skimp import refusals
+from skimp._compat import refusals
 
 _NAMES = ("emit_itt", "emit_nvtx", "load_nvprof", "parse_nvprof_trace")
 _ABOVE = ("record_function",)

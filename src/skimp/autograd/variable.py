@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from skimp._tensor import Tensor, empty
-from skimp.promotion import get_default_dtype
+from skimp._engine.tensor.promotion import get_default_dtype
+from skimp._engine.tensor.tensor import Tensor, empty
 
 
 class _VariableType(type):

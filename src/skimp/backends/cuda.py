@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from skimp import refusals
+from skimp._compat import refusals
 
 
 class _MatMul:

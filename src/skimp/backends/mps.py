@@ -1,6 +1,6 @@
 """torch.backends.mps: not built."""
 
-from skimp import refusals
+from skimp._compat import refusals
 
 
 def is_available() -> bool:

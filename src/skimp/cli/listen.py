@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from skimp import report
-from skimp.memory.ledger import host
+from skimp import lens as report
+from skimp._engine.memory.ledger import host
 
 Destination = Path | Literal["json"] | None
 

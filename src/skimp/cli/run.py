@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from skimp import compat
+from skimp import _compat as compat
+from skimp._engine.memory import limits
+from skimp._engine.memory.sizes import parse_size
 from skimp.cli import tracebacks
 from skimp.cli.listen import Destination, Listener, Wishes
 from skimp.cli.program import BadProgram, Program, load_file, load_module
-from skimp.memory import limits
-from skimp.memory.sizes import parse_size
 
 USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
 TAKES_VALUE = ("--report", "--limit")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from skimp import refusals
+from skimp._compat import refusals
+from skimp._engine.memory.ledger import settle
 from skimp.cpu import amp
-from skimp.memory.ledger import settle
 
 __all__ = [
     "Stream",

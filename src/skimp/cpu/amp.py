@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from skimp import amp, dtypes
+from skimp import amp
+from skimp._engine.tensor import dtypes
 
 __all__ = ["GradScaler", "autocast"]
 

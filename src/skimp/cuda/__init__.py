@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp import refusals
+from skimp._compat import refusals
+from skimp._engine.memory.ledger import settle
+from skimp._engine.memory.stats import empty_cache as _empty_cache
 from skimp.cuda import amp, memory, nvtx, random, streams
 from skimp.cuda.devices import (
     REFUSED,
@@ -48,8 +50,6 @@ from skimp.cuda.memory import (
 from skimp.cuda.random import manual_seed, manual_seed_all
 from skimp.cuda.streams import Event, ExternalStream, Stream
 from skimp.errors import OutOfMemoryError
-from skimp.memory.ledger import settle
-from skimp.memory.stats import empty_cache as _empty_cache
 
 _TYPES = (
     "BFloat16Tensor",

@@ -6,7 +6,9 @@ import functools
 import warnings
 from typing import Any
 
-from skimp import amp, dtypes, refusals
+from skimp import amp
+from skimp._compat import refusals
+from skimp._engine.tensor import dtypes
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 __getattr__ = refusals.names(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from skimp import devices
-from skimp._tensor import Tensor
-from skimp.backend import missing
+from skimp._engine.tensor import devices
+from skimp._engine.tensor import missing_backend as missing
+from skimp._engine.tensor.tensor import Tensor
 
 # raise "Torch not compiled with CUDA enabled"
 REFUSED = (

@@ -1,8 +1,8 @@
 """torch.cuda.memory: the counters of torch.cuda."""
 
-from skimp import refusals
-from skimp.memory.limits import set_per_process_memory_fraction
-from skimp.memory.stats import (
+from skimp._compat import refusals
+from skimp._engine.memory.limits import set_per_process_memory_fraction
+from skimp._engine.memory.stats import (
     empty_cache,
     max_memory_allocated,
     max_memory_reserved,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from skimp.memory.ledger import settle
+from skimp._engine.memory.ledger import settle
 
 __all__ = ["Event", "ExternalStream", "Stream"]
 

@@ -6,7 +6,7 @@ import enum
 import os
 from typing import Any, NoReturn
 
-from skimp import refusals
+from skimp._compat import refusals
 
 _NAMES = (
     "Backend",

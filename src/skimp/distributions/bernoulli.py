@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Univariate
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import lazy_property, logits_to_probs, one_of, probs_to_logits
 from skimp.nn import functional as F
 from skimp.nn import whole
-from skimp.size import Size
 
 
 class Binary(Univariate):

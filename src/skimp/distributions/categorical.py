@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.dtypes import int64
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution
 from skimp.distributions.utils import (
@@ -15,10 +18,7 @@ from skimp.distributions.utils import (
     probs_to_logits,
     size_of,
 )
-from skimp.dtypes import int64
-from skimp.limits import finfo
 from skimp.nn import whole
-from skimp.size import Size
 
 
 class Categorical(Distribution):

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from skimp import linalg
-from skimp._tensor import Tensor
-from skimp.dtypes import bool as boolean_dtype
-from skimp.limits import finfo
+from skimp._engine.tensor.dtypes import bool as boolean_dtype
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 
 __all__ = [

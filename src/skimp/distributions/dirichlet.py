@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.random.shapes import _sample_dirichlet
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import size_of
 from skimp.nn import whole
-from skimp.ops.random_shapes import _sample_dirichlet
 
 
 class Dirichlet(ExponentialFamily):

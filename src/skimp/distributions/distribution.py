@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.utils import broadcast_all, lazy_property, size_of
 from skimp.nn import whole
-from skimp.size import Size
 
 
 class Distribution:

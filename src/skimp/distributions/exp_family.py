@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skimp import autograd
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions.distribution import Distribution
 from skimp.distributions.utils import sum_rightmost
 

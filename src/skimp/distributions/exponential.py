@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Univariate
 from skimp.distributions.exp_family import ExponentialFamily

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Univariate
 from skimp.distributions.gamma import Gamma
-from skimp.limits import finfo
 from skimp.nn import whole
 
 

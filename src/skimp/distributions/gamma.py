@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from skimp import special
-from skimp._tensor import Tensor
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.random.shapes import _standard_gamma
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Univariate
 from skimp.distributions.exp_family import ExponentialFamily
-from skimp.limits import finfo
 from skimp.nn import whole
-from skimp.ops.random_shapes import _standard_gamma
 
 
 class Gamma(Univariate, ExponentialFamily):

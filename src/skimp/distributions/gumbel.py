@@ -6,13 +6,13 @@ import math
 from numbers import Number
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, ExpTransform
 from skimp.distributions.uniform import Uniform
 from skimp.distributions.utils import broadcast_all, euler_constant
-from skimp.limits import finfo
 from skimp.nn import whole
 
 

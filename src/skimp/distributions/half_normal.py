@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.normal import Normal
 from skimp.distributions.transformed_distribution import TransformedDistribution

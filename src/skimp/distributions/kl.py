@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp import autograd, linalg
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions.bernoulli import Bernoulli
 from skimp.distributions.beta import Beta
 from skimp.distributions.binomial import Binomial

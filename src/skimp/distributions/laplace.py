@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Univariate
-from skimp.limits import finfo
 from skimp.nn import whole
 
 

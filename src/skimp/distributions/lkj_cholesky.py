@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.beta import Beta
 from skimp.distributions.distribution import Distribution
 from skimp.distributions.utils import broadcast_all, size_of
-from skimp.limits import finfo
 from skimp.nn import whole
-from skimp.size import Size
 
 
 class LKJCholesky(Distribution):

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from skimp import linalg
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution
 from skimp.distributions.multivariate_normal import batch_mahalanobis, batch_mv

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from skimp import special
-from skimp._tensor import Tensor
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.binomial import Binomial
 from skimp.distributions.categorical import Categorical
 from skimp.distributions.distribution import Distribution
 from skimp.distributions.utils import size_of
 from skimp.nn import whole
-from skimp.size import Size
 
 
 class Multinomial(Distribution):

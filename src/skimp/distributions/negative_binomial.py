@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from skimp import special
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.bernoulli import Binary
 from skimp.distributions.gamma import Gamma

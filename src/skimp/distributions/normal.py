@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Univariate
 from skimp.distributions.exp_family import ExponentialFamily

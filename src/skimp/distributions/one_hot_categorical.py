@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.categorical import Categorical
 from skimp.distributions.distribution import Distribution
 from skimp.distributions.utils import size_of
 from skimp.nn import functional as F
 from skimp.nn import whole
-from skimp.size import Size
 
 
 class OneHotCategorical(Distribution):

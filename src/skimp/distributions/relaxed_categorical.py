@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.categorical import Categorical
 from skimp.distributions.distribution import Distribution
@@ -12,7 +13,6 @@ from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import ExpTransform
 from skimp.distributions.utils import clamp_probs, size_of
 from skimp.nn import whole
-from skimp.size import Size
 
 
 class ExpRelaxedCategorical(Distribution):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.chi2 import Chi2
 from skimp.distributions.distribution import Univariate

@@ -7,7 +7,7 @@ import operator
 import weakref
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.utils import size_of, sum_rightmost
 from skimp.nn import whole

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.transform import (
     ComposeTransform,
@@ -27,7 +28,6 @@ from skimp.distributions.transforms_vectors import (
     StickBreakingTransform,
 )
 from skimp.distributions.utils import broadcast_all
-from skimp.limits import finfo
 from skimp.nn import functional as F
 from skimp.nn import whole
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.transform import Transform
 from skimp.distributions.utils import sum_rightmost

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from skimp import linalg
-from skimp._tensor import Tensor
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.transform import Transform, _Plain
 from skimp.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
-from skimp.limits import finfo
 from skimp.nn import functional as F
 from skimp.nn import whole
 

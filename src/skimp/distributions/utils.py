@@ -7,13 +7,13 @@ from functools import update_wrapper
 from numbers import Number
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import enable_grad
-from skimp.limits import finfo
+from skimp._engine.autograd.modes import enable_grad
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.promotion import get_default_dtype
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn import whole
-from skimp.promotion import get_default_dtype
-from skimp.size import Size
 
 euler_constant = 0.57721566490153286060
 

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from skimp import special
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.dtypes import bool as boolean
+from skimp._engine.tensor.dtypes import float64
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Univariate
 from skimp.distributions.utils import lazy_property
-from skimp.dtypes import bool as boolean
-from skimp.dtypes import float64
 from skimp.nn import whole
 
 

@@ -7,14 +7,14 @@ import warnings
 from typing import Any
 
 from skimp import linalg
-from skimp._tensor import Tensor
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.chi2 import Chi2
 from skimp.distributions.distribution import Distribution
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.multivariate_normal import precision_to_scale_tril
 from skimp.distributions.utils import lazy_property, size_of
-from skimp.limits import finfo
 from skimp.nn import whole
 
 

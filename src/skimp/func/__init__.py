@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from skimp import refusals
+from skimp._compat import refusals
 from skimp.func import (  # noqa: F401  (importing them declares the rules)
     rules_dims,
     rules_layers,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd import calls, modes
-from skimp.autograd.nodes import shape_of
-from skimp.autograd.record import edge
+from skimp._engine.autograd import calls, modes
+from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.autograd.record import edge
+from skimp._engine.dispatch.batched import lifted, lowered
+from skimp._engine.memory.layout import numel
+from skimp._engine.tensor.tensor import Tensor
 from skimp.func.vmapping import vmap
-from skimp.memory.layout import numel
-from skimp.ops.batched import lifted, lowered
 from skimp.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_structure, tree_unflatten
 
 Function = Callable[..., Any]

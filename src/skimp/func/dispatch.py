@@ -1,9 +1,9 @@
 """How an op runs on tensors under vmap: by its batching rule, on the whole batch, or, where it has
 none, sample by sample.
 
-A call comes here when the op's own code met a tensor without bytes (ops/batched.py). It is looked
-at from the innermost vmap that one of its tensors belongs to: tensors of that vmap have a batch
-dimension in front, all others are shared by its samples.
+A call comes here when the op's own code met a tensor without bytes (_engine/dispatch/batched.py).
+It is looked at from the innermost vmap that one of its tensors belongs to: tensors of that vmap
+have a batch dimension in front, all others are shared by its samples.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from skimp._tensor import Tensor
-from skimp.autograd import engine, function
+from skimp._engine.autograd import engine
+from skimp._engine.autograd.nodes import Node
+from skimp._engine.dispatch import forms, pointwise
+from skimp._engine.dispatch.batched import Batched, Level, is_of, outside, sample_layout, wrap
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.dispatch.pointwise import Pointwise
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.random.random import default_generator
+from skimp.autograd import function
 from skimp.autograd.function import Function
-from skimp.autograd.nodes import Node
 from skimp.errors import BatchedArgument
-from skimp.ops import forms, pointwise
-from skimp.ops.batched import Batched, Level, is_of, outside, sample_layout, wrap
-from skimp.ops.forms import NAMESPACES
-from skimp.ops.pointwise import Pointwise
-from skimp.ops.random import default_generator
 from skimp.utils._pytree import broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 Rule = Callable[["Call"], Any]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.batchnorm import _BatchNorm
 from skimp.nn.utils import stateless
-from skimp.ops.forms import NAMESPACES
 
 
 def functional_call(

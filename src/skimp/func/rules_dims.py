@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.memory.layout import normalize_dim, numel
+from skimp._engine.tensor.tensor import Tensor
 from skimp.func.dispatch import Call, Rule, by_samples, rule
-from skimp.memory.layout import normalize_dim, numel
 
 Ints = tuple[int, ...]
 

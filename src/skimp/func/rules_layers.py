@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.nn.cross_entropy import reduction_of
 from skimp.func.dispatch import Call, Rule, by_samples, rule
 from skimp.func.rules_dims import by_dims, leading, others_shared
-from skimp.ops.cross_entropy import reduction_of
-from skimp.ops.forms import NAMESPACES
 
 _functions = NAMESPACES[""]
 _layers = NAMESPACES["nn.functional"]

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from skimp import dtypes
-from skimp._tensor import Tensor
+from skimp._engine.dispatch.batched import wrap
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.index import advanced
 from skimp.errors import BatchedArgument
 from skimp.func.dispatch import Call, by_samples, rule, shared_target, stack
 from skimp.func.rules_dims import moved, others_shared
-from skimp.ops import advanced
-from skimp.ops.batched import wrap
-from skimp.ops.forms import NAMESPACES
 
 _functions = NAMESPACES[""]
 _MASKS = (dtypes.bool, dtypes.uint8)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.dispatch.forms import NAMESPACES
 from skimp.func.dispatch import Call, by_samples, rule
-from skimp.ops.forms import NAMESPACES
 
 _functions = NAMESPACES[""]
 

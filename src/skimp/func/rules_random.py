@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd import modes
+from skimp._engine.autograd import modes
+from skimp._engine.dispatch.batched import Level, is_of, outside
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.random import random
 from skimp.func.dispatch import RANDOMNESS, Call, by_samples, innermost, wrapped
-from skimp.ops import random
-from skimp.ops.batched import Level, is_of, outside
-from skimp.ops.forms import NAMESPACES
 
 _functions = NAMESPACES[""]
 _LIKE = frozenset(["rand_like", "randn_like", "randint_like"])

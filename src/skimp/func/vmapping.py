@@ -1,7 +1,7 @@
 """vmap: a function of samples as a function of a batch of them.
 
-The function runs once, on tensors that stand for all samples (ops/batched.py); docs/notes/func.md
-says how, and what was weighed.
+The function runs once, on tensors that stand for all samples (_engine/dispatch/batched.py);
+docs/notes/func.md says how, and what was weighed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from skimp._tensor import Tensor
-from skimp.autograd import calls
+from skimp._engine.autograd import calls
+from skimp._engine.dispatch.batched import Batched, Level, is_of, wrap
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor.tensor import Tensor
 from skimp.errors import BatchedArgument
-from skimp.ops.batched import Batched, Level, is_of, wrap
-from skimp.ops.forms import NAMESPACES
 from skimp.utils._pytree import TreeSpec, broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 Function = Callable[..., Any]

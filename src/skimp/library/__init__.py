@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from skimp._compat.refusals import names
 from skimp.library import custom
 from skimp.library.custom import *  # noqa: F403
-from skimp.refusals import names
 
 _NAMES = (
     "Library",

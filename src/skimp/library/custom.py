@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.autograd.function import Function
 from skimp.utils import _pytree as trees
 

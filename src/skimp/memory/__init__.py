@@ -4,13 +4,12 @@ The counters have PyTorch's names (torch.cuda) and count the host. Reading one d
 promise first.
 """
 
-from skimp.errors import OutOfMemoryError
-from skimp.memory.copies import no_copies
-from skimp.memory.ledger import settle as synchronize
-from skimp.memory.limits import get_limit, set_limit, set_per_process_memory_fraction
-from skimp.memory.regions import Region, region
-from skimp.memory.sizes import parse_size
-from skimp.memory.stats import (
+from skimp._engine.memory.copies import no_copies
+from skimp._engine.memory.ledger import settle as synchronize
+from skimp._engine.memory.limits import get_limit, set_limit, set_per_process_memory_fraction
+from skimp._engine.memory.regions import Region, region
+from skimp._engine.memory.sizes import parse_size
+from skimp._engine.memory.stats import (
     empty_cache,
     max_memory_allocated,
     max_memory_reserved,
@@ -22,6 +21,7 @@ from skimp.memory.stats import (
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
 )
+from skimp.errors import OutOfMemoryError
 
 __all__ = [
     "OutOfMemoryError",

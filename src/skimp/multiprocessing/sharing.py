@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes
-from skimp._tensor import Tensor, wrap
-from skimp.memory import storage as storages
-from skimp.memory.layout import Layout, contiguous_strides, numel
-from skimp.memory.ledger import host
-from skimp.memory.storage import Storage, users
-from skimp.ops.forms import export
-from skimp.ops.storages import UntypedStorage
+from skimp._engine.dispatch.forms import export
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.storage import Storage, users
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, wrap
+from skimp._ops.create.storages import UntypedStorage
 
 SHARE_FROM = (
     1 << 16

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp import refusals
+from skimp._compat import refusals
 from skimp.nn import attention, functional, init, modules, parallel, parameter, utils
 from skimp.nn.modules import (
     CELU,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp import refusals as _refusals
-from skimp._tensor import Tensor as Tensor
-from skimp.ops.forms import NAMESPACES
+from skimp._compat import refusals as _refusals
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor.tensor import Tensor as Tensor
 
 globals().update(NAMESPACES.get("nn.functional", {}))
 __getattr__ = _refusals.names(__name__)

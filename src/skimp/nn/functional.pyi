@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor as Tensor
-from skimp.refusals import Refusal
+from skimp._compat.refusals import Refusal
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor as Tensor
 
 handle_torch_function: Refusal
 

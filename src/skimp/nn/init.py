@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 
 __all__ = [

@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, NoReturn
 
-from skimp import devices, promotion
-from skimp._tensor import Tensor, mark
-from skimp.autograd.saving import ghost
-from skimp.instances import share_names
+from skimp._engine.autograd.saving import ghost
+from skimp._engine.dispatch.pointwise import ORDINARY
+from skimp._engine.tensor import devices, promotion
+from skimp._engine.tensor.instances import share_names
+from skimp._engine.tensor.tensor import Tensor, mark
 from skimp.nn import whole
-from skimp.ops.pointwise import ORDINARY
-
-
-def typename(value: Any) -> str:
-    """What PyTorch calls the type of a value in its messages."""
-    if isinstance(value, Tensor):
-        return f"torch.{promotion.scalar_type_name(value.dtype)}Tensor"
-    cls = value if isinstance(value, type) else type(value)
-    module = cls.__module__
-    if module in (None, "builtins", "__builtin__"):
-        return cls.__qualname__
-    return f"{module}.{cls.__qualname__}"
 
 
 class _ParameterMeta(type):
@@ -82,7 +71,7 @@ def _flagged(t: Tensor, flag: str) -> Tensor:
 
 
 def _preserve() -> Any:
-    from skimp.ops.formats import preserve_format
+    from skimp._engine.tensor.formats import preserve_format
 
     return preserve_format
 

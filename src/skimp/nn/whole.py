@@ -4,8 +4,8 @@ itself imports nn).
 
 from typing import TYPE_CHECKING
 
-import skimp.ops  # noqa: F401  (declares the functions)
-from skimp.ops.forms import NAMESPACES
+import skimp._ops  # noqa: F401  (declares the functions)
+from skimp._engine.dispatch.forms import NAMESPACES
 
 if TYPE_CHECKING:
     from skimp import *  # noqa: F403  (what the update below brings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp import refusals
+from skimp._compat import refusals
 from skimp.optim import lr_scheduler, optimizer, swa_utils
 from skimp.optim.adafactor import Adafactor
 from skimp.optim.adam import Adam, AdamW

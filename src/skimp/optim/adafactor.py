@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp import limits
-from skimp._tensor import Tensor
+from skimp._engine.tensor import finfo as limits
+from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.fused import lerp
 from skimp.optim.optimizer import PerParameter, advance, counter, number, update, zeros
 

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skimp import dtypes
-from skimp._tensor import Array, Tensor
-from skimp.autograd import modes
-from skimp.autograd.alias import before_inplace
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.eval import run
+from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, Tensor
 from skimp.config import config
-from skimp.eval import run
-from skimp.eval.expr import COPY, Expr, Kernel, Leaf
-from skimp.memory import layout as layouts
-from skimp.memory.storage import Storage
 
 Formula = Callable[..., tuple[Any, ...]]
 _PLAIN = (dtypes.float32, dtypes.float64)
@@ -152,7 +152,7 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     if type(condition) is Term:
         return condition._made(_WHERE, (condition, yes, no))
     if isinstance(condition, Tensor):
-        from skimp.ops.masks import where as select
+        from skimp._ops.index.masks import where as select
 
         return select(condition, yes, no)
     like = yes if isinstance(yes, np.ndarray) else no
@@ -373,7 +373,7 @@ def _on_tensors(
 ) -> None:
     """By ops; complex numbers as pairs of real ones, as PyTorch's optimizers see them."""
     if written[0]._dtype.is_complex:
-        from skimp.ops.complex_views import view_as_real
+        from skimp._ops.shape.complex_views import view_as_real
 
         written = [view_as_real(t) for t in written]
         read = [view_as_real(t) for t in read]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import enable_grad, no_grad
+from skimp._engine.autograd.modes import enable_grad, no_grad
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.line_search import Point, search
 from skimp.optim.optimizer import Optimizer, check, number

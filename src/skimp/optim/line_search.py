@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 
 
 class Point(NamedTuple):

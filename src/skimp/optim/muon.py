@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.fused import lerp
 from skimp.optim.optimizer import PerParameter, number, update, zeros

@@ -10,13 +10,13 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, Final
 
-from skimp import dtypes, promotion
-from skimp._tensor import Tensor
-from skimp.autograd import modes
-from skimp.autograd.modes import enable_grad, set_grad_enabled
-from skimp.autograd.nodes import RemovableHandle
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.modes import enable_grad, set_grad_enabled
+from skimp._engine.autograd.nodes import RemovableHandle
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.queries import typename
 from skimp.nn import whole
-from skimp.nn.parameter import typename
 from skimp.optim import fused
 
 Hooks = OrderedDict[int, Callable[..., Any]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.adam import decayed
 from skimp.optim.fused import above, below, clamp, sign, update, where

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.nn.modules.batchnorm import _BatchNorm
 from skimp.nn.modules.module import Module

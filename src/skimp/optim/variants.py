@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.adam import decayed, moments
 from skimp.optim.fused import absolute, lerp, maximum, sqrt
 from skimp.optim.optimizer import (

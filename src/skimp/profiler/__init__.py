@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from skimp import refusals
+from skimp._compat import refusals
 from skimp.profiler.profile import (
     ProfilerAction,
     ProfilerActivity,

@@ -14,12 +14,12 @@ import time
 from types import CodeType, FrameType
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.record import OpNode
-from skimp.eval import run
-from skimp.memory.ledger import host
-from skimp.memory.sites import op_name
-from skimp.ops.forms import METHODS, NAMESPACES
+from skimp._engine.autograd.record import OpNode
+from skimp._engine.dispatch.forms import METHODS, NAMESPACES
+from skimp._engine.eval import run
+from skimp._engine.memory.call_site import op_name
+from skimp._engine.memory.ledger import host
+from skimp._engine.tensor.tensor import Tensor
 
 # methods that look at a tensor and compute nothing, which PyTorch does not count either
 LOOKS = frozenset(

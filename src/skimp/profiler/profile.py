@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from skimp.memory.ledger import settle
+from skimp._engine.memory.ledger import settle
 from skimp.profiler.averages import Averages, averages
 from skimp.profiler.collect import Event, Recorder, active
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp import refusals
+from skimp._compat import refusals
 from skimp.serialization import safetensors
 from skimp.serialization.loading import get_unsafe_globals_in_checkpoint, load
 from skimp.serialization.options import (

@@ -10,7 +10,7 @@ import zlib
 from types import TracebackType
 from typing import IO, Any
 
-from skimp._tensor import Array
+from skimp._engine.tensor.tensor import Array
 
 ALIGNMENT = 64
 CHUNK = 1 << 20  # bytes that are checked and copied at a time: they stay in the cache

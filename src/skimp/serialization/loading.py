@@ -10,15 +10,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from skimp._tensor import Array
-from skimp.memory import storage as storages
-from skimp.ops.storages import TypedStorage, UntypedStorage
+from skimp._engine.memory import storage as storages
+from skimp._engine.tensor.tensor import Array
+from skimp._ops.create.storages import TypedStorage, UntypedStorage
+from skimp._ops.create.tensor_types import STORAGE_TYPES
 from skimp.serialization import files, safetensors
 from skimp.serialization.archive import ArchiveReader
 from skimp.serialization.places import Place, place_of
 from skimp.serialization.rebuild import refuse
 from skimp.serialization.unpickler import Unpickler, read
-from skimp.tensor_types import STORAGE_TYPES
 
 ZIP = b"PK\x03\x04"
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how PyTorch's files began before version 1.6

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.compat.homes import HOMES
-from skimp.devices import device
+from skimp._compat.homes import HOMES
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.devices import device
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.storages import TypedStorage, UntypedStorage
+from skimp._ops.create.tensor_types import NAMES as TYPES
 from skimp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
-from skimp.ops.storages import TypedStorage, UntypedStorage
 from skimp.serialization import arrays, rebuild
-from skimp.size import Size
-from skimp.tensor_types import NAMES as TYPES
 
 OURS, THEIRS = "skimp", "torch"
 

@@ -9,16 +9,16 @@ from collections import OrderedDict
 from types import FunctionType
 from typing import IO, Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.memory.storage import Storage
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.formats import layout
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.storages import TypedStorage, UntypedStorage
+from skimp._ops.create.tensor_types import STORAGE_TYPES
 from skimp.nn.parameter import Parameter
-from skimp.ops.formats import layout
-from skimp.ops.forms import NAMESPACES
-from skimp.ops.storages import TypedStorage, UntypedStorage
 from skimp.serialization import names, rebuild
-from skimp.size import Size
-from skimp.tensor_types import STORAGE_TYPES
 
 _Base: Any = pickle._Pickler  # the one whose names of globals can be chosen
 ATOMS = frozenset((str, int, float, bool, bytes, tuple, list, dict, type(None), OrderedDict))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from skimp.devices import device
-from skimp.ops.storages import TypedStorage, UntypedStorage
+from skimp._engine.tensor.devices import device
+from skimp._ops.create.storages import TypedStorage, UntypedStorage
 
 Place = Callable[[UntypedStorage, str], UntypedStorage]
 MAP_LOCATION = Any  # PyTorch's name for what `load` takes

@@ -8,13 +8,12 @@ import pickle
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from skimp import dtypes
-from skimp._tensor import Tensor, mark, wrap
-from skimp.memory import layout as layouts
-from skimp.memory.layout import Layout
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes, formats
+from skimp._engine.tensor.tensor import Tensor, mark, wrap
+from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp.nn.parameter import Parameter
-from skimp.ops import formats
-from skimp.ops.storages import TypedStorage, UntypedStorage
 
 
 def tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:

@@ -14,11 +14,11 @@ from typing import IO, Any
 import numpy as np
 from safetensors import safe_open
 
-from skimp import devices, dtypes
-from skimp._tensor import Array, Tensor, wrap
-from skimp.memory import layout as layouts
-from skimp.memory import storage as storages
-from skimp.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.tensor import devices, dtypes
+from skimp._engine.tensor.tensor import Array, Tensor, wrap
 from skimp.serialization import files
 
 CODES = {

@@ -13,7 +13,7 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
-from skimp.ops.forms import NAMESPACES
+from skimp._engine.dispatch.forms import NAMESPACES
 from skimp.serialization import arrays, names, own, safe
 from skimp.serialization.rebuild import refuse
 

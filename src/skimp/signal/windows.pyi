@@ -3,9 +3,8 @@
 
 from collections.abc import Iterable
 
-from skimp import devices, dtypes
-from skimp._tensor import Tensor
-from skimp.ops import formats
+from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor.tensor import Tensor
 
 def bartlett(
     M: int,

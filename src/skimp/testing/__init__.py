@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes, refusals
-from skimp._tensor import Tensor
-from skimp.ops.creation import as_tensor
-from skimp.promotion import promote_types
+from skimp._compat import refusals
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import promote_types
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.creation import as_tensor
 from skimp.testing.making import make_tensor
 
 __all__ = ["assert_allclose", "assert_close", "make_tensor"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.limits import finfo, iinfo
-from skimp.ops.forms import NAMESPACES
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.finfo import finfo, iinfo
+from skimp._engine.tensor.tensor import Tensor
 
 
 def make_tensor(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from skimp import refusals as _refusals
-from skimp._tensor import Tensor
+from skimp._compat import refusals as _refusals
+from skimp._engine.tensor.tensor import Tensor
 from skimp.utils import _pytree, checkpoint, data, deterministic, dlpack, hooks
 
 __all__ = [

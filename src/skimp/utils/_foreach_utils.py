@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 
 Groups = dict[tuple[Any, Any], tuple[list[list[Tensor | None]], list[int]]]
 

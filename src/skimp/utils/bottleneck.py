@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp.refusals import names
+from skimp._compat.refusals import names
 
 _NAMES = ("main",)
 __all__ = list(_NAMES)

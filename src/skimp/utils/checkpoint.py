@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from skimp import refusals
-from skimp._tensor import Tensor
+from skimp._compat import refusals
+from skimp._engine.tensor.tensor import Tensor
 from skimp.autograd.checkpoint import (
     CheckpointError,
     CheckpointFunction,

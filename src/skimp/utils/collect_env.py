@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from skimp.backend.blas import get_num_threads
+from skimp._kernels.blas import get_num_threads
 from skimp.version import VERSION
 
 __all__ = ["get_env_info", "get_pretty_env_info", "main"]

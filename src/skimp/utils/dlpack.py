@@ -1,5 +1,5 @@
 """torch.utils.dlpack: tensors on other libraries' bytes, and the other way round."""
 
-from skimp.ops.interop import DLDeviceType, from_dlpack, to_dlpack
+from skimp._ops.create.interop import DLDeviceType, from_dlpack, to_dlpack
 
 __all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp import refusals
-from skimp.autograd.nodes import RemovableHandle
+from skimp._compat import refusals
+from skimp._engine.autograd.nodes import RemovableHandle
 
 __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 __getattr__ = refusals.names(__name__)

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skimp import refusals
-from skimp._tensor import Array, Tensor
+from skimp._compat import refusals
+from skimp._engine.tensor.tensor import Array, Tensor
 
 _NAMES = ("FileWriter", "RecordWriter")
 __all__ = ["SummaryWriter"]

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from skimp import refusals
+from skimp._compat import refusals
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
 __getattr__ = refusals.names(__name__)

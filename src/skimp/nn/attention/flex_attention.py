@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from skimp import dtypes
-from skimp._tensor import Tensor
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.creation import arange, tensor
 from skimp.nn.functional import pad
-from skimp.ops.creation import arange, tensor
 
 __all__ = [
     "AuxOutput",

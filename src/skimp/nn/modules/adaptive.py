@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn import whole
 from skimp.nn.modules.container import ModuleList, Sequential

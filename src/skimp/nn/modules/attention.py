@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.nn.multihead import multi_head_attention_forward
 from skimp.nn import init, whole
 from skimp.nn.modules.linear import NonDynamicallyQuantizableLinear
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
-from skimp.ops.multihead import multi_head_attention_forward
 
 
 class MultiheadAttention(Module):

@@ -7,8 +7,8 @@ from __future__ import annotations
 import warnings
 from typing import Any, NoReturn
 
-from skimp import dtypes
-from skimp._tensor import Tensor
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn import init, whole
 from skimp.nn.modules.lazy import LazyModuleMixin

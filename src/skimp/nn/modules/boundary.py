@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd import modes
+from skimp._engine.autograd import modes
+from skimp._engine.tensor.tensor import Tensor
 from skimp.autograd.function import Function
 
 _NO_INPUT = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn import init, whole
 from skimp.nn.modules.module import Module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.module import Module
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from skimp.autograd.nodes import RemovableHandle
+from skimp._engine.autograd.nodes import RemovableHandle
 from skimp.nn.modules.boundary import Boundary
 
 Hooks = OrderedDict[int, Callable[..., Any]]

@@ -7,9 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from skimp import devices, dtypes
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor import devices, dtypes
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.shape.copies import _to_arguments as to_arguments
 from skimp.nn import whole
 from skimp.nn.modules.hooks import (
     Hooked,
@@ -23,7 +24,6 @@ from skimp.nn.modules.hooks import (
     register_module_parameter_registration_hook,
 )
 from skimp.nn.modules.state import State
-from skimp.ops.copies import _to_arguments as to_arguments
 
 __all__ = [
     "Module",

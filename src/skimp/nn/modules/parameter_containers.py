@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.queries import typename
 from skimp.nn.modules.container import index_of, pairs_of
 from skimp.nn.modules.module import Module
-from skimp.nn.parameter import Parameter, typename
+from skimp.nn.parameter import Parameter
 
 
 def _as_parameter(value: Any) -> Any:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.nn import recurrent
 from skimp.amp.state import is_autocast_enabled
 from skimp.nn import functional as F
 from skimp.nn import whole
-from skimp.ops import recurrent
 
 State = tuple[Tensor, ...]  # (h,) or (h, c)
 Cell = Callable[

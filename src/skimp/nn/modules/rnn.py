@@ -6,7 +6,7 @@ import math
 import warnings
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import init, whole
 from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module

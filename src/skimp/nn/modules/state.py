@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
-from skimp.autograd.nodes import RemovableHandle
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.autograd.nodes import RemovableHandle
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.tree import Tree
 from skimp.nn.parameter import Parameter, is_lazy
 

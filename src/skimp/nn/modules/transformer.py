@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd import modes
+from skimp._engine.autograd import modes
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.nn.multihead import canonical_mask
 from skimp.nn import functional as F
 from skimp.nn import init, whole
 from skimp.nn.modules.activation import GELU, ReLU
@@ -18,7 +19,6 @@ from skimp.nn.modules.dropout import Dropout
 from skimp.nn.modules.linear import Linear
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.normalization import LayerNorm
-from skimp.ops.multihead import canonical_mask
 
 Activation = str | Callable[[Tensor], Tensor]
 

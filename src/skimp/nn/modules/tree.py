@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.queries import typename
 from skimp.nn.modules import hooks
-from skimp.nn.parameter import Buffer, Parameter, typename
+from skimp.nn.parameter import Buffer, Parameter
 
 
 class Tree:

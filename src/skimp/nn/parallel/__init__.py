@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp import refusals
+from skimp._compat import refusals
 from skimp.nn.modules.module import Module
 
 _NAMES = (

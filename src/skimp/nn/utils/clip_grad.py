@@ -7,8 +7,8 @@ import warnings
 from typing import Any
 
 from skimp import linalg
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.queries import typename
 from skimp.nn import whole
-from skimp.nn.parameter import typename
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 

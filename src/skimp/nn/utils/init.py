@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp import devices
+from skimp._engine.tensor import devices
+from skimp._ops.random import random
 from skimp.nn.modules.module import Module
-from skimp.ops import random
 
 __all__ = ["skip_init"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skimp import linalg
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 
 
 def norm_except_dim(v: Tensor, dim: int) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from skimp import linalg
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.nn.modules.module import Module
 from skimp.nn.utils import norms, parametrize

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from skimp._tensor import Tensor
-from skimp.autograd.modes import no_grad
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.container import ModuleDict, ModuleList
 from skimp.nn.parameter import Parameter
 

@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor import formats
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.nn.modules.module import Module
 from skimp.nn.utils.convert_parameters import parameters_to_vector
-from skimp.ops import formats
 
 M = TypeVar("M", bound=Module)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes
-from skimp._tensor import Tensor
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 
 __all__ = [

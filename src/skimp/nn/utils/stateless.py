@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 
 __all__ = ["functional_call"]
 

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any
 from weakref import ref
 
-from skimp._tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.optimizer import Optimizer, number
 
 EPOCH_DEPRECATION_WARNING = (

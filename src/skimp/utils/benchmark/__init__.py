@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from skimp import refusals
-from skimp.backend.blas import get_num_threads, set_num_threads
+from skimp._compat import refusals
+from skimp._kernels.blas import get_num_threads, set_num_threads
 from skimp.utils.benchmark.compare import Compare
 from skimp.utils.benchmark.measurement import (
     Measurement,

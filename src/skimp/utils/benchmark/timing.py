@@ -9,8 +9,8 @@ import timeit
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from skimp.backend.blas import get_num_threads, set_num_threads
-from skimp.memory.ledger import settle
+from skimp._engine.memory.ledger import settle
+from skimp._kernels.blas import get_num_threads, set_num_threads
 from skimp.utils.benchmark.measurement import Measurement, TaskSpec
 
 Callback = Callable[[int, float], Any] | None

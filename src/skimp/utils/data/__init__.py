@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp import refusals
+from skimp._compat import refusals
 from skimp.utils.data import dataloader, dataset, distributed, sampler
 from skimp.utils.data._utils.collate import default_collate, default_convert
 from skimp.utils.data._utils.worker import get_worker_info

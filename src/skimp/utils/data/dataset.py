@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar, cast
 
-from skimp._tensor import Tensor
-from skimp.ops.random import Generator, default_generator, randperm
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.random.random import Generator, default_generator, randperm
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")

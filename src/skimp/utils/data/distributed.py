@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sized
 from typing import Any
 
-from skimp.ops.random import Generator, randperm
+from skimp._ops.random.random import Generator, randperm
 from skimp.utils.data.sampler import Sampler
 
 

@@ -8,10 +8,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
-from skimp import dtypes
-from skimp._tensor import Tensor, empty
-from skimp.ops.creation import as_tensor
-from skimp.ops.random import Generator, multinomial, randint, randperm
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, empty
+from skimp._ops.create.creation import as_tensor
+from skimp._ops.random.random import Generator, multinomial, randint, randperm
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from skimp import dtypes
-from skimp._tensor import Tensor
-from skimp.memory.layout import numel
+from skimp._engine.memory.layout import numel
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.creation import as_tensor, tensor
+from skimp._ops.shape.joining import stack
 from skimp.multiprocessing import sharing
-from skimp.ops.creation import as_tensor, tensor
-from skimp.ops.joining import stack
 from skimp.utils.data._utils import worker
 
 Collate = Callable[..., Any]

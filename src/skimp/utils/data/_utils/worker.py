@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skimp.backend.blas import set_num_threads
-from skimp.ops.random import manual_seed
+from skimp._kernels.blas import set_num_threads
+from skimp._ops.random.random import manual_seed
 from skimp.utils.data._utils.fetch import Fetcher
 
 INTERRUPTED = 130  # how a worker ends that was interrupted, as shells say it

@@ -1,0 +1,131 @@
+"""An import hook: `torch` and `torch.x.y` are the module objects `skimp` and `skimp.x.y`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import multiprocessing
+import pkgutil
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+from skimp._compat import homes
+from skimp._compat.missing import nearest
+
+OURS, THEIRS = "skimp", "torch"
+
+# A folder with a package `torch` that installs this hook. It stands in sys.path for the sake of
+# processes that `multiprocessing` starts afresh: they get the parent's sys.path, and no hooks.
+SHIM = str(Path(__file__).parent / "shim")
+CHILD = "skimp._compat.child"
+
+
+class Finder(MetaPathFinder):
+    """Finds `torch` and everything below it, and nothing else."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != THEIRS and not fullname.startswith(THEIRS + "."):
+            return None
+        real = ours(fullname)
+        if importlib.util.find_spec(real) is None:
+            raise _no_module(fullname, real)
+        return ModuleSpec(fullname, _Alias(real))
+
+
+class _Alias(Loader):
+    """Puts an existing module where the import system looks for a new one.
+
+    Done in `exec_module`: a module returned by `create_module` would get the new name's `__spec__`.
+    """
+
+    def __init__(self, real: str) -> None:
+        self._real = real
+
+    def exec_module(self, module: ModuleType) -> None:
+        real = importlib.import_module(self._real)
+        sys.modules[module.__name__] = real
+        real.__name__ = module.__name__  # libraries that patch PyTorch's ask modules who they are
+
+
+def ours(name: str) -> str:
+    """The skimp module behind a torch module's name; any other name as it is."""
+    if name == THEIRS or name.startswith(THEIRS + "."):
+        return OURS + name[len(THEIRS) :]
+    return name
+
+
+def install() -> None:
+    """From now on `import torch` gives skimp, here and in processes that multiprocessing starts.
+
+    Raises RuntimeError where PyTorch itself is already imported: a program can't have both.
+    """
+    present = sys.modules.get(THEIRS)
+    if present is not None and present is not sys.modules.get(OURS):
+        place = getattr(present, "__file__", None) or "no file"
+        raise RuntimeError(
+            f"torch is already imported ({place}), so that name can't stand for skimp; "
+            "call skimp._compat.install() before the first import of torch"
+        )
+    if any(isinstance(finder, Finder) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, Finder())
+    _rename(OURS, THEIRS)
+    homes.settle()
+    sys.path.insert(1, SHIM)
+    # Its server imports these modules at its start, and by default the main module first, whose
+    # `import torch` would come too early.
+    multiprocessing.set_forkserver_preload([CHILD])
+
+
+def uninstall() -> None:
+    """Forget the name `torch` again; modules that imported it keep what they have."""
+    homes.unsettle()
+    _rename(THEIRS, OURS)
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+    sys.path[:] = [entry for entry in sys.path if entry != SHIM]
+    for name, module in list(sys.modules.items()):
+        if ours(name) != name and module is sys.modules.get(ours(name)):
+            module.__name__ = ours(name)
+            del sys.modules[name]
+    multiprocessing.set_forkserver_preload(["__main__"])
+
+
+_BARE = ("Tensor", "Size", "dtype", "device")
+_SHOWN = (
+    "nn", "nn.parameter", "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "optim",
+    "optim.lr_scheduler", "optim.swa_utils", "utils.data", "distributions",
+    "distributions.constraints", "amp", "autograd", "autograd.function",
+)  # fmt: skip
+
+
+def _rename(old: str, new: str) -> None:
+    """Classes that programs print say that they are from `new`, in the modules of `old`'s names."""
+    whole = sys.modules.get(OURS)
+    for name in _BARE:
+        cls = getattr(whole, name, None)
+        if cls is not None:
+            _HOMES.setdefault(name, cls.__module__)
+            cls.__module__ = THEIRS if new == THEIRS else _HOMES[name]
+    for place in _SHOWN:
+        for cls in list(vars(sys.modules.get(f"{OURS}.{place}", ModuleType(""))).values()):
+            if isinstance(cls, type) and cls.__module__.startswith(old + "."):
+                home, cls.__module__ = cls.__module__, new + cls.__module__[len(old) :]
+                # Who evaluates a class's annotations looks its module up by that name.
+                if home in sys.modules:
+                    sys.modules.setdefault(cls.__module__, sys.modules[home])
+
+
+_HOMES: dict[str, str] = {}
+
+
+def _no_module(fullname: str, real: str) -> ModuleNotFoundError:
+    parent, _, last = real.rpartition(".")
+    paths = getattr(sys.modules.get(parent), "__path__", [])
+    hint = nearest(last, (found.name for found in pkgutil.iter_modules(paths)))
+    return ModuleNotFoundError(f"No module named {fullname!r} in skimp{hint}", name=fullname)

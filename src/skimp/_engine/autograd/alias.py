@@ -1,0 +1,326 @@
+"""In-place operations and views: who shares history with whom, and what must be refused.
+
+An in-place op calls `before_inplace(t)`; if it is recorded, `kept = prepare(t, rule, bindings)`;
+then it writes; then `rebase(t, kept)`, or `relaid` where only the layout changed. A view op calls
+`view_of` (or `views_of` for several views that share one node).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from skimp._engine.autograd import errors, modes
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.nodes import Extra, Grads, Node, init, shape_of
+from skimp._engine.autograd.record import OpNode, begin, edge, finish, record, save_results
+from skimp._engine.autograd.refresh import (
+    Window,
+    empty_like_base,
+    move_retain,
+    node_of_view,
+    window_of,
+)
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.saving import ghost
+from skimp._engine.tensor.tensor import Tensor, mark, mark_creation
+
+_new = object.__new__
+_state = modes.state
+_ref = weakref.ref
+MANY = 62  # views of one base, of which more may be gone than are left: then somebody looks
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+def plain_view(base: Tensor, view: Tensor) -> None:
+    """`view_of` for a tensor that is no view, requires no grad and was not made in inference mode:
+    the short way.
+    """
+    view._base = base
+    counter = base._counter
+    view._stale = base._storage.version if counter is None else counter.version
+    views = base._views
+    if views is None:
+        base._views = [_ref(view)]
+    else:
+        views.append(_ref(view))
+        n = len(views)
+        if n > MANY and not n & (n - 1):  # at every power of two
+            views[:] = [r for r in views if r() is not None]
+    if not _state.grad:
+        mark_creation(view, "inference" if _state.inference else "no_grad")
+
+
+def view_of(
+    input: Tensor,
+    view: Tensor,
+    rule: Rule | None = None,
+    bindings: dict[str, Any] | None = None,
+    multi: bool = False,
+) -> None:
+    """Make `view` a view of `input`, with the derivative that `rule` gives.
+
+    `multi`: one of several views of one call, which in-place ops then refuse (PyTorch's rule).
+    """
+    if input._inference:
+        mark(view, _inference=True)
+        return
+    base = input._base
+    if not input._rg:
+        plain_view(input if base is None else base, view)
+        if multi and _state.grad:
+            mark_creation(view, "multi")
+        elif base is not None and input._creation is not None and view._creation is None:
+            mark_creation(view, input._creation)
+        return
+    _view_of_recorded(input, view, rule, bindings, multi)
+
+
+def _view_of_recorded(
+    input: Tensor, view: Tensor, rule: Rule | None, bindings: dict[str, Any] | None, multi: bool
+) -> None:
+    base = input if input._base is None else input._base
+    creation = None if base is input else input._creation
+    view._base = base
+    view._stale = view._version
+    differentiable = view._dtype.category > 1
+    if not _state.grad:
+        creation = "inference" if _state.inference else "no_grad"
+        view._rg = view._inherits = base._rg and differentiable
+    else:
+        if multi:
+            creation = "multi"
+            view._output = bindings.get("output", 0) if bindings else 0
+        if rule is not None and differentiable:
+            record(rule, bindings or {"input": input}, view)
+    if creation is not None:
+        mark_creation(view, creation)
+    if view._node is None:
+        _register(base, view)
+
+
+def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[str, Any]) -> None:
+    """`view_of` for all the views of one call (unbind, split): one node, with an output for each.
+
+    The rule's formula takes `grads`, the list of their gradients, zeros where none arrived.
+    """
+    for i, view in enumerate(views):
+        view_of(input, view, None, None, True)
+        view._output = i
+    if views and _state.grad and input._rg:
+        node = begin(rule, bindings)
+        if node is not None:
+            finish(node, tuple(views))
+
+
+def _register(base: Tensor, view: Tensor) -> None:
+    """Remember a view that requires grad when its base does, and only then."""
+    if base._views is None:
+        base._views = []
+    base._views.append(_ref(view))
+
+
+def mark_views(base: Tensor) -> None:
+    """`base` requires grad from now on, or no longer: so do the views of it."""
+    for ref in base._views or ():
+        view = ref()
+        if view is not None and view._dtype.category > 1 and (not view._rg or view._inherits):
+            view._rg = view._inherits = base._rg
+
+
+# -- in-place --------------------------------------------------------------------------------------
+
+
+def before_inplace(t: Tensor) -> None:
+    """Refuse a write that can't be differentiated, or that inference mode forbids; note its line if
+    it matters.
+    """
+    if t._inference and not _state.inference:
+        raise RuntimeError(errors.INFERENCE_INPLACE)
+    if t._rg and _state.grad:
+        _refuse(t)
+    if t._storage.kept:
+        _note(t)
+
+
+def _note(t: Tensor) -> None:
+    """Remember the line of a write that may spoil a saved tensor."""
+    t._storage.written = (*lines.here(3), t._version + 1)
+
+
+def _refuse(t: Tensor) -> None:
+    base = t._base
+    if base is not None:
+        if t._creation is not None:
+            raise errors.view_refused(t._creation, t._node, t._output, False)
+        if t._rg and base._node is None:
+            raise RuntimeError(errors.VIEW_OF_LEAF)
+    if t._rg and t._node is None and (base is None or node_of_view(t) is None):
+        raise RuntimeError(errors.LEAF)
+
+
+def prepare(t: Tensor, rule: Rule, bindings: dict[str, Any]) -> OpNode | None:
+    """Before a recorded write to `t`, the first of `bindings`: save what the derivative needs of
+    the old values.
+
+    Where a formula reads `t` itself, it reads a clone.
+    """
+    if not t._rg:
+        _refuse(t)
+    if t._dtype.category < 2:
+        return None
+    node = begin(rule, bindings, t)
+    if t._storage.kept:
+        _note(t)
+    return node
+
+
+def rebase(t: Tensor, node: OpNode | None) -> None:
+    """After the write: `t` is now the result of `node`; if it is a view, so is that part of its
+    base.
+    """
+    if node is None:
+        return
+    base = t._base
+    if base is None:
+        before = t._node
+        index = t._index
+        fresh = not t._rg
+        finish(node, t)
+        t._inherits = False
+        if t._retains and before is not None:
+            move_retain(t, before, index)
+        if fresh and t._views is not None:
+            mark_views(t)
+        return
+    _rebase_view(t, base, node)
+
+
+def relaid(t: Tensor, node: OpNode | None) -> None:
+    """After `t` took another layout (`transpose_`).
+
+    No element was written, so even where `t` is a view, its base's history stays as it is; and a
+    gradient that `t` retains is still that of the old layout.
+    """
+    if node is not None:
+        finish(node, t)
+        t._inherits = False
+        t._stale = t._version
+
+
+def leave(t: Tensor) -> None:
+    """`t` is about to look at other bytes (`set_`): it is no view any more, and the views of it are
+    views of what it was.
+
+    Under no_grad, views of a leaf that requires grad keep sending it theirs, as in PyTorch.
+    """
+    base = t._base
+    if base is not None:
+        base._views = [r for r in base._views or () if r() is not t]
+        t._base = None
+        if t._marked:
+            mark_creation(t, None)
+        return
+    views = [v for r in t._views or () if (v := r()) is not None]
+    if not views or (t._rg and t._node is None):
+        return
+    was = ghost(t)
+    was._rg, was._node, was._index, was._inherits = t._rg, t._node, t._index, t._inherits
+    was._views, t._views = t._views, None
+    for view in views:
+        view._base = was
+
+
+def _rebase_view(t: Tensor, base: Tensor, node: Node) -> None:
+    node._shape, node._dtype = shape_of(t), t._dtype
+    copy = _new(CopySlices)
+    own = _own_edge(node)
+    others = node._edges[: 2 * own] + node._edges[2 * own + 2 :]
+    init(copy, (*edge(base), *others), shape_of(base), base._dtype)
+    copy.fn = node
+    copy.own = own
+    copy.base, copy.view = window_of(base), window_of(t)
+    copy._code, copy._lasti = node._code, node._lasti
+    node.more().within = _ref(copy)
+    fresh = not base._rg
+    old, old_index = base._node, base._index
+    base._node, base._index, base._rg, base._inherits = copy, 0, True, False
+    if base._retains and old is not None:
+        move_retain(base, old, old_index)
+    if fresh:
+        mark_views(base)
+    t._rg, t._inherits = True, False
+    t._stale = -1
+    node_of_view(t)  # which moves what retains the view's gradient
+    if isinstance(node, OpNode):
+        save_results(node, (t,))
+
+
+def _own_edge(node: Node) -> int:
+    """Which of the edges of an in-place op's node belongs to the tensor written to."""
+    extra = node._extra
+    assert extra is not None
+    return extra.own
+
+
+class CopySlices(Node):
+    """The node of a base after a write to a view of it: that part goes through the op, the rest
+    past it.
+    """
+
+    __slots__ = ("base", "fn", "own", "view")
+    label = "torch::autograd::CopySlices"
+    fn: Node | None
+    own: int  # the place of the view's own gradient among those that `fn` returns
+    base: Window
+    view: Window
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
+        g: Any = grads[0]
+        fn = self.fn
+        if fn is None:
+            raise errors.freed(self)
+        if g is None:
+            return (None,) * (len(self._edges) >> 1)
+        if not g._hollow:  # else the engine may need them once more
+            grads.clear()
+        whole = empty_like_base(self.base, g).copy_(g)
+        del g
+        part = self.view.of(whole, self.base)
+        arrived: Any = part.clone()
+        if self.view.conj:
+            arrived = arrived.conj()
+        out = list(fn.apply([-arrived if self.view.neg else arrived], None))
+        own = out.pop(self.own)
+        if own is None:
+            part.zero_()
+        else:
+            if self.view.conj:
+                own = own.conj()
+            part.copy_(-own if self.view.neg else own)
+        return [whole, *out]
+
+    def release(self) -> None:
+        if self.fn is not None:
+            self.fn.release()
+            self.fn = None
+            self._saved = None
+
+
+def replace_history(t: Tensor, node: Node, index: int, own: int) -> None:
+    """`t` was written to by something that is no op of the table (a Function): it is output `index`
+    of `node`, and was its input number `own`.
+    """
+    if t._base is None:
+        before, at, fresh = t._node, t._index, not t._rg
+        t._rg, t._node, t._index, t._inherits = True, node, index, False
+        if t._retains and before is not None:
+            move_retain(t, before, at)
+        if fresh:
+            mark_views(t)
+        return
+    extra = node._extra = node._extra or Extra()
+    extra.own = own
+    _rebase_view(t, t._base, node)

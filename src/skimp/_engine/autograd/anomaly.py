@@ -1,0 +1,103 @@
+"""Anomaly mode: backward checks each gradient for nan, and an error says where forward made the
+node.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import saving
+from skimp._engine.autograd.nodes import Grads, Node
+from skimp._engine.tensor.tensor import Tensor
+
+ON: list[bool] = []  # empty: off; else whether nan is an error
+
+
+def is_anomaly_enabled() -> bool:
+    return bool(ON)
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    return bool(ON) and ON[0]
+
+
+def _set(mode: bool, check_nan: bool) -> None:
+    if mode and not ON:
+        saving.GUARDED.append(None)  # the short way of recording takes no trace
+    elif ON and not mode:
+        saving.GUARDED.pop()
+    ON[:] = [check_nan] if mode else []
+    lines.TRACE[:] = [True] if mode else []
+
+
+def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
+    """Switch anomaly mode on or off."""
+    _set(enabled, check_nan)
+
+
+class set_detect_anomaly:  # noqa: N801
+    """Anomaly mode on or off: at once as a function, until its end as a context."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.previous = list(ON)
+        _set(mode, check_nan)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        _set(bool(self.previous), self.previous[0] if self.previous else True)
+
+
+class detect_anomaly(set_detect_anomaly):  # noqa: N801
+    """Anomaly mode inside a `with`."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self.check_nan = check_nan
+        self.previous = list(ON)
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for "
+            "debugging.",
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> None:
+        self.previous = list(ON)
+        _set(True, self.check_nan)
+
+
+def apply(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
+    """Run a node; say where it comes from if it fails, or gives nan."""
+    try:
+        results = node.apply(grads, wanted)
+        if ON and ON[0]:
+            _refuse_nan(node, results)
+    except Exception:
+        _tell(node)
+        raise
+    return results
+
+
+def _refuse_nan(node: Node, results: Any) -> None:
+    for i, r in enumerate(results):
+        if isinstance(r, Tensor) and r._dtype.category > 1 and bool((r != r).any()):
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
+
+
+def _tell(node: Node) -> None:
+    trace = node._extra.trace if node._extra is not None else None
+    if trace is None:
+        text = (
+            f"Error detected in {node.name()}. No forward pass information available. Enable "
+            f"detect anomaly during "
+            f"forward pass for more information. The forward call was at {lines.of(node)}."
+        )
+    else:
+        text = (
+            f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n"
+            f"{trace}"
+        )
+    warnings.warn(text, stacklevel=5)

@@ -1,0 +1,272 @@
+"""`backward` and `grad`: arguments checked, then the engine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import engine, errors, modes
+from skimp._engine.autograd.nodes import Node, accumulate_of, shape_of
+from skimp._engine.autograd.record import edge
+from skimp._engine.memory.layout import numel
+from skimp._engine.tensor.tensor import Tensor, fresh
+
+
+def _tensors(values: Any) -> tuple[Any, ...]:
+    if isinstance(values, (list, tuple)):
+        return tuple(values)
+    one = isinstance(values, (Tensor, GradientEdge)) or not isinstance(values, Iterable)
+    return (values,) if one else tuple(values)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of `tensors` to the `.grad` of the leaves they were computed from (or of
+    `inputs` only).
+    """
+    if grad_variables is not None:
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+                "`backward()`. "
+                "Please only use `grad_tensors`."
+            )
+        grad_tensors = grad_variables
+    if modes.state.vmaps:
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use "
+            "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
+            "transforms."
+        )
+    captures = None
+    if inputs is not None:
+        inputs = _tensors(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    outputs = _tensors(tensors)
+    roots = _roots(outputs, _given(outputs, grad_tensors), create_graph)
+    if inputs is not None:
+        captures = engine.Captures([_retained(t) for t in inputs], True)
+    if create_graph:
+        _warn_cycle()
+    del tensors, outputs, grad_tensors
+    engine.run(
+        roots, create_graph if retain_graph is None else retain_graph, create_graph, captures
+    )
+
+
+def _retained(t: Any) -> tuple[Node | None, int]:
+    if isinstance(t, GradientEdge):
+        return t.node, t.output_nr
+    if not t.is_leaf or not t._rg:
+        t.retain_grad()
+    return edge(t)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`; no `.grad` changes."""
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, "
+            "but got: allow_unused=False."
+        )
+    allow_unused = materialize_grads if allow_unused is None else allow_unused
+    outs, ins = _tensors(outputs), _tensors(inputs)
+    if not only_inputs:
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To "
+            "accumulate gradient for "
+            "other parts of the graph, please use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if not ins:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        return _batched(
+            outs, ins, grad_outputs, keep, create_graph, allow_unused, materialize_grads
+        )
+    roots = _roots(outs, _given(outs, grad_outputs), create_graph)
+    captures = engine.Captures([_asked(t) for t in ins], False)
+    del outputs, outs, grad_outputs
+    engine.run(roots, keep, create_graph, captures)
+    found: list[Any] = list(captures.found)
+    for i, (t, g) in enumerate(zip(ins, found, strict=True)):
+        if g is None and materialize_grads:
+            found[i] = t.new_zeros(shape_of(t))
+        elif g is None and not allow_unused:
+            raise RuntimeError(
+                f"The differentiated Tensor at index {i} appears to not have been used in the "
+                f"graph. "
+                "Set allow_unused=True if this is the desired behavior."
+            )
+    return tuple(found)
+
+
+def _asked(t: Any) -> tuple[Node | None, int]:
+    if isinstance(t, GradientEdge):
+        return t.node, t.output_nr
+    if not t._rg:
+        raise RuntimeError("One of the differentiated Tensors does not require grad")
+    return edge(t)
+
+
+VMAP: list[Any] = []  # torch.vmap (func/vmapping.py)
+
+
+def _batched(
+    outs: tuple[Any, ...],
+    ins: tuple[Any, ...],
+    batches: Any,
+    keep: bool,
+    create: bool,
+    unused: bool,
+    zeros: bool,
+) -> tuple[Any, ...]:
+    """The gradients of all rows at once: `grad`, mapped over the first dimension of the batched
+    gradients.
+    """
+    given = _tensors(batches)
+    used: list[bool] = []
+
+    def one(rows: tuple[Any, ...]) -> tuple[Any, ...]:
+        found = grad(outs, ins, rows, keep, create, allow_unused=unused, materialize_grads=zeros)
+        used[:] = [g is not None for g in found]
+        return tuple([g for g in found if g is not None])
+
+    found = iter(VMAP[0](one)(given))
+    return tuple([next(found) if yes else None for yes in used])
+
+
+def _given(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
+    if grads is None:
+        return (None,) * len(outputs)
+    given = _tensors(grads)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    return given
+
+
+def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...], create: bool) -> list[engine.Root]:
+    roots: list[engine.Root] = []
+    for i, (t, g) in enumerate(zip(outputs, grads, strict=True)):
+        node, index = (t.node, t.output_nr) if isinstance(t, GradientEdge) else (None, 0)
+        if node is None:
+            g = _checked(i, t, g)
+            if not t._rg:
+                raise errors.no_grad_fn(i, t)
+            node, index = edge(t)
+            if node is None:
+                continue  # a view made under no_grad of what requires grad: nothing flows
+        elif g is None:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        roots.append((node, index, g))
+    return roots
+
+
+def _checked(i: int, t: Tensor, g: Any) -> Any:
+    """The gradient to begin with: the one given, or 1 for a scalar."""
+    if g is None:
+        if not t._rg:
+            return None
+        shape = shape_of(t)
+        if shape and numel(shape) != 1:
+            raise RuntimeError("grad can be implicitly created only for scalar outputs")
+        if not t._dtype.is_floating_point:
+            raise RuntimeError(
+                f"grad can be implicitly created only for real scalar outputs but got {t._dtype}"
+            )
+        one = np.empty(shape, t._dtype.np)
+        one.fill(1)
+        return fresh(one, t._dtype)
+    if not isinstance(g, Tensor):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+    if shape_of(g) != shape_of(t):
+        raise RuntimeError(
+            f"Mismatch in shape: grad_output[{i}] has a shape of torch.Size({list(shape_of(g))}) "
+            f"and output[{i}] "
+            f"has a shape of torch.Size({list(shape_of(t))})."
+        )
+    if t._dtype.is_complex != g._dtype.is_complex:
+        raise RuntimeError(
+            f"For complex Tensors, both grad_output and output are required to have the same "
+            f"dtype. Mismatch in "
+            f"dtype: grad_output[{i}] has a dtype of {g._dtype} and output[{i}] has a dtype of "
+            f"{t._dtype}."
+        )
+    return g
+
+
+_told: list[bool] = []
+
+
+def _warn_cycle() -> None:
+    """PyTorch's warning, once per program as PyTorch gives it."""
+    if _told:
+        return
+    _told.append(True)
+    warnings.warn(
+        "Using backward() with create_graph=True will create a reference cycle between the "
+        "parameter and its gradient "
+        "which can cause a memory leak. We recommend using autograd.grad when creating the graph "
+        "to avoid this. If "
+        "you have to use this function, make sure to reset the .grad fields of your parameters to "
+        "None after use to "
+        "break the cycle and avoid the leak.",
+        stacklevel=4,
+    )
+
+
+class GradientEdge(tuple[Node, int]):
+    """A place in the graph: output `output_nr` of `node`. Stands for a tensor in `backward` and
+    `grad`.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, node: Node, output_nr: int, ownership_token: Any = None) -> GradientEdge:
+        return super().__new__(cls, (node, output_nr))
+
+    @property
+    def node(self) -> Node:
+        return self[0]
+
+    @property
+    def output_nr(self) -> int:
+        return self[1]
+
+
+def get_gradient_edge(t: Tensor) -> GradientEdge:
+    """The edge that the gradient of `t` goes along."""
+    if not t._rg:
+        raise RuntimeError(
+            "It is not possible to get the gradient edge of a Tensor that does not require "
+            "gradients"
+        )
+    node, index = edge(t)
+    return GradientEdge(accumulate_of(t) if node is None else node, index)

@@ -1,0 +1,374 @@
+"""Backward: gradients flow from outputs to leaves, through the nodes in the order of their numbers,
+newest first.
+
+A node's number is higher than the numbers of all nodes that it leads to, so the newest node that
+waits has received everything that it will receive: no dependencies need counting. Formulas run
+unrecorded unless `create_graph`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from skimp._engine.autograd import anomaly, hooks, modes
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
+from skimp._engine.autograd.saving import ghost
+from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
+from skimp._engine.tensor.tensor import Tensor, empty
+from skimp.errors import BatchedArgument
+
+_accumulating = threading.RLock()  # two backwards may meet at one leaf
+
+
+class _Task(NamedTuple):
+    """A backward that runs."""
+
+    number: int | None
+    accumulates: bool  # it reaches all leaves
+    retains: bool  # nodes keep what they saved
+
+
+class _Tasks(threading.local):
+    now = _Task(None, True, True)
+
+
+_tasks = _Tasks()
+_numbers = itertools.count()
+Root = tuple[Node, int, Tensor]
+
+
+class Captures:
+    """Where gradients are to be caught instead of accumulated: `autograd.grad`,
+    `backward(inputs=...)`.
+    """
+
+    __slots__ = ("accumulate", "at", "found", "wanted")
+
+    def __init__(self, edges: Sequence[tuple[Node | None, int]], accumulate: bool) -> None:
+        self.accumulate = (
+            accumulate  # backward(inputs=...): they get their .grad as usual, and nobody else does
+        )
+        self.at: dict[Node, list[tuple[int, int]]] = {}  # by node: (its output, place in `found`)
+        for place, (node, index) in enumerate(edges):
+            if node is not None:
+                self.at.setdefault(node, []).append((index, place))
+        self.found: list[Tensor | None] = [None] * len(edges)
+        self.wanted: set[Node] = set()
+
+    def search(self, roots: Sequence[Root]) -> None:
+        """Find the nodes on a path to a caught gradient: only those run."""
+        oldest = min([n._number for n in self.at], default=0)
+        order: list[Node] = []
+        seen: set[Node] = set()
+        todo = [r[0] for r in roots]
+        while todo:
+            node = todo.pop()
+            if node in seen or node._number < oldest:
+                continue
+            seen.add(node)
+            order.append(node)
+            todo += [n for n in node._edges[::2] if n is not None]
+        for node in sorted(order, key=lambda n: n._number):
+            if node in self.at or any(
+                [n in self.wanted for n in node._edges[::2] if n is not None]
+            ):
+                self.wanted.add(node)
+
+    def take(self, node: Node, grads: Grads) -> bool:
+        """Catch what arrived at `node`; whether nothing beyond it is wanted.
+
+        As in PyTorch, hooks of a caught tensor run first only where the gradient ends here.
+        """
+        if self.accumulate and type(node) is AccumulateGrad:
+            return False
+        ends = not any([n in self.wanted for n in node._edges[::2] if n is not None])
+        if ends:
+            if node._extra is not None:
+                grads = hooks.on_outputs(node._extra, grads)
+            if type(node) is AccumulateGrad:
+                grads = hooks.of_leaf(node, grads)
+        if not self.accumulate:
+            for index, place in self.at.get(node, ()):
+                self.found[place] = grads[index]
+        return ends
+
+
+def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None = None) -> None:
+    """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what
+    they saved.
+    """
+    state = modes.state
+    before, task = state.grad, _tasks.now
+    state.grad = create
+    _tasks.now = _Task(next(_numbers), captures is None, keep)
+    try:
+        _run(roots, keep, create, captures, lines.here(2))
+    finally:
+        state.grad = before
+        _tasks.now = task
+
+
+def current_task() -> int | None:
+    """The number of the backward that this thread is in, if any."""
+    return _tasks.now.number
+
+
+def accumulates() -> bool:
+    """Whether the backward that this thread is in reaches all leaves."""
+    return _tasks.now.accumulates
+
+
+def retains() -> bool:
+    """Whether nodes keep what they saved when the backward that this thread is in has run them."""
+    return _tasks.now.retains
+
+
+def _run(
+    roots: list[Root], keep: bool, create: bool, captures: Captures | None, caller: Any
+) -> None:
+    waiting: list[tuple[int, Node]] = []
+    buffers: dict[Node, Grads] = {}
+    wanted = None
+    if captures is not None:
+        captures.search(roots)
+        wanted = captures.wanted
+    while roots:
+        to, index, r = roots.pop(0)
+        if wanted is None or to in wanted:
+            _deliver(to, index, _validated(to, 0, r, to, index), waiting, buffers, create)
+    r = None  # type: ignore[assignment]  # nobody but the buffers holds a gradient: it may be taken or freed
+    results: Any
+    while waiting:
+        node = heappop(waiting)[1]
+        grads = buffers.pop(node)
+        extra = node._extra
+        if captures is not None and captures.take(node, grads):
+            continue
+        if extra is not None:
+            grads = hooks.before(extra, hooks.on_outputs(extra, grads))
+        if anomaly.ON or (extra is not None and extra.after):
+            results = _watched(node, grads, wanted)
+        else:
+            try:
+                results = node.apply(grads, wanted)
+            except BatchedArgument as e:
+                results = SAMPLES[0](node, grads, wanted, e)
+        if not keep:
+            node.release()
+            if node._saved is None:
+                node._first = caller
+        del grads
+        edges = node._edges
+        i = 0
+        for r in results:
+            to = edges[i]
+            if to is not None and (wanted is None or to in wanted):
+                if r is not None and not (
+                    type(r) is Tensor
+                    and (a := r._np) is not None
+                    and to._extra is None
+                    and a.shape == to._shape
+                    and r._dtype is to._dtype
+                ):
+                    r = _validated(node, i >> 1, r, to, edges[i + 1])
+                if to in buffers or to._extra is not None:
+                    _deliver(to, edges[i + 1], r, waiting, buffers, create)
+                else:
+                    buffers[to] = [r]
+                    heappush(waiting, (-to._number, to))
+            i += 2
+        r = a = to = None  # type: ignore[assignment]
+        del results, edges, node, extra
+
+
+# how a node runs whose formulas don't know gradients under vmap (func/dispatch.py)
+SAMPLES: list[Callable[..., Any]] = []
+
+
+def _watched(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
+    """Run a node that has hooks, or under anomaly mode."""
+    arrived = tuple(grads)
+    if anomaly.ON:
+        results = anomaly.apply(node, grads, wanted)
+    else:
+        results = node.apply(grads, wanted)
+    return results if node._extra is None else hooks.after(node._extra, results, arrived)
+
+
+def _deliver(
+    node: Node,
+    index: int,
+    g: Tensor | None,
+    waiting: list[tuple[int, Node]],
+    buffers: dict[Node, Grads],
+    create: bool,
+) -> None:
+    """Add a gradient to what waits at `node`."""
+    buffer = buffers.get(node)
+    if buffer is None:
+        extra = node._extra
+        if extra is None or extra.metas is None:
+            buffers[node] = [g]
+        else:
+            buffer = [None] * len(extra.metas)
+            buffer[index] = g
+            buffers[node] = buffer
+        heappush(waiting, (-node._number, node))
+        return
+    have = buffer[index]
+    if have is None:
+        buffer[index] = g
+    elif g is not None:
+        buffer[index] = None
+        if not create and sys.getrefcount(have) == 2 and _is_own(have) and _same_kind(have, g):
+            buffer[index] = have.add_(g)
+        else:
+            buffer[index] = (
+                g + have if have._hollow else have + g
+            )  # dense + sparse, not the reverse
+
+
+def _same_kind(a: Tensor, b: Tensor) -> bool:
+    return shape_of(a) == shape_of(b) and a._dtype is b._dtype and not b._hollow
+
+
+def _is_own(t: Tensor) -> bool:
+    """Whether `t`, which nobody else holds, is all of a storage that nobody else reads."""
+    if t._hollow:
+        return False
+    s = t._storage
+    if not (
+        sys.getrefcount(s) == 3  # the tensor, `s`, the call's argument
+        and not (s.exported or t._rg or t._conj or t._neg or t._inference)
+        and t._base is None
+    ):
+        return False
+    a = t._np
+    if a is not None:
+        return a is s.block or (a.nbytes == len(s) and a.flags.forc)
+    layout = t.layout_of()
+    whole: bool = numel(layout.shape) * t._dtype.itemsize == len(s)
+    return whole and is_non_overlapping_and_dense(layout)
+
+
+def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
+    """The gradient in the shape and dtype of what it is a gradient of: sums over broadcast
+    dimensions, casts.
+    """
+    extra = to._extra
+    if extra is None or extra.metas is None:
+        shape, dtype = to._shape, to._dtype
+    else:
+        shape, dtype = extra.metas[index]
+    if not isinstance(g, Tensor):
+        raise TypeError(
+            f"function {node.name()} returned a {type(g).__name__} where a gradient was expected"
+        )
+    a = g._np
+    have = a.shape if a is not None else g._layout.shape  # type: ignore[union-attr]
+    if have != shape:
+        if not _expands_to(shape, have):
+            raise RuntimeError(
+                f"Function {node.name()} returned an invalid gradient at index {i} - got "
+                f"{list(have)} but expected "
+                f"shape compatible with {list(shape)}"
+            )
+        g = summed_to(g, shape)
+    if g._dtype is not dtype:
+        if g._dtype.is_complex and not dtype.is_complex:
+            g = g.real
+        if g._dtype is not dtype:
+            g = g.to(dtype)
+    return g  # type: ignore[no-any-return]
+
+
+def _expands_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    return len(shape) <= len(target) and all(
+        [n in (1, m) for n, m in zip(reversed(shape), reversed(target), strict=False)]
+    )
+
+
+def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The gradient of a tensor that was broadcast to `g`'s shape."""
+    have = shape_of(g)
+    lead = len(have) - len(shape)
+    dims = tuple(range(lead)) + tuple(
+        [lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1]
+    )
+    if len(dims) == lead:
+        return g.sum(dims)
+    return g.sum(dims, keepdim=True).view(shape) if lead else g.sum(dims, keepdim=True)
+
+
+# -- leaves ----------------------------------------------------------------------------------------
+
+
+def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) -> tuple[()]:
+    """Add the gradient to the leaf's `.grad`, in place where there is one."""
+    t = self.variable
+    if t._hooks:
+        grads = hooks.of_leaf(self, grads)
+    g = grads.pop()
+    if g is None or not t._rg:
+        return ()
+    if t._node is not None:
+        raise RuntimeError("leaf variable has been moved into the graph interior")
+    with _accumulating:
+        have = t._grad
+        if g._sparse or (have is not None and have._sparse):
+            t._grad = g if have is None else have + g if g._sparse else g + have
+        elif have is None:
+            stolen = None
+            if not modes.state.grad and sys.getrefcount(g) == 2 and _obeys(g, t):
+                stolen = g if _is_plain(g) else ghost(g)
+                g = None  # and with it, what it was a view of
+                if not _is_own(stolen):
+                    g, stolen = stolen, None
+            t._grad = _copied(g, t) if stolen is None else stolen  # type: ignore[arg-type]
+        elif modes.state.grad:
+            t._grad = have + g
+        else:
+            have.add_(g)
+    del g
+    if t._post_hooks:
+        hooks.post_accumulate(t)
+    return ()
+
+
+AccumulateGrad.apply = _accumulate  # type: ignore[method-assign, assignment]
+
+
+def _strides_for(t: Tensor) -> tuple[int, ...]:
+    """The strides that a leaf's gradient gets: its own where they are dense, else row-major."""
+    layout = t.layout_of()
+    return (
+        layout.strides if is_non_overlapping_and_dense(layout) else contiguous_strides(layout.shape)
+    )
+
+
+def _is_plain(t: Tensor) -> bool:
+    """Whether the tensor has nothing that a leaf's gradient should not have."""
+    return type(t) is Tensor and t._base is None and t._node is None and t._views is None
+
+
+def _obeys(g: Tensor, leaf: Tensor) -> bool:
+    """Whether the strides are what the leaf's gradient should have (PyTorch: the gradient layout
+    contract).
+    """
+    x, y = g._np, leaf._np
+    if x is not None and y is not None and x.flags.c_contiguous and y.flags.c_contiguous:
+        return True
+    have, want = g.layout_of(), _strides_for(leaf)
+    pairs = zip(have.strides, want, have.shape, strict=False)
+    return len(have.shape) <= len(want) and all([a == b or n == 1 for a, b, n in pairs])
+
+
+def _copied(g: Tensor, leaf: Tensor) -> Tensor:
+    made = empty(shape_of(leaf), g._dtype, _strides_for(leaf))
+    return made.copy_(g)  # refuses where the leaf has taken another shape since

@@ -1,0 +1,187 @@
+"""Regions that decide how tensors are saved: hooks, copies to the host, not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from skimp._engine.autograd import modes, saving
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.nodes import RemovableHandle
+from skimp._engine.tensor.tensor import Tensor
+
+OFF = (
+    "Saved tensor hooks are disabled here: inside disable_saved_tensors_hooks(), called without a "
+    "message, nothing is "
+    "kept for backward, so there is nothing to pack."
+)
+
+
+def _push(pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
+    state = modes.state
+    if state.hooks_off is not None:
+        raise RuntimeError(state.hooks_off)
+    state.hooks = (*state.hooks, (pack, unpack))
+    saving.GUARDED.append(None)
+
+
+def _pop() -> None:
+    modes.state.hooks = modes.state.hooks[:-1]
+    saving.GUARDED.pop()
+
+
+class saved_tensors_hooks:  # noqa: N801
+    """What is saved inside goes through `pack_hook`, and through `unpack_hook` when backward needs
+    it.
+    """
+
+    def __init__(
+        self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
+    ) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self) -> None:
+        _push(self.pack_hook, self.unpack_hook)
+
+    def __exit__(self, *_: object) -> None:
+        _pop()
+
+
+class save_on_cpu(saved_tensors_hooks):  # noqa: N801
+    """What is saved inside moves to the host until backward; tensors that are there already stay as
+    they are.
+    """
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(t: Tensor) -> Any:
+            return t.device, t.to("cpu")
+
+        def unpack(packed: Any) -> Tensor:
+            device, t = packed
+            return t.to(device, non_blocking=pin_memory)  # type: ignore[no-any-return]
+
+        super().__init__(pack, unpack)
+
+
+@contextmanager
+def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[None]:
+    """Entering `saved_tensors_hooks` inside raises `error_message`.
+
+    Without a message nothing is kept for backward inside either: memory falls, and a backward that
+    needs what was not kept raises, naming this region.
+    """
+    state = modes.state
+    before = state.hooks_off, state.keep_nothing
+    message = OFF if error_message is None else error_message
+    if state.hooks:
+        raise RuntimeError(message)
+    state.hooks_off = message
+    if error_message is None:
+        state.keep_nothing = lines.here(3)
+        saving.GUARDED.append(None)
+    try:
+        yield
+    finally:
+        state.hooks_off, state.keep_nothing = before
+        if error_message is None:
+            saving.GUARDED.pop()
+
+
+class allow_mutation_on_saved_tensors:  # noqa: N801
+    """Tensors saved inside may be written to later: backward sees the old values.
+
+    Each is saved as a copy, which for a large tensor costs nothing until somebody writes to the
+    original.
+    """
+
+    def __enter__(self) -> allow_mutation_on_saved_tensors:
+        _push(lambda t: t.clone(), lambda t: t)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _pop()
+
+    def clear(self) -> None:
+        """Nothing is held outside the graph."""
+
+
+class _Handles:
+    """The handles of one hook on several tensors."""
+
+    def __init__(self, handles: Sequence[RemovableHandle]) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        for h in self.handles:
+            h.remove()
+
+    def __enter__(self) -> _Handles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(
+    tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
+) -> _Handles:
+    """Call `fn` once per backward: with all the gradients when the last is known, or ("any") with
+    the first.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    multi = _All(len(tensors), fn) if mode == "all" else _Any(fn)
+    return _Handles([t.register_hook(multi.hook(i)) for i, t in enumerate(tensors)])
+
+
+class _Any:
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.seen: int | None = None
+
+    def hook(self, i: int) -> Callable[[Tensor], None]:
+        def call(g: Tensor) -> None:
+            from skimp._engine.autograd import engine
+
+            task = engine.current_task()
+            if self.seen != task:
+                self.seen = task
+                self.fn(g)
+
+        return call
+
+
+class _All:
+    def __init__(self, n: int, fn: Callable[..., Any]) -> None:
+        self.n = n
+        self.fn = fn
+        self.lock = threading.Lock()
+        self.task: int | None = None
+        self.grads: list[Any] = []
+        self.arrived = 0
+
+    def hook(self, i: int) -> Callable[[Tensor], None]:
+        def call(g: Tensor) -> None:
+            from skimp._engine.autograd import engine
+
+            with self.lock:
+                task = engine.current_task()
+                if self.task != task:
+                    self.task, self.grads, self.arrived = task, [None] * self.n, 0
+                self.grads[i] = g
+                self.arrived += 1
+                done = self.arrived == self.n
+            if done:
+                grads, self.grads = self.grads, []
+                self.fn(grads)
+
+        return call
+
+
+def increment_version(tensor: Any) -> None:
+    """Tell autograd that tensors were written to behind its back."""
+    for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        t.bump()

@@ -1,0 +1,305 @@
+"""What a tensor can do about differentiation: set on the Tensor class by `attach`."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from skimp._engine.autograd import alias, calls, modes
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.nodes import Node, RemovableHandle, shape_of
+from skimp._engine.autograd.refresh import node_of_view
+from skimp._engine.autograd.saving import ghost
+from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor.tensor import Tensor, VersionCounter, mark, mark_bytes
+
+_new = object.__new__
+_frame = sys._getframe
+_outside = lines.OUTSIDE
+
+NON_LEAF_GRAD = (
+    "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+    "attribute won't be "
+    "populated during autograd.backward(). If you indeed want the .grad field to be populated for "
+    "a non-leaf Tensor, "
+    "use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, "
+    "make sure you access "
+    "the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information."
+)
+NOT_A_LEAF = (
+    "you can only change requires_grad flags of leaf variables. If you want to use a computed "
+    "variable in a subgraph "
+    "that doesn't require differentiation use var_no_grad = var.detach()."
+)
+DETACH_VIEW = (
+    "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel "
+    "(DDP) for training, "
+    "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence "
+    "detach_() cannot be "
+    "called on these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
+    "function in "
+    "torch/optim/optimizer.py as the solution."
+)
+
+
+def grad_fn(t: Tensor) -> Node | None:
+    """The node that made the tensor; None for a leaf."""
+    return t._node if t._base is None else node_of_view(t)
+
+
+def is_leaf(t: Tensor) -> bool:
+    """Whether no recorded operation made the tensor."""
+    return grad_fn(t) is None
+
+
+def get_requires_grad(t: Tensor) -> bool:
+    return t._rg
+
+
+def set_requires_grad(t: Tensor, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise RuntimeError("requires_grad must be a bool")
+    if value and t._dtype.category < 2:
+        raise RuntimeError("only Tensors of floating point dtype can require gradients")
+    if t._node is not None:
+        if not value:
+            raise RuntimeError(NOT_A_LEAF)
+        return
+    if t._inference and value and not modes.state.inference:
+        raise RuntimeError(
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+        )
+    base = t._base
+    if not value and base is not None and base._rg:
+        t._inherits = True
+        return
+    t._rg = value
+    if value:
+        t._inherits = False
+    if t._views is not None:
+        alias.mark_views(t)
+
+
+def requires_grad_(t: Tensor, requires_grad: bool = True) -> Tensor:
+    """Take part in differentiation from now on, or no longer."""
+    set_requires_grad(t, requires_grad)
+    return t
+
+
+def get_grad(t: Tensor) -> Tensor | None:
+    """The gradient that backward left; with PyTorch's warning on a tensor where it leaves none."""
+    if t._grad is None and t._rg and not t._retains and t._node is not None:
+        warnings.warn(NON_LEAF_GRAD, stacklevel=2)
+    return t._grad
+
+
+def set_grad(t: Tensor, value: Any) -> None:
+    if value is None:
+        t._grad = None
+        return
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"assigned grad expected to be a Tensor or None but got grad of type "
+            f"{type(value).__name__}"
+        )
+    if value is t:
+        raise RuntimeError("can't assign Variable as its own grad")
+    if value._dtype is not t._dtype:
+        raise RuntimeError(
+            f"attempting to assign a gradient with dtype '{value._dtype}' to a tensor with "
+            f"grad_dtype '{t._dtype}'. "
+            "The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype)."
+        )
+    if shape_of(value) != shape_of(t):
+        raise RuntimeError(
+            f"attempting to assign a gradient of size '{list(shape_of(value))}' to a tensor of "
+            f"size "
+            f"'{list(shape_of(t))}'. Please ensure that the gradient and the tensor are the same "
+            f"size"
+        )
+    t._grad = value
+
+
+def del_grad(t: Tensor) -> None:
+    t._grad = None
+
+
+def backward(
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """Add this tensor's gradients to the `.grad` of the leaves it was computed from (or of `inputs`
+    only).
+    """
+    calls.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+# -- hooks -----------------------------------------------------------------------------------------
+
+
+def retain_grad(t: Tensor) -> None:
+    """Keep this tensor's `.grad` in backward although it is not a leaf."""
+    if not t._rg:
+        raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+    if t._node is None or t._retains:
+        return
+    node = grad_fn(t)
+    assert node is not None
+    from weakref import ref
+
+    t._retains = True
+    node.more().retains[t._index] = ref(t)
+
+
+def retains_grad(t: Tensor) -> bool:
+    """Whether backward will leave a `.grad` although the tensor is not a leaf."""
+    return t._retains
+
+
+def register_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(grad)` when this tensor's gradient is known; what it returns replaces the
+    gradient.
+    """
+    if not t._rg:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    node = grad_fn(t)
+    if node is None:
+        if t._hooks is None:
+            t._hooks = OrderedDict()
+        return RemovableHandle.put(t._hooks, hook)
+    return RemovableHandle.put(node.more().on.setdefault(t._index, OrderedDict()), hook)
+
+
+def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(tensor)` after backward has updated this leaf's `.grad`."""
+    if not t._rg:
+        raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+    if grad_fn(t) is not None:
+        raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+    if t._post_hooks is None:
+        t._post_hooks = OrderedDict()
+    return RemovableHandle.put(t._post_hooks, hook)
+
+
+# -- the same bytes without the history ------------------------------------------------------------
+
+
+def detach(t: Tensor) -> Tensor:
+    """The same bytes and version, without the history: does not require grad."""
+    new = _new(Tensor)  # `ghost`, written out: the path of a small op
+    new._np = t._np
+    new._layout = t._layout
+    new._storage = t._storage
+    new._dtype = t._dtype
+    if t._turned:
+        new._turned = True
+    if t._marked:
+        mark_bytes(new, t)
+        if t._inference:
+            mark(new, _inference=True)
+    if t._rg:
+        f = _frame(1)
+        code = f.f_code
+        if code.co_filename in _outside:
+            new._cut = ("detach()", code, f.f_lasti)
+        else:
+            new._cut = ("detach()", *lines.outside(f))
+    return new
+
+
+def detach_(t: Tensor) -> Tensor:
+    """Forget the history of this tensor: it becomes a leaf that does not require grad."""
+    if t._base is not None:
+        raise RuntimeError(DETACH_VIEW)
+    if t._rg:
+        t._cut = ("detach_()", *lines.here(2))
+    t._rg, t._node, t._index, t._retains = False, None, 0, False
+    if t._views is not None:
+        alias.mark_views(t)
+    return t
+
+
+def get_data(t: Tensor) -> Tensor:
+    """The same bytes with a history and a version of their own: writes to it go unnoticed by
+    autograd.
+    """
+    new = ghost(t)
+    mark(new, _counter=VersionCounter(), _inference=t._inference)
+    return new
+
+
+def set_data(t: Tensor, value: Any) -> None:
+    """Let the tensor look at another one's bytes; its history, its version and its `.grad` stay."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+    if t._rg and value._dtype.category < 2:
+        raise RuntimeError(
+            "data set to a tensor that requires gradients must be floating point or complex dtype"
+        )
+    counter = VersionCounter()
+    counter.version = t._version
+    t._np = value._np
+    t._turned = value._turned
+    t._layout = value._layout
+    t._storage = value._storage
+    t._dtype = value._dtype
+    mark(t, _counter=counter, _conj=value._conj, _neg=value._neg)
+    t._accumulate = None
+
+
+def is_view(t: Tensor) -> bool:
+    return t._base is not None
+
+
+def output_nr(t: Tensor) -> int:
+    """Which output of its grad_fn the tensor is."""
+    return t._index if grad_fn(t) is not None else 0
+
+
+def is_inference(t: Tensor) -> bool:
+    """Whether the tensor was made in inference mode."""
+    return t._inference
+
+
+def attach(cls: type[Tensor]) -> None:
+    """Give the Tensor class what this module defines."""
+    members: dict[str, Any] = {
+        "requires_grad": property(get_requires_grad, set_requires_grad),
+        "requires_grad_": requires_grad_,
+        "is_leaf": property(is_leaf),
+        "grad": property(get_grad, set_grad, del_grad),
+        "grad_fn": property(grad_fn),
+        "backward": backward,
+        "retain_grad": retain_grad,
+        "retains_grad": property(retains_grad),
+        "register_hook": register_hook,
+        "register_post_accumulate_grad_hook": register_post_accumulate_grad_hook,
+        "detach": detach,
+        "detach_": detach_,
+        "data": property(get_data, set_data),
+        "_is_view": is_view,
+        "output_nr": property(output_nr),
+        "is_inference": is_inference,
+    }
+    for name, member in members.items():
+        setattr(cls, name, member)
+    for name, default in {
+        "_inherits": False,
+        "_creation": None,
+        "_views": None,
+        "_output": 0,
+    }.items():
+        if not hasattr(cls, name):
+            setattr(cls, name, default)
+    for name, default in {"kept": False, "written": None}.items():
+        if not hasattr(Storage, name):
+            setattr(Storage, name, default)
+
+
+attach(Tensor)

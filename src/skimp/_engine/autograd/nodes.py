@@ -1,0 +1,276 @@
+"""Nodes: what the graph of a gradient is made of, and the edges between them.
+
+A node is made by the op that it differentiates. `_edges` holds, flat, (node, index) of every input:
+where the gradients go, None for inputs that need none. `_saved` holds, flat, (value, version) of
+everything that the formulas read; None once freed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from skimp._engine.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from skimp._engine.autograd.rules import Plan
+    from skimp._engine.tensor.dtypes import dtype
+
+Grads = list["Tensor | None"]
+Hook = Callable[..., Any]
+
+sequence: itertools.count[int] = itertools.count(
+    1
+)  # a node's number is higher than those of all nodes that it leads to
+_new = object.__new__
+
+
+class Extra:
+    """What few nodes have: hooks, metadata, several outputs, the trace of anomaly mode."""
+
+    __slots__ = (
+        "after",
+        "before",
+        "metadata",
+        "metas",
+        "on",
+        "own",
+        "retains",
+        "spans",
+        "trace",
+        "within",
+        "zeroed",
+    )
+
+    def __init__(self) -> None:
+        self.metas: tuple[tuple[Any, Any], ...] | None = None  # (shape, dtype) of several outputs
+        self.on: dict[int, OrderedDict[int, Hook]] = {}  # tensor hooks, by output
+        self.retains: dict[
+            int, weakref.ref[Tensor]
+        ] = {}  # tensors whose .grad is wanted, by output
+        self.before: OrderedDict[int, Hook] = OrderedDict()
+        self.after: OrderedDict[int, Hook] = OrderedDict()
+        self.metadata: dict[Any, Any] = {}
+        self.trace: str | None = None  # where the op was called, if anomaly mode recorded it
+        self.spans: dict[str, int] | None = None  # edges by argument, where some argument is a list
+        self.own = 0  # in-place: which edge is that of the tensor written to
+        self.zeroed = (
+            False  # in-place: nothing of the old values is left, so the last edge gets zeros
+        )
+        self.within: weakref.ref[Node] | None = (
+            None  # in-place on a view: the CopySlices that runs this node
+        )
+
+
+class Node:
+    """A step of backward: gradients of an op's outputs in, gradients of its inputs out."""
+
+    __slots__ = (
+        "__weakref__",
+        "_code",
+        "_dtype",
+        "_edges",
+        "_extra",
+        "_first",
+        "_lasti",
+        "_number",
+        "_plan",
+        "_saved",
+        "_shape",
+    )
+
+    label: ClassVar[str] = "Node"
+    _plan: Plan
+    _edges: tuple[Any, ...]
+    _saved: Any
+    _number: int
+    _shape: tuple[int, ...]  # of output 0
+    _dtype: dtype
+    _code: CodeType | None  # the user's code and the place in it: a line, when somebody asks
+    _lasti: int
+    _extra: Extra | None
+    _first: tuple[CodeType | None, int]  # where the backward that freed the node was called
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
+        """Gradients for `edges`, in order, from the gradients of the outputs; `wanted`: the nodes
+        that need theirs.
+        """
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Forget what was saved."""
+
+    # -- what PyTorch shows of a node -------------------------------------------------------------
+
+    def name(self) -> str:
+        return type(self).label
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        e = self._edges
+        return tuple([(e[i], e[i + 1]) for i in range(0, len(e), 2)])
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        return self.more().metadata
+
+    @property
+    def requires_grad(self) -> bool:
+        return True
+
+    def _sequence_nr(self) -> int:
+        return self._number
+
+    def _set_sequence_nr(self, number: int) -> None:
+        raise RuntimeError(
+            "skimp: the order of backward follows from the nodes' numbers; they can't be changed"
+        )
+
+    @property
+    def _input_metadata(self) -> list[tuple[Any, Any]]:
+        return list(self.metas())
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object at {id(self):#x}>"
+
+    def __call__(self, *grads: Any) -> Any:
+        out = tuple(self.apply(list(grads), None))
+        return out[0] if len(out) == 1 else out
+
+    # -- outputs and hooks ------------------------------------------------------------------------
+
+    def more(self) -> Extra:
+        if self._extra is None:
+            self._extra = Extra()
+        return self._extra
+
+    def metas(self) -> tuple[tuple[Any, Any], ...]:
+        """(shape, dtype) of each output."""
+        extra = self._extra
+        if extra is not None and extra.metas is not None:
+            return extra.metas
+        return ((self._shape, self._dtype),)
+
+    def register_hook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces
+        grad_inputs.
+        """
+        return RemovableHandle.put(self.more().after, hook)
+
+    def register_prehook(self, hook: Hook) -> RemovableHandle:
+        """Call `hook(grad_outputs)` before this node; what it returns replaces them."""
+        return RemovableHandle.put(self.more().before, hook)
+
+    @property
+    def _register_hook_dict(self) -> dict[int, Hook]:
+        return self.more().after
+
+
+class RemovableHandle:
+    """Takes a hook away again: `remove()`, or the end of a `with`."""
+
+    next_id = 0
+
+    def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.id = RemovableHandle.next_id
+        RemovableHandle.next_id += 1
+        extras = (
+            []
+            if extra_dict is None
+            else extra_dict
+            if isinstance(extra_dict, list)
+            else [extra_dict]
+        )
+        self.extra_dict_ref = tuple([weakref.ref(d) for d in extras])
+
+    @classmethod
+    def put(cls, hooks: Any, hook: Hook) -> RemovableHandle:
+        """Add `hook` to `hooks`."""
+        handle = cls(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+    def remove(self) -> None:
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = ref()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """What it takes a hook from, by which a copy finds the copied hooks."""
+        return self.hooks_dict_ref(), self.id, tuple([ref() for ref in self.extra_dict_ref])
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        hooks, self.id, *extras = state
+        none: Any = OrderedDict()  # a reference that is dead at once
+        self.hooks_dict_ref = weakref.ref(none if hooks is None else hooks)
+        kept = extras[0] if extras else ()
+        self.extra_dict_ref = tuple([weakref.ref(none if d is None else d) for d in kept])
+        RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class AccumulateGrad(Node):
+    """The end of every path: adds what arrives to a leaf's `.grad`."""
+
+    __slots__ = ("variable",)
+    label = "torch::autograd::AccumulateGrad"
+    variable: Tensor
+    # the same for all of them, so that making one is cheap
+    _edges = ()
+    _saved = ()
+    _code = None
+    _lasti = 0
+
+    def _sequence_nr(self) -> int:
+        return 2**64 - 1
+
+    def __call__(self, *grads: Any) -> None:
+        self.apply(list(grads), None)
+
+
+def accumulate_of(t: Tensor) -> Node:
+    """The node of a leaf: one as long as a graph holds it (the leaf itself does not)."""
+    ref: Any = t._accumulate
+    if ref is not None:
+        node: Node | None = ref()
+        if node is not None:
+            return node
+    made = AccumulateGrad()
+    made.variable = t
+    made._number = next(sequence)
+    a = t._np
+    made._shape = a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]
+    made._dtype = t._dtype
+    made._extra = None
+    t._accumulate = weakref.ref(made)
+    return made
+
+
+def init(node: Node, edges: tuple[Any, ...], shape: tuple[int, ...], dtype: dtype) -> None:
+    """Fill in a node that is not made by the short way of `record`."""
+    node._edges = edges
+    node._saved = ()
+    node._number = next(sequence)
+    node._shape = shape
+    node._dtype = dtype
+    node._code = None
+    node._lasti = 0
+    node._extra = None
+
+
+def shape_of(t: Tensor) -> tuple[int, ...]:
+    """The shape as a plain tuple."""
+    a = t._np
+    return a.shape if a is not None else t._layout.shape  # type: ignore[union-attr]

@@ -1,0 +1,186 @@
+"""The history of views after a write to what they look at: a view's grad_fn is made anew, from its
+base's.
+
+A base and its views share bytes and version. A view remembers the version that its node belongs to
+(`_stale`); when another is found, the node is replaced by an AsStridedBackward0 of the base's
+present one.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from skimp._engine.autograd import errors
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.nodes import Grads, Node, accumulate_of, init, shape_of
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, empty
+
+_new = object.__new__
+
+
+class Window(NamedTuple):
+    """Which elements of its base a view shows, and how."""
+
+    layout: Layout
+    dtype: dtypes.dtype
+    conj: bool = False
+    neg: bool = False
+
+    def of(self, base: Tensor, like: Window) -> Tensor:
+        """This window on `base`, a tensor that stands for one that `like` describes."""
+        if like.dtype.is_complex and not self.dtype.is_complex:
+            base = base.view_as_real()
+            like = Window(real_layout(like), self.dtype)
+        layout = self.layout
+        if self.dtype.is_complex and not like.dtype.is_complex:
+            layout = real_layout(self)
+        if not covers(like.layout, layout):
+            raise errors.uncovered(like.layout, layout)
+        offset = base.storage_offset() if base._hollow else base.layout_of().offset
+        start = offset + max(0, layout.offset - like.layout.offset)
+        seen = base.as_strided(layout.shape, layout.strides, start)
+        if self.dtype.is_complex and not like.dtype.is_complex:
+            seen = seen.view_as_complex()
+        return seen
+
+
+def real_layout(w: Window) -> Layout:
+    """A complex tensor's layout, in real elements with a last dimension of 2."""
+    shape, strides, offset = w.layout
+    return Layout((*shape, 2), (*[2 * s for s in strides], 1), 2 * offset)
+
+
+def window_of(t: Tensor) -> Window:
+    return Window(t.layout_of(), t._dtype, t._conj, t._neg)
+
+
+def node_of_view(t: Tensor) -> Node | None:
+    """The present grad_fn of a view."""
+    version = t._version
+    base = t._base
+    assert base is not None
+    if t._stale == version or (t._node is None and not base._rg):
+        return t._node
+    if t._creation is not None:
+        raise errors.view_refused(t._creation, t._node, t._index, True)
+    if not base._rg and (t._dtype, t._conj, t._neg) != (base._dtype, base._conj, base._neg):
+        t._node, t._index, t._rg, t._stale = None, 0, False, version
+        return None  # PyTorch calls the view anew, and finds nothing to differentiate
+    before, index = t._node, t._index
+    source = base._node
+    edge = (source, base._index) if source is not None else (accumulate_of(base), 0)
+    t._node = strided(edge, window_of(base), window_of(t), t)
+    t._index = 0
+    t._rg = True
+    t._inherits = False
+    t._stale = version
+    if t._retains and before is not None:
+        move_retain(t, before, index)
+    return t._node
+
+
+def move_retain(t: Tensor, before: Node, index: int) -> None:
+    """The wish to keep `t`'s gradient goes over to its new node."""
+    extra = before._extra
+    assert t._node is not None
+    if extra is not None and extra.retains.pop(index, None) is not None:
+        t._node.more().retains[t._index] = weakref.ref(t)
+
+
+class AsStridedBackward0(Node):
+    """The node of a view whose base was written to: scatters into zeros of the base."""
+
+    __slots__ = ("base", "view")
+    label = "AsStridedBackward0"
+    base: Window
+    view: Window
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Sequence[Tensor | None]:
+        g = grads[0]
+        if g is None or self._edges[0] is None:
+            return (None,)
+        return (scatter(g, self.base, self.view),)
+
+
+def strided(edge: tuple[Node, int], base: Window, view: Window, t: Tensor) -> Node:
+    """The node of `t`, which shows `view` of the `base` whose gradient goes to `edge`."""
+    node = _new(AsStridedBackward0)
+    init(node, edge, shape_of(t), t._dtype)
+    node.base = base
+    node.view = view
+    node._code, node._lasti = lines.here(3)
+    return node
+
+
+def empty_like_base(base: Window, g: Tensor) -> Tensor:
+    """Uninitialised, with the base's shape, strides and dtype; under vmap if the gradient is."""
+    shape, strides, first = base.layout
+    reach = 0 if 0 in shape else _last(base.layout) - first + 1
+    if g._hollow:
+        wide: Tensor = g.new_empty((reach,), dtype=base.dtype)
+        return wide.as_strided(shape, strides, 0)
+    if reach <= math.prod(shape):
+        return empty(shape, base.dtype, strides)
+    return empty((reach,), base.dtype).as_strided(shape, strides, 0)
+
+
+def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
+    """The gradient of the base, from that of a view of it."""
+    if view.conj:
+        g = g.conj()
+    if view.neg:
+        g = -g
+    if 0 in view.layout.shape:
+        return empty_like_base(base, g).zero_()
+    if not covers(base.layout, view.layout) and view.dtype is base.dtype:
+        raise errors.uncovered(base.layout, view.layout)
+    if not (may_overlap(view.layout) or may_overlap(base.layout)):
+        zeros = empty_like_base(base, g).zero_()
+        view.of(zeros, base).copy_(g)
+        return zeros
+    from skimp._ops.shape.strided import gather_strided_gradient
+
+    return gather_strided_gradient(g, base.layout, view.layout)
+
+
+def covers(base: Layout, view: Layout) -> bool:
+    """Whether a base still shows all elements of a view of it: it may have taken another layout."""
+    if 0 in view.shape:
+        return True
+    if 0 in base.shape:
+        return False
+    first, last = base.offset, _last(base)
+    if view.offset < first or _last(view) > last:
+        return False
+    if last - first < math.prod(base.shape) and not may_overlap(base):
+        return True
+    shown = np.zeros(last - first + 1, np.bool_)
+    as_strided(shown, base.shape, base.strides)[...] = True
+    seen = as_strided(shown[view.offset - first :], view.shape, view.strides)
+    return bool(seen.all())
+
+
+def _last(layout: Layout) -> int:
+    """The place of the last element."""
+    return layout.offset + sum(
+        [s * (n - 1) for s, n in zip(layout.strides, layout.shape, strict=True)]
+    )
+
+
+def may_overlap(layout: Layout) -> bool:
+    """Whether two indices may reach one place (False is certain)."""
+    reach = 0
+    for step, size in sorted(zip(layout.strides, layout.shape, strict=True)):
+        if size > 1:
+            if step <= reach:
+                return True
+            reach += step * (size - 1)
+    return False

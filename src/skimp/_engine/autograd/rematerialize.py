@@ -1,0 +1,84 @@
+"""What a node saves of another node's result where that is cheap: the recipe, not the bytes.
+
+A GELU keeps its input, and the product after it would keep its result: the same number of bytes
+again, for a hundredth of the product's work. So the product keeps a promise of the result instead
+(`memory/rematerialize.py`), over what the GELU keeps anyway, and the bytes go with the last tensor
+that the program has of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.refresh import node_of_view
+from skimp._engine.autograd.rules import parameters
+from skimp._engine.memory.layout import numel
+from skimp._engine.memory.rematerialize import Remade, stand_for, standing_for
+from skimp._engine.memory.storage import Storage, lean
+from skimp._engine.tensor.tensor import Tensor
+from skimp.config import config
+
+_new = object.__new__
+
+
+def instead_of(t: Tensor) -> Tensor:
+    """An alias of `t`, which requires grad, on a promise of its bytes; `t` where the bytes
+    themselves are better kept."""
+    base = t if t._base is None else t._base
+    node: Any = base._node
+    if node is None or base._index or t._conj or t._neg or t._counter is not None:
+        return t
+    rule = getattr(type(node), "rule", None)
+    if rule is None or rule.again is None:
+        return t
+    s = base._storage
+    if s.promise is not None or s.version or s.exported or isinstance(s, Remade):
+        return t
+    if numel(base.shape) < config.remake_from:
+        return t
+    promise: Storage | None = standing_for(s)
+    if promise is None:
+        promise = _promise(node, rule, base)
+        if promise is None:
+            return t
+        stand_for(promise, s)
+        s.kept = True  # the line of the next write to it matters
+    alias = _new(Tensor)
+    alias._layout = t.layout_of()
+    alias._storage = promise
+    alias._dtype = t._dtype
+    alias._rg = True
+    if t._base is None:
+        alias._node, alias._index = t._node, t._index
+    else:
+        alias._node = node_of_view(t)
+        alias._index = t._index
+    return alias
+
+
+def _promise(node: Any, rule: Any, base: Tensor) -> Storage | None:
+    """A deferred storage with the values of `base`, from what `node` saved."""
+    kept = node._saved
+    if not kept:
+        return None
+    found = {slot.name: i for i, slot in enumerate(node._plan.slots)}
+    values = []
+    for name in parameters(rule.again):
+        i = found.get(name)
+        if i is None:
+            return None
+        value, version = kept[2 * i], kept[2 * i + 1]
+        if isinstance(value, Tensor) and (
+            version is None or value._version != version or value._storage.exported
+        ):
+            return None
+        if isinstance(value, Tensor):
+            lean(value._storage)  # else the new promise would keep what that one keeps
+        values.append(value)
+    with modes.no_grad():
+        made = rule.again(*values)
+    s: Storage = made._storage
+    if s.promise is None or made._dtype is not base._dtype or made.layout_of() != base.layout_of():
+        return None
+    return s

@@ -1,0 +1,247 @@
+"""Rules: the derivative of an op as data beside the op, and the plan that is made of it for the
+inputs that need one.
+
+    Rule("MulBackward0", {"input": lambda g, other: g * other, "other": lambda g, input: g * input})
+
+The names of a formula's parameters say what is kept for it:
+
+    g, g0, g1, ...      gradients of the outputs (None where nothing arrived)
+    grads               all of them as a list, zeros where nothing arrived
+    result, result0 ... outputs
+    NAME_shape, NAME_strides, NAME_dtype, NAME_layout
+                        of a tensor argument or of the result, which is not kept
+    needs               the names of the arguments whose gradient is wanted
+    any other name      the argument's value (tensors are saved), else the parameter's default
+
+With `again`, a function of such parameters that makes the result once more for little work, a large
+result that another node saves is not kept as bytes (`remade.py`). With `sheds`, the last formula
+runs first, and large values go with the last formula that reads them (`shedding.py`).
+
+A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
+argument returns a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from skimp._engine.autograd.nodes import Node
+
+Formula = Callable[..., Any]
+Key = str | tuple[str, ...]
+
+META = ("_shape", "_strides", "_dtype", "_layout")
+ARG, RESULT, ARG_META, RESULT_META, CONSTANT = range(5)
+
+
+class Slot(NamedTuple):
+    """One value that formulas read: what it is, of which argument or output."""
+
+    kind: int
+    name: str  # the formula's parameter
+    of: Any  # argument's name, output's index, or the constant itself
+    meta: str = ""
+
+
+class Step(NamedTuple):
+    """One formula to run: whose gradients it gives, and which values it takes."""
+
+    names: tuple[str, ...]
+    positions: tuple[int, ...]  # of the names among the rule's names
+    formula: Formula
+    reads: tuple[int, ...]
+    joint: bool  # returns one gradient for each name
+
+
+class Plan:
+    """What one call of an op keeps and computes, given which of its inputs need gradients."""
+
+    __slots__ = (
+        "cls",
+        "codes",
+        "frees",
+        "gcount",
+        "keeps",
+        "mask",
+        "recorder",
+        "rule",
+        "runner",
+        "single",
+        "slots",
+        "steps",
+        "uses",
+        "zeros",
+    )
+
+    def __init__(self, rule: Rule, mask: tuple[bool, ...], bound: Iterable[str]) -> None:
+        self.rule = rule
+        self.mask = mask
+        self.cls = rule.node_class()
+        wanted = frozenset(n for n, w in zip(rule.names, mask, strict=True) if w)
+        used = [(key, f) for key, f in rule.formulas.items() if wanted & set(_tuple(key))]
+        bound = set(bound)
+        grads = [p for _, f in used for p in parameters(f) if _is_grad(p)]
+        several = [int(p[1:]) + 1 for p in grads if p not in ("g", "grads")]
+        self.gcount = max(several, default=0)
+        self.zeros = "grads" in grads
+        if self.zeros and "g" in grads:
+            self.gcount = max(self.gcount, 1)
+        self.single = not self.gcount and not self.zeros
+        slots: dict[str, Slot] = {}
+        self.steps = tuple([self._step(key, f, slots, bound, wanted) for key, f in used])
+        if not wanted:
+            for name in _read_twice(rule):
+                slots[name] = Slot(ARG, name, name)
+        self.slots = tuple(slots.values())
+        self.keeps = any(s.kind in (ARG, RESULT) for s in self.slots)
+        self.frees = any(
+            s.kind == RESULT or (s.kind == ARG and s.of in rule.names) for s in self.slots
+        )
+        self.codes = _codes(self.slots, rule.args)
+        # what the loops of `record` and of `apply` become when the plan has been used for a while
+        self.uses = 0
+        self.recorder: Any = None
+        self.runner: Any = None
+
+    def _step(
+        self, key: Key, f: Formula, slots: dict[str, Slot], bound: set[str], wanted: frozenset[str]
+    ) -> Step:
+        reads = []
+        given = parameters(f)
+        defaults = f.__defaults__ or ()
+        optional = dict(zip(given[len(given) - len(defaults) :], defaults, strict=True))
+        for p in given:
+            if p == "grads":
+                reads.append(0)
+            elif _is_grad(p):
+                reads.append(0 if self.single else 1 + int(p[1:] or 0))
+            else:
+                if p not in slots:
+                    slots[p] = self._slot(p, bound, wanted, optional)
+                reads.append(1 + self.gcount + list(slots).index(p))
+        names = _tuple(key)
+        positions = tuple([self.rule.names.index(n) for n in names])
+        return Step(names, positions, f, tuple(reads), isinstance(key, tuple))
+
+    def _slot(
+        self, p: str, bound: set[str], wanted: frozenset[str], optional: dict[str, Any]
+    ) -> Slot:
+        if p in bound:
+            return Slot(ARG, p, p)
+        if p == "needs":
+            return Slot(CONSTANT, p, wanted)
+        if p.startswith("result") and (p == "result" or p[6:].isdigit()):
+            return Slot(RESULT, p, int(p[6:] or 0))
+        for meta in META:
+            if p.endswith(meta):
+                of = p[: -len(meta)]
+                if of in bound:
+                    return Slot(ARG_META, p, of, meta)
+                if of.startswith("result") and (of == "result" or of[6:].isdigit()):
+                    return Slot(RESULT_META, p, int(of[6:] or 0), meta)
+        if p in optional:
+            return Slot(CONSTANT, p, optional[p])
+        raise TypeError(
+            f"{self.rule.name}: a formula reads {p!r}, which is no argument of the op "
+            f"({sorted(bound)})"
+        )
+
+
+class Rule:
+    """The derivative of an op: a name, and a formula for each argument that has a gradient."""
+
+    __slots__ = (
+        "_class", "again", "args", "formulas", "masks", "name", "names", "one", "sheds", "two",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        formulas: Mapping[Any, Formula],
+        args: tuple[str, ...] | None = None,
+        again: Formula | None = None,
+        sheds: bool = False,
+    ) -> None:
+        self.name = name
+        self.again = again
+        self.sheds = sheds
+        self.formulas = dict(formulas)
+        self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
+        self.args = args or _guess(self.names)
+        self.one: Plan | None = None
+        self.two: list[Plan | None] = [None, None, None, None]
+        # by which inputs need gradients, as a number: the first name's bit is the lowest
+        self.masks: dict[int, Plan] = {}
+        self._class: type[Node] | None = None
+
+    def __repr__(self) -> str:
+        return f"Rule({self.name!r}, {list(self.formulas)})"
+
+    def node_class(self) -> type[Node]:
+        """The class of this rule's nodes: `type(y.grad_fn).__name__` is the rule's name."""
+        if self._class is None:
+            from skimp._engine.autograd.record import OpNode
+
+            space = {
+                "__slots__": (),
+                "label": _label(self.name),
+                "rule": self,
+                "__module__": "skimp.autograd.graph",
+            }
+            self._class = type(self.name, (OpNode,), space)
+        return self._class
+
+    def plan(self, mask: tuple[bool, ...], bound: Iterable[str]) -> Plan:
+        """The plan for the inputs in `mask` (in the order of `names`)."""
+        bits = sum([1 << i for i, wanted in enumerate(mask) if wanted])
+        found = self.masks.get(bits)
+        if found is None:
+            found = self.masks[bits] = Plan(self, mask, bound)
+        return found
+
+
+def _label(name: str) -> str:
+    """What `node.name()` says: PyTorch qualifies the few nodes that it writes by hand."""
+    return f"torch::autograd::{name}" if name in ("CopyBackwards", "NotImplemented") else name
+
+
+def parameters(f: Formula) -> tuple[str, ...]:
+    """The names of a formula's parameters."""
+    code = f.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _read_twice(rule: Rule) -> list[str]:
+    """The inputs that two formulas read: PyTorch saves them, and so refuses a second backward and
+    one after a write, even where no gradient has anywhere to go (the inputs are views made under
+    no_grad).
+    """
+    reads = [p for f in rule.formulas.values() for p in parameters(f)]
+    return [name for name in rule.names if reads.count(name) > 1]
+
+
+def _is_grad(p: str) -> bool:
+    return p in ("g", "grads") or (p[0] == "g" and p[1:].isdigit())
+
+
+def _tuple(key: Key) -> tuple[str, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _guess(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The operands of a pointwise op by the usual names, where a rule does not name its own."""
+    return names if len(names) == 2 else ("input", "other")
+
+
+def _codes(slots: tuple[Slot, ...], args: tuple[str, ...]) -> tuple[int, ...] | None:
+    """Slots as places in (first operand, second operand, result); None where there are others."""
+    codes = []
+    for s in slots:
+        if s.kind == RESULT and s.of == 0:
+            codes.append(2)
+        elif s.kind == ARG and s.of in args[:2]:
+            codes.append(args.index(s.of))
+        else:
+            return None
+    return tuple(codes)

@@ -1,0 +1,413 @@
+"""The one door through which tensors are kept for backward and come out again.
+
+In: the version is noted, `saved_tensors_hooks` pack, a region that keeps nothing keeps nothing.
+Out: the version is checked, the hooks unpack, a saved result gets its history back. A result is
+kept as an alias without history: the node would keep itself alive otherwise.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from skimp._engine.autograd import errors, modes
+from skimp._engine.autograd import rematerialize as remade
+from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of, shape_of
+from skimp._engine.autograd.refresh import node_of_view, strided
+from skimp._engine.tensor.tensor import Tensor, mark_bytes
+
+GUARDED: list[
+    None
+    # one for each open region with hooks, or that keeps nothing, in any thread: empty opens the
+    # short
+    # way
+] = []
+_new = object.__new__
+
+TWICE = (
+    "Calling register_hooks on a saved tensor whose hooks have already been set. "
+    "Hint: only one pair of hooks is allowed at a time."
+)
+FREED = (
+    "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values "
+    "of the graph are "
+    "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
+    "backward through "
+    "the graph a second time or if you need to access saved variables after calling backward."
+)
+PACK_WROTE = (
+    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack "
+    "hook cannot be "
+    "modified by in-place operations as this can lead to unexpected side-effects. Please open an "
+    "issue if you need "
+    "to perform in-place operations on the input to a pack hook."
+)
+
+
+class Packed:
+    """A saved tensor in the form that a pack hook gave it, with what its history needs."""
+
+    __slots__ = ("data", "edge", "leaf", "result", "unpack_hook")
+
+    def __init__(
+        self, t: Tensor, pack: Callable[..., Any], unpack: Callable[..., Any], result: int | None
+    ) -> None:
+        self.unpack_hook = unpack
+        self.result = result
+        self.leaf = t._rg and t._node is None
+        self.edge: tuple[Node | None, int] | None = None
+        if t._rg and result is None:
+            self.edge = edge_of(t)
+        version = t._version
+        with modes.no_grad():
+            self.data = pack(t)
+        if t._version != version:
+            raise RuntimeError(PACK_WROTE)
+        if result is not None and self.data is t:
+            self.data = ghost(
+                t
+            )  # the hook gave the tensor back: without its node, which holds this
+
+    def unpack(self, node: Node) -> Tensor:
+        with modes.no_grad():
+            t = self.unpack_hook(self.data)
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(t).__name__}"
+            )
+        if not modes.state.grad:
+            return t
+        if self.result is not None:
+            return revived(t, node, self.result)
+        if self.edge is None:
+            return t if not t._rg else ghost(t)
+        if self.leaf:
+            alias = ghost(t)
+            alias._rg = True
+            alias._accumulate = weakref.ref(self.edge[0])
+            return alias
+        return revived(t, self.edge[0], self.edge[1])
+
+
+class Many:
+    """A saved list of tensors: (value, version) of each, flat."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: list[Any]) -> None:
+        self.pairs = pairs
+
+    def unpack(self, node: Node) -> list[Any]:
+        pairs = self.pairs
+        return [one(node, pairs[i], pairs[i + 1], None) for i in range(0, len(pairs), 2)]
+
+
+class Entries:
+    """A saved sparse tensor: its values are what is kept and checked."""
+
+    __slots__ = ("sparse", "value", "version")
+
+    def __init__(self, node: Node, sparse: Any) -> None:
+        self.sparse = sparse
+        self.value, self.version = keep(node, sparse._values())
+
+    def unpack(self, node: Node) -> Any:
+        values = one(node, self.value, self.version, None)
+        return self.sparse if values is self.value else self.sparse.like(values)
+
+
+class Withheld:
+    """Stands for a tensor that was not kept, because of where the op ran."""
+
+    __slots__ = ("site",)
+
+    def __init__(self, site: Any) -> None:
+        self.site = site
+
+    def unpack(self, node: Node) -> Tensor:
+        raise errors.withheld(node, self.site)
+
+
+SPECIAL = frozenset({Packed, Many, Entries, Withheld})
+
+
+def ghost(t: Tensor, cls: type[Tensor] = Tensor) -> Tensor:
+    """An alias of `t` without history."""
+    new = _new(cls)
+    new._np = t._np
+    new._layout = t._layout
+    new._storage = t._storage
+    new._dtype = t._dtype
+    if t._turned:
+        new._turned = True
+    if t._marked:
+        mark_bytes(new, t)
+    return new
+
+
+def revived(t: Tensor, node: Node | None, index: int) -> Tensor:
+    """An alias of `t` with a history."""
+    new = ghost(t)
+    new._rg = True
+    if node is not None and node._extra is not None and node._extra.within is not None:
+        node, index = seen_from(node, t), 0
+    new._node = node
+    new._index = index
+    new._inherits = node is None
+    return new
+
+
+def seen_from(fn: Node, t: Tensor) -> Node | None:
+    """The history of a view that `fn` wrote to, as it was after that write."""
+    assert fn._extra is not None
+    assert fn._extra.within is not None
+    copy: Any = fn._extra.within()
+    return None if copy is None else strided((copy, 0), copy.base, copy.view, t)
+
+
+def edge_of(t: Tensor) -> tuple[Node | None, int]:
+    """Where the gradient of `t`, which requires grad, goes."""
+    node = t._node if t._base is None else node_of_view(t)
+    if node is not None:
+        return node, t._index
+    return (None, 0) if t._inherits else (accumulate_of(t), 0)
+
+
+# -- in --------------------------------------------------------------------------------------------
+
+
+def keep(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | None]:
+    """(what to store, version) for a value that a formula reads; `result`: which output of `node`
+    it is.
+    """
+    if isinstance(value, Tensor):
+        if GUARDED or value._inference:
+            return _keep_tensor(node, value, result)
+        if value._np is None and value._rg and result is None:
+            value = remade.instead_of(value)
+        s = value._storage
+        s.kept = True
+        counter = value._counter
+        version = s.version if counter is None else counter.version
+        return (value if result is None else ghost(value)), version
+    if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):
+        pairs: list[Any] = []
+        for v in value:
+            pairs += keep(node, v)
+        return Many(pairs), None
+    return value, None
+
+
+def _keep_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | None]:
+    if t._inference:
+        raise RuntimeError(errors.INFERENCE_SAVED)
+    state = modes.state
+    if state.keep_nothing is not None:
+        return Withheld(state.keep_nothing), None
+    if state.hooks:
+        pack, unpack = state.hooks[-1]
+        return Packed(t if result is None else revived(t, node, result), pack, unpack, result), None
+    s = t._storage
+    s.kept = True
+    version = s.version if t._counter is None else t._counter.version
+    return (t if result is None else ghost(t)), version
+
+
+def keep_fast(codes: tuple[int, ...], a: Any, b: Any, out: Tensor) -> list[Any]:
+    """`keep` for operands (0, 1) and the result (2), with no hooks about."""
+    kept: list[Any] = []
+    for c in codes:
+        if c == 2:
+            t = ghost(out)
+        else:
+            t = b if c else a
+            if not isinstance(t, Tensor):
+                kept += (t, None)
+                continue
+            if t._inference:
+                raise RuntimeError(errors.INFERENCE_SAVED)
+            if t._np is None and t._rg:
+                t = remade.instead_of(t)
+        s = t._storage
+        s.kept = True
+        counter = t._counter
+        kept += (t, s.version if counter is None else counter.version)
+    return kept
+
+
+def meta_of(value: Any, meta: str) -> Any:
+    """The shape, strides, dtype or layout of an argument that is not kept; of a list, of each."""
+    if isinstance(value, (list, tuple)):
+        return [meta_of(v, meta) for v in value]
+    if not isinstance(value, Tensor):
+        return () if meta == "_shape" else None
+    if meta == "_shape":
+        return shape_of(value)
+    if meta == "_strides":
+        a = value._np
+        if a is not None:
+            size = a.itemsize
+            return tuple([s // size for s in a.strides])
+        return value.layout_of().strides
+    return value._dtype if meta == "_dtype" else value.layout_of()
+
+
+# -- out -------------------------------------------------------------------------------------------
+
+
+def unpack(node: Any, values: list[Any]) -> None:
+    """Append what `node` saved to `values`, checked."""
+    kept = node._saved
+    if kept is None:
+        raise errors.freed(node)
+    slots = node._plan.slots
+    revive = modes.state.grad
+    i = 0
+    for slot in slots:
+        value = kept[i]
+        version = kept[i + 1]
+        i += 2
+        if version is None:
+            values.append(value.unpack(node) if type(value) in SPECIAL else value)
+            continue
+        check(node, slot, value, version)
+        if revive and slot[0] == 1:
+            value = revived(value, node, slot[2])
+        values.append(value)
+
+
+def check(node: Any, slot: Any, value: Tensor, version: int) -> None:
+    """Refuse a saved tensor that was cut off from its history, or written to, since."""
+    if value._cut is not None and _was_followed(node, slot) and value._node is None:
+        raise errors.detached(node, value)
+    counter = value._counter
+    if (value._storage.version if counter is None else counter.version) != version:
+        raise _changed(node, slot, value, version)
+
+
+def one(node: Any, value: Any, version: int | None, result: int | None) -> Any:
+    """One saved value, checked."""
+    if version is None:
+        return value.unpack(node) if type(value) in SPECIAL else value
+    if value._version != version:
+        raise modified(node, value, version, result)
+    return value if result is None else revived(value, node, result)
+
+
+def _was_followed(node: Any, slot: Any) -> bool:
+    """Whether the argument had a grad_fn when it was saved."""
+    names, extra = node._plan.rule.names, node._extra
+    if slot[0] or slot[2] not in names or (extra is not None and extra.spans is not None):
+        return False
+    to = node._edges[2 * names.index(slot[2])]
+    return to is not None and type(to) is not AccumulateGrad
+
+
+def _changed(node: Any, slot: Any, value: Tensor, version: int) -> RuntimeError:
+    return modified(node, value, version, slot[2] if slot[0] == 1 else None)
+
+
+def modified(node: Any, t: Tensor, version: int, result: int | None) -> RuntimeError:
+    if result is not None:
+        return errors.modified(node, t, version, t._version, node, result)
+    made_by = t._node if t._base is None else node_of_view(t)  # which may refuse first
+    return errors.modified(node, t, version, t._version, made_by, t._index)
+
+
+def with_zeros(node: Node, grads: Grads) -> list[Tensor]:
+    """The gradients of all outputs, with zeros (of one element's size) where nothing arrived."""
+    like = next(g for g in grads if g is not None)
+    out = []
+    for g, (shape, dtype) in zip(grads, node.metas(), strict=True):
+        out.append(like.new_zeros((), dtype=dtype).expand(shape) if g is None else g)
+    return out
+
+
+# -- what a node shows ----------------------------------------------------------------------------
+
+
+class SavedTensor:
+    """`node._raw_saved_x`: a saved tensor before it is unpacked, to register hooks on."""
+
+    __slots__ = ("at", "box", "node", "result")
+
+    def __init__(self, node: Node, box: list[Any], at: int, result: int | None) -> None:
+        self.node = node
+        self.box = box
+        self.at = at
+        self.result = result
+
+    @property
+    def data(self) -> Any:
+        value = self.box[self.at]
+        return value.data if isinstance(value, Packed) else value
+
+    @property
+    def unpack_hook(self) -> Any:
+        value = self.box[self.at]
+        return value.unpack_hook if isinstance(value, Packed) else None
+
+    def unpack(self) -> Any:
+        """The saved tensor."""
+        if self.node._saved is None:
+            raise errors.freed(self.node)
+        return one(self.node, self.box[self.at], self.box[self.at + 1], self.result)
+
+    def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
+        """Replace what is kept by `pack_hook` of it; `unpack_hook` gives it back when backward
+        needs it.
+        """
+        if not (callable(pack_hook) and callable(unpack_hook)):
+            raise TypeError(
+                "register_hooks(): incompatible function arguments. The following argument types "
+                "are supported:\n"
+                "    (pack_hook: Callable, unpack_hook: Callable) -> None\n\n"
+                f"Invoked with: {pack_hook!r}, {unpack_hook!r}"
+            )
+        if self.node._saved is None:
+            raise RuntimeError(FREED)
+        value = self.box[self.at]
+        if isinstance(value, Packed):
+            raise RuntimeError(TWICE)
+        if value is None:
+            raise RuntimeError(
+                "Calling register_hooks on a saved tensor with value None is forbidden. "
+                "Saved None tensors can not have hooks."
+            )
+        t = self.unpack()
+        self.box[self.at] = Packed(t, pack_hook, unpack_hook, self.result)
+        self.box[self.at + 1] = None
+
+
+def attribute(node: Any, name: str) -> Any:
+    """`_saved_NAME` and `_raw_saved_NAME` of a node with a rule."""
+    for prefix, raw in (("_saved_", False), ("_raw_saved_", True)):
+        if name.startswith(prefix):
+            wanted = name[len(prefix) :]
+            for i, slot in enumerate(node._plan.slots):
+                if slot.name == wanted or _alias(slot.name) == wanted:
+                    return _shown(node, slot, 2 * i, raw)
+            if wanted in node._plan.rule.names or _alias_back(wanted) in node._plan.rule.names:
+                return None  # a tensor that these gradients do not need
+    raise AttributeError(f"'{type(node).__name__}' object has no attribute '{name}'")
+
+
+def _alias(name: str) -> str:
+    """PyTorch's name of what a formula calls by the op's argument."""
+    return {"input": "self", "input_shape": "self_sym_sizes"}.get(name, name)
+
+
+def _alias_back(name: str) -> str:
+    return "input" if name == "self" else name
+
+
+def _shown(node: Any, slot: Any, at: int, raw: bool) -> Any:
+    result = slot.of if slot.kind == 1 else None
+    if raw:
+        return SavedTensor(node, node._saved or [], at, result)
+    if node._saved is None:
+        raise errors.freed(node)
+    with modes.enable_grad():
+        return one(node, node._saved[at], node._saved[at + 1], result)

@@ -1,0 +1,143 @@
+"""What an op may write to: the checks of `out=` and of in-place forms, made before anything
+changes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_overlap as overlap
+from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor
+
+
+def check_inplace(name: str, target: Tensor, result: dtypes.dtype, shape: tuple[int, ...]) -> None:
+    """Refuse an in-place form whose result has another shape, or a type of a higher category."""
+    if tuple(target.shape) != shape:
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape "
+            f"{list(shape)}: "
+            f"{name}_() writes into its first argument; use {name}() for a new tensor"
+        )
+    check_cast(result, target._dtype)
+
+
+def check_cast(result: dtypes.dtype, target: dtypes.dtype) -> None:
+    if result is not target and not promotion.can_cast(result, target):
+        raise RuntimeError(
+            f"result type {promotion.scalar_type_name(result)} can't be cast to the desired output "
+            f"type {promotion.scalar_type_name(target)}"
+        )
+
+
+def check_out(
+    name: str,
+    out: Any,
+    result: dtypes.dtype,
+    shape: tuple[int, ...],
+    inputs: Sequence[Tensor] | Iterable[Tensor],
+) -> None:
+    """Refuse an `out=` that is no tensor, of a type that can't hold the result, or that autograd
+    would have to follow.
+    """
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    refuse_grad(name, out, inputs)
+    check_cast(result, out._dtype)
+
+
+def check_same(out: Tensor, result: dtypes.dtype) -> None:
+    """Refuse an `out=` of another type than the result's, for ops that don't convert."""
+    if out._dtype is not result:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {result.name}, but got {out._dtype.name} instead"
+        )
+
+
+def check_out_dtype(dtype: dtypes.dtype | None, out: Tensor) -> None:
+    """A function that makes tensors refuses an `out=` of another dtype than the one asked for."""
+    if dtype is not None and dtype is not out._dtype:
+        raise RuntimeError(
+            f"dtype {promotion.scalar_type_name(dtype)} does not match dtype of out parameter "
+            f"({promotion.scalar_type_name(out._dtype)})"
+        )
+
+
+def refuse_grad(name: str, out: Tensor, inputs: Iterable[Tensor]) -> None:
+    """Before `out` is written to: refuse what autograd would have to follow, and tensors of
+    inference mode outside it.
+    """
+    if modes.state.grad and (out._rg or any([t._rg for t in inputs])):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad."
+        )
+    history.before_inplace(out)
+
+
+def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
+    """Give `out` the result's shape; PyTorch's warning where that changes a tensor that has
+    elements.
+
+    Functions without tensors to differentiate (`zeros`, `arange`) have no other check of `out`.
+    """
+    if out._inference or out._rg:
+        refuse_grad(f"aten::{name}", out, ())
+    if tuple(out.shape) == shape:
+        return
+    if numel(tuple(out.shape)):
+        warnings.warn(
+            "An output with one or more elements was resized since it had shape "
+            f"{list(out.shape)}, which does not "
+            f"match the required output shape {list(shape)}. This behavior is deprecated, and in a "
+            "future PyTorch "
+            "release outputs will not be resized unless they have zero elements. You can "
+            "explicitly reuse an out "
+            "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            UserWarning,
+            stacklevel=4,
+        )
+    resize(out, shape)
+
+
+def resize(t: Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
+    """Make `t` row-major of this shape on its storage, which grows if it must; its bytes stay."""
+    offset = t.layout_of().offset
+    layout = Layout(
+        tuple(shape), contiguous_strides(tuple(shape)) if strides is None else strides, offset
+    )
+    need = layouts.nbytes_needed(layout, t._dtype.itemsize)
+    if need > len(t._storage):
+        t._storage.resize(need)
+    t._np = None
+    t._layout = layout
+
+
+def check_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
+    """Refuse a target that maps some bytes twice, or shares some but not all of its bytes with an
+    input.
+    """
+    layout = out.layout_of()
+    if not layouts.is_contiguous(layout):
+        overlap.assert_no_internal_overlap(layout)
+    for t in inputs:
+        if t._storage is out._storage and t is not out:
+            overlap.assert_no_partial_overlap(
+                layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize
+            )
+
+
+def check_no_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
+    """Refuse a target that shares any byte with an input (ops that are not pointwise)."""
+    layout = out.layout_of()
+    if not layouts.is_contiguous(layout):
+        overlap.assert_no_internal_overlap(layout)
+    for t in inputs:
+        if t._storage is out._storage:
+            overlap.assert_no_overlap(layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize)

@@ -1,0 +1,664 @@
+"""How a pointwise op runs: types and shapes are settled at the call, the work is done now,
+deferred, or in place.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record, record1
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.batched import Batched
+from skimp._engine.eval import run
+from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
+from skimp._engine.eval.into import write
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh, wrap
+from skimp.config import config
+
+Number = (numbers.Number, np.generic)
+# operands -> (computed in, result)
+Types = Callable[[Sequence[Any]], tuple[dtypes.dtype, dtypes.dtype]]
+
+# Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
+OPMATH = dict.fromkeys((dtypes.float16, dtypes.bfloat16, *dtypes.FLOAT8), dtypes.float32)
+
+
+class Refused(NamedTuple):
+    """Stands in a row for the kernel of a dtype that the op refuses, with PyTorch's words."""
+
+    error: type[Exception]
+    text: str
+
+
+class Pointwise:
+    """A row: a kernel for each category of dtype (or for one dtype), how types go through, and the
+    derivative.
+    """
+
+    __slots__ = (
+        "args",
+        "bare",
+        "check",
+        "kernels",
+        "masks",
+        "name",
+        "numbers",
+        "opmath",
+        "params",
+        "plain",
+        "rule",
+        "title",
+        "types",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kernels: Any,
+        types: Types,
+        rule: Rule | None = None,
+        args: tuple[str, ...] = ("input",),
+        params: tuple[str, ...] = (),
+        opmath: bool = True,
+        masks: tuple[int, ...] = (),
+        title: str | None = None,
+        numbers: tuple[int, ...] | None = None,
+        bare: bool = False,
+        check: Callable[[dtypes.dtype, tuple[Any, ...]], None] | None = None,
+        also: tuple[dtypes.dtype, ...] = (),  # types of dtypes.NARROW that it computes in too
+    ) -> None:
+        self.name = name
+        self.title = title or f"{name}_cpu"  # what PyTorch's "not implemented" names
+        self.kernels = kernels_by_dtype(kernels, name, also)
+        self.types = types
+        self.rule = rule
+        self.args = args
+        self.params = params  # plain values that the kernel takes after its arrays
+        self.opmath = opmath  # False: kernels that only move or compare bits
+        # the first arguments, if they come in their own type, whatever the op computes in
+        self.masks = masks
+        if numbers is None:
+            numbers = tuple(range(len(args))) if len(args) > 1 else ()
+        self.numbers = numbers  # the arguments that may be Python numbers
+        self.bare = bare  # takes numbers without any tensor: torch.add(1, 2)
+        # refuses values that the kernel would refuse, at the call: the kernel may run later
+        self.check = check
+        self.plain = plain_dtypes(self)
+        if rule is not None and not params and len(args) <= 2:
+            rule.args = args if len(args) == 2 else (args[0], "other")
+
+    def kernel(self, dtype: dtypes.dtype) -> Kernel:
+        found = self.kernels.get(dtype)
+        if type(found) is Kernel:
+            return found
+        if not isinstance(found, Refused):
+            raise NotImplementedError(
+                f"\"{self.title}\" not implemented for '{promotion.scalar_type_name(dtype)}'"
+            )
+        raise found.error(found.text)
+
+
+def kernels_by_dtype(
+    kernels: Any, name: str, also: tuple[dtypes.dtype, ...] = ()
+) -> dict[dtypes.dtype, Kernel | Refused]:
+    """A row's kernels (one for all, or by category, or by dtype where one differs) for each dtype
+    that has one.
+    """
+    if not isinstance(kernels, dict):
+        kernels = dict.fromkeys(range(4), kernels)
+    made = {
+        id(k): k if isinstance(k, (Kernel, Refused)) else Kernel(name, k)
+        for k in kernels.values()
+        if k
+    }
+    found = {d: kernels.get(d, kernels.get(d.category)) for d in (*dtypes.ALL, *also)}
+    return {d: made[id(k)] for d, k in found.items() if k is not None}
+
+
+# Tensors of these classes go the short ways of ops, whose results are plain tensors; `nn.Parameter`
+# joins. Other classes may want to be asked, or results of their own class.
+ORDINARY: set[type[Any]] = {Tensor}
+
+PLAIN = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
+WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64})
+
+
+def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
+    """The dtypes for which the kernel on the bare arrays is the whole op."""
+    real = frozenset({dtypes.float32, dtypes.float64})
+    known: dict[Types, frozenset[dtypes.dtype]] = {
+        same: PLAIN | WHOLE,
+        floating: PLAIN,
+        real_valued: real | WHOLE,
+    }
+    ok = known.get(row.types, frozenset()) if not row.masks else frozenset()
+    return frozenset(d for d in ok if type(row.kernels.get(d)) is Kernel)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def bound(kernel: Kernel, *params: Any) -> Kernel:
+    """The kernel with its plain values; the same one for the same values, because plans are cached
+    by kernels.
+    """
+    fn = kernel.fn
+
+    def run(*arrays: Any, out: Array) -> None:
+        fn(*arrays, *params, out=out)
+
+    return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense)
+
+
+# -- types ----------------------------------------------------------------------------------------
+
+
+def common(args: Sequence[Any]) -> dtypes.dtype:
+    """PyTorch's result_type of tensors and Python numbers."""
+    first = args[0]
+    if len(args) == 1 and isinstance(first, Tensor):
+        return first._dtype
+    tensors = [a._dtype for a in args if isinstance(a, Tensor)]
+    if len(tensors) == len(args) and tensors.count(tensors[0]) == len(tensors):
+        return tensors[0]
+    return promotion.result_dtype(tuple([operand_kind(a) for a in args]))
+
+
+def operand_kind(a: Any) -> tuple[dtypes.dtype, bool, bool]:
+    if isinstance(a, Tensor):
+        return a._dtype, a.ndim == 0, False
+    return promotion.scalar_dtype(a), True, True
+
+
+def same(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Computed and returned in the promoted type."""
+    d = common(args)
+    return d, d
+
+
+def floating(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Integers and bools become the default float type first."""
+    d = promotion.to_float(common(args))
+    return d, d
+
+
+def predicate(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Compared in the promoted type; the result is bool."""
+    return common(args), dtypes.bool
+
+
+def real_valued(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Complex input, real result."""
+    d = common(args)
+    return d, d.to_real()
+
+
+# -- the call -------------------------------------------------------------------------------------
+
+
+def call(
+    row: Pointwise,
+    args: tuple[Any, ...],
+    params: tuple[Any, ...] = (),
+    out: Tensor | None = None,
+    inplace: bool = False,
+) -> Tensor:
+    """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]`
+    (`inplace`).
+    """
+    made = None if out is not None else at_hand(row, args, params)
+    if made is not None:
+        if row.rule is not None and modes.state.grad and any([t._rg for t in args]):
+            if len(args) == 1 and not params:
+                record1(row.rule, args[0], made)
+            else:
+                record(row.rule, bindings(row, args, params), made)
+        return made
+    args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if not tensors and row.bare:
+        args = (scalar_tensor(args[0]), *args[1:])
+        tensors = [args[0]]
+    if not tensors:
+        what = type(args[0]).__name__
+        raise TypeError(
+            f"{row.name}(): argument '{row.args[0]}' (position 1) must be Tensor, not {what}"
+        )
+    if tensors[0]._hollow or tensors[-1]._hollow or (len(tensors) > 2 and tensors[1]._hollow):
+        return _without_bytes(row, args, params, out, inplace)
+    if inplace and out is not None:
+        history.before_inplace(out)
+        outs.check_overlap(out, tensors)
+    shape: tuple[int, ...] = tensors[0].shape
+    if len(tensors) > 1:
+        shape = layouts.broadcast_shapes(*[t.shape for t in tensors])
+    compute, result = row.types(args)
+    if inplace and out is not None:
+        outs.check_inplace(row.name, out, result, tuple(shape))
+    kernel = row.kernel(compute)
+    if row.check is not None:
+        row.check(compute, args)
+    if params:
+        kernel = bound(kernel, *params)
+    if out is None:
+        made = _compute(row, kernel, args, compute, result, tuple(shape))
+        if row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
+            record(row.rule, bindings(row, args, params), made)
+        return made
+    return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
+
+
+def _without_bytes(
+    row: Pointwise,
+    args: tuple[Any, ...],
+    params: tuple[Any, ...],
+    out: Tensor | None,
+    inplace: bool,
+) -> Tensor:
+    if any([isinstance(a, Batched) for a in args]):
+        return POINTWISE[0](row, args, params, out, inplace)  # type: ignore[no-any-return]
+    from skimp._ops.sparse.sparse import pointwise_call
+
+    return pointwise_call(row.name, args, params, out)  # type: ignore[no-any-return]
+
+
+# how a row runs on tensors under vmap (func/dispatch.py)
+POINTWISE: list[Callable[..., Any]] = []
+
+
+def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
+    """The result for small row-major tensors of one dtype and shape, computed by the kernel and
+    nothing else. Beside one that is row-major, others may be one element, expanded.
+    """
+    first = args[0]
+    if type(first) is not Tensor and type(first) not in ORDINARY:
+        return None
+    dtype = first._dtype
+    x = first._np
+    if x is None or dtype not in row.plain:
+        return None
+    shape = x.shape
+    kernel: Any = row.kernels[dtype]
+    arrays = []
+    expanded = 0
+    for a in args:
+        if (type(a) is not Tensor and type(a) not in ORDINARY) or a._dtype is not dtype:
+            return None
+        y = a._np
+        if y is None or y.shape != shape:
+            return None
+        if not y.flags.c_contiguous:
+            if any(y.strides) or not kernel.strided:
+                return None
+            expanded += 1
+        arrays.append(y)
+    if expanded == len(arrays):
+        return None
+    made = np.empty(shape, x.dtype)
+    kernel.fn(*arrays, *params, out=made)
+    return fresh(made, dtype)
+
+
+def bindings(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip((*row.args, *row.params), (*args, *params), strict=True))
+
+
+def as_operand(row: Pointwise, i: int, a: Any) -> Any:
+    if isinstance(a, Tensor):
+        return a
+    if isinstance(a, (int, float, complex)) and i in row.numbers:
+        return a
+    if isinstance(a, np.generic) and i in row.numbers:
+        return a.item()
+    if isinstance(a, np.ndarray):
+        from skimp._ops.create.creation import as_tensor
+
+        return as_tensor(a)
+    if isinstance(a, numbers.Number) and i in row.numbers:
+        return float(a)  # type: ignore[arg-type]
+    what = type(a).__name__
+    raise TypeError(
+        f"{row.name}(): argument '{row.args[i]}' (position {i + 1}) must be Tensor, not {what}"
+    )
+
+
+def scalar_tensor(value: Any) -> Tensor:
+    dtype = promotion.scalar_dtype(value)
+    return fresh(np.asarray(value, dtype.np), dtype)
+
+
+def _compute(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    shape: tuple[int, ...],
+) -> Tensor:
+    if layouts.numel(shape) < config.small_below:
+        return as_it_lies(_direct(row, kernel, args, compute, result, shape), result)
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    masks = len(row.masks)
+    strides = layouts.dense_strides_like(
+        [
+            a.layout_of() if i < masks else _as_computed(a, compute)
+            for i, a in enumerate(args)
+            if isinstance(a, Tensor)
+        ],
+        shape,
+    )
+    root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))
+    if layouts.numel(shape) >= config.defer_from and not any(
+        [t._storage.exported for t in tensors]
+    ):
+        return wrap(storages.promised(root), Layout(shape, strides, 0), result)
+    made = empty(shape, result, strides)
+    run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))
+    return made
+
+
+def _as_computed(t: Tensor, compute: dtypes.dtype) -> Layout:
+    """An operand's layout, or that of the copy which PyTorch makes of one of another type."""
+    layout = t.layout_of()
+    if t._dtype is compute:
+        return layout
+    return Layout(layout.shape, layouts.dense_strides_like([layout], layout.shape), 0)
+
+
+def _direct(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    shape: tuple[int, ...],
+    target: Array | None = None,
+) -> Array:
+    """One NumPy call on whole arrays, for small results."""
+    math = OPMATH.get(compute, compute) if row.opmath else compute
+    arrays = [operand(a, compute, math) for a in args[len(row.masks) :]]
+    if row.masks:
+        arrays = [a.array() for a in args[: len(row.masks)]] + arrays
+    narrow = OPMATH.get(result, result) if row.opmath else result
+    if target is None or narrow is not result or target.dtype != result.np:
+        whole = [a for a in arrays if a.ndim]
+        if all([a.flags.c_contiguous and a.shape == shape for a in whole]):
+            made = np.empty(shape, narrow.np)
+        else:
+            made = empty_dense(shape, _strides_like(whole, shape), narrow.np)
+            arrays = _spread(kernel, arrays, made)
+        kernel.fn(*arrays, out=made)
+        if target is None:
+            if narrow is result:
+                return made
+            return made.astype(result.np) if result.itemsize > 1 else cast(made, result)
+        convert(target, made)
+        return target
+    if not kernel.aliases:
+        arrays = [a.copy() if np.may_share_memory(a, target) else a for a in arrays]
+    if kernel.strided or target.flags.c_contiguous:
+        kernel.fn(*_spread(kernel, arrays, target), out=target)
+        return target
+    made = np.empty(shape, target.dtype)
+    kernel.fn(*_spread(kernel, arrays, made), out=made)
+    np.copyto(target, made)
+    return target
+
+
+def _spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
+    """Operands in the result's shape; in its memory order as well where a kernel's bits depend on
+    that.
+    """
+    if kernel.strided and isinstance(kernel.fn, np.ufunc):
+        return arrays
+    shape, strides = like.shape, like.strides
+    found = []
+    for a in arrays:
+        if a.ndim and (a.shape != shape or (a.strides != strides and not kernel.strided)):
+            a = np.broadcast_to(a, shape)
+            if not kernel.strided:
+                same_order = empty_dense(
+                    shape, tuple([s // like.itemsize for s in strides]), a.dtype
+                )
+                np.copyto(same_order, a)
+                a = same_order
+        found.append(a)
+    return found
+
+
+def _strides_like(arrays: list[Array], shape: tuple[int, ...]) -> tuple[int, ...]:
+    like = [Layout(a.shape, tuple([s // a.itemsize for s in a.strides]), 0) for a in arrays]
+    return layouts.dense_strides_like(like, shape)
+
+
+def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array with these strides (in elements), which fill their memory without
+    gaps.
+    """
+    made = np.empty(layouts.numel(shape), dtype)
+    if 0 in shape:
+        return made.reshape(shape)
+    return np.ndarray(shape, dtype, made, 0, [s * dtype.itemsize for s in strides])
+
+
+def convert(target: Array, source: Array) -> None:
+    """Assign with PyTorch's casts (complex to real drops the imaginary part, float to int
+    truncates).
+    """
+    from skimp._engine.eval.copy import copy
+
+    copy(target, source)
+
+
+def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
+    """An argument as an array of the type that the kernel computes in (a number becomes 0-d)."""
+    if isinstance(a, Tensor):
+        array = a.array()
+        if a._dtype is not math:
+            if a._dtype is not compute:
+                array = cast(array, compute)
+            if math is not compute:
+                array = cast(array, math)
+        return array
+    return constant(a, math)
+
+
+def constant(value: Any, dtype: dtypes.dtype) -> Array:
+    """A Python number as a 0-d array; integers wrap as PyTorch's do."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError(
+            "int too big to convert" if value > 0 else "can't convert negative int to unsigned"
+        )
+    if dtype.category == dtypes.INT and isinstance(value, int) and not isinstance(value, bool):
+        bits = 8 * dtype.itemsize
+        value &= (1 << bits) - 1
+        return np.asarray(value, np.dtype(f"u{dtype.itemsize}")).astype(dtype.np)
+    if dtype.category != dtypes.COMPLEX and isinstance(value, complex):
+        value = value != 0 if dtype is dtypes.bool else value.real
+    if dtype.category == dtypes.INT and isinstance(value, float):
+        return cast(np.asarray(value), dtype)
+    return np.asarray(value).astype(dtype.np)
+
+
+def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
+    """Refuse a division of integers by zero."""
+    if compute.category == dtypes.INT and not np.all(operand(args[1], compute, compute)):
+        raise RuntimeError("ZeroDivisionError")
+
+
+def cast(array: Array, dtype: dtypes.dtype) -> Array:
+    if array.dtype == dtype.np:
+        return array
+    if 0 in array.strides:  # repeated elements: NumPy's order for these is another
+        layout = Layout(array.shape, tuple([s // array.itemsize for s in array.strides]), 0)
+        made = empty_dense(array.shape, layouts.empty_like_strides(layout), dtype.np)
+    else:
+        made = np.empty_like(array, dtype=dtype.np)
+    convert(made, array)
+    return made
+
+
+# -- expressions ----------------------------------------------------------------------------------
+
+
+def expression(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    layout: Layout,
+) -> Expr:
+    """The row on these arguments as an expression whose value, in memory order, has `layout`."""
+    order = layouts.memory_order(layout)
+    inner = tuple([layout.shape[d] for d in order])
+    math = OPMATH.get(compute, compute) if row.opmath else compute
+    nodes = [node_of(a, layout, order, inner) for a in args]
+    if sum([n.size for n in nodes if isinstance(n, Expr)]) >= config.max_nodes and _too_many(nodes):
+        for a in args:
+            if isinstance(a, Tensor) and a._storage.promise is not None:
+                a._storage.deliver()
+        nodes = [node_of(a, layout, order, inner) for a in args]
+    for i, (a, n) in enumerate(zip(args, nodes, strict=True)):
+        if n is None:
+            own = i in row.masks
+            nodes[i] = a.array().copy() if own else _constant_operand(a, compute, math)
+        elif i not in row.masks:
+            nodes[i] = converted(converted(n, a._dtype, compute, inner), compute, math, inner)
+    wide = OPMATH.get(result, result) if row.opmath else result
+    root = Expr(kernel, tuple(nodes), inner, wide.np)
+    whole: Expr = converted(root, wide, result, inner)
+    return whole
+
+
+def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
+    """A number or a 0-d tensor as an array of its own, whose value later writes don't change."""
+    return operand(a, compute, math).copy() if isinstance(a, Tensor) else constant(a, math)
+
+
+def _too_many(nodes: list[Any]) -> bool:
+    """`size` counts a shared node as often as it is used; before work is cut short, count once."""
+    exprs = tuple([n for n in nodes if isinstance(n, Expr)])
+    count = sum(1 for _ in walk(exprs))
+    for e in exprs:
+        e.size = min(e.size, count)
+    return count >= config.max_nodes
+
+
+def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ...]) -> Any:
+    """An argument as a node of an expression; None for a number or a 0-d tensor, whose value is
+    taken now.
+    """
+    if not isinstance(a, Tensor) or a.ndim == 0:
+        return None
+    expr = a._storage.promise
+    if (
+        expr is not None
+        and not (a._conj or a._neg)
+        and a.layout_of() == layout
+        and expr.shape == inner
+        and expr.dtype == a._dtype.np  # else a view of the bytes as another type
+    ):
+        return expr
+    array = a.array()
+    if array.shape != layout.shape:
+        array = np.broadcast_to(array, layout.shape)
+    return Leaf(a._storage, array.transpose(order))
+
+
+def converted(node: Any, have: dtypes.dtype, want: dtypes.dtype, inner: tuple[int, ...]) -> Any:
+    return node if have is want else Expr(cast_kernel(have, want), (node,), inner, want.np)
+
+
+@lru_cache(maxsize=256)
+def cast_kernel(have: dtypes.dtype, want: dtypes.dtype) -> Kernel:
+    def to(source: Array, out: Array) -> None:
+        convert(out, source)
+
+    return Kernel(f"to_{want.name}", to, False)
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def _write(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    params: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    shape: tuple[int, ...],
+    out: Tensor,
+    inplace: bool,
+) -> Tensor:
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    tracked = modes.state.grad and any([t._rg for t in tensors])
+    if not inplace:
+        outs.check_out(row.name, out, result, shape, tensors if modes.state.grad else ())
+        outs.resize_out(row.name, out, shape)
+        outs.check_overlap(out, tensors)
+    kept = None
+    if inplace and tracked and row.rule is not None:
+        kept = history.prepare(out, row.rule, bindings(row, args, params))
+    assign(row, kernel, args, compute, result, out)
+    if kept is not None:
+        history.rebase(out, kept)
+    return out
+
+
+def assign(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    out: Tensor,
+) -> None:
+    """Write the row's result into all of `out`, of any dtype and layout."""
+    shape = tuple(out.shape)
+    s = out._storage
+    layout = out.layout_of()
+    if s.promise is not None and _is_whole(out, layout):
+        inner = s.promise.shape
+        root = converted(
+            expression(row, kernel, args, compute, result, layout), result, out._dtype, inner
+        )
+        kept = out._storage.promise is not None  # making the expression may have delivered it
+        if kept and not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
+            s.replace(root)
+            out.bump()
+            return
+    if layouts.numel(shape) < config.small_below:
+        target = out.writable()
+        _direct(row, kernel, args, compute, result, shape, target)
+        out.written(target)
+        return
+    target = out.writable()
+    root = expression(row, kernel, args, compute, result, layout)
+    root = converted(root, result, out._dtype, root.shape)
+    order = layouts.memory_order(layout)
+    write(root, target.transpose(order))
+    out.written(target)
+
+
+def _is_whole(t: Tensor, layout: Layout) -> bool:
+    s = t._storage
+    return (
+        layout.offset == 0
+        and not (t._conj or t._neg)
+        and layouts.numel(layout.shape) * t._dtype.itemsize == len(s)
+        and s.promise is not None
+        and layouts.is_non_overlapping_and_dense(layout)
+        and s.promise.shape == tuple([layout.shape[d] for d in layouts.memory_order(layout)])
+    )

@@ -1,0 +1,337 @@
+"""The forms of a pointwise row: function, method, `name_`, `out=`, operators.
+
+The short way of small tensors: operands at hand (`_np`), of one dtype for which the row's ufunc is
+the whole op, meet in one NumPy call. Python numbers take it too, beside float tensors: NumPy gives
+them the tensor's type, as PyTorch does. What does not fit (other types, large tensors, `out=`) goes
+the general way, `pointwise.call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.autograd.record import record1, record2
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import ORDINARY, PLAIN, WHOLE, Pointwise, call, predicate
+from skimp._engine.eval.expr import Kernel
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, fresh
+
+Function = Callable[..., Tensor]
+F = TypeVar("F", bound=Callable[..., Any])
+ROWS: dict[str, Pointwise] = {}  # every pointwise row by the name of its function
+NONE: frozenset[dtypes.dtype] = frozenset()
+FLOATS = frozenset({dtypes.float32, dtypes.float64})
+_state: Any = modes.state
+
+
+def named(f: F, name: str, doc: str | None = None) -> F:
+    """Give a function made in a loop its own name, in tracebacks and in reports too."""
+    f.__name__ = f.__qualname__ = name
+    f.__code__ = f.__code__.replace(co_name=name, co_qualname=name)
+    f.__doc__ = doc
+    return f
+
+
+def direct(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
+    """The ufunc that is the whole op, and the dtypes for which it is; or None and nothing."""
+    kernel = row.kernels.get(dtypes.float32)
+    if type(kernel) is not Kernel or not isinstance(kernel.fn, np.ufunc) or row.params or row.masks:
+        return None, NONE
+    ok = PLAIN | WHOLE if row.types is predicate else row.plain
+    return kernel.fn, frozenset(d for d in ok if row.kernels.get(d) is kernel)
+
+
+def unary(
+    row: Pointwise,
+    *,
+    inplace: bool = True,
+    method: bool = True,
+    namespaces: tuple[str, ...] = ("",),
+    aliases: tuple[str, ...] = (),
+    doc: str | None = None,
+) -> Function:
+    """Derive the forms of a row with one tensor argument."""
+    ufunc, ok = direct(row)
+    rule = row.rule if row.rule is not None and row.types is not predicate else None
+    result = dtypes.bool if row.types is predicate else None
+    # negative is only wrong where it writes with gaps (see eval.expr), and here the result is new
+    strided = ufunc is np.negative or _strided(row)[0] is not None
+
+    def function(input: Any, *, out: Tensor | None = None) -> Tensor:
+        if out is None and (type(input) is Tensor or type(input) in ORDINARY):
+            x = input._np
+            if (
+                x is not None
+                and input._dtype in ok
+                and not input._turned
+                and (strided or x.flags.c_contiguous)
+            ):
+                made = fresh(ufunc(x), result or input._dtype)
+                if input._rg and rule is not None and _state.grad:
+                    record1(rule, input, made)
+                return made
+        return call(row, (input,), (), out)
+
+    def function_(input: Tensor) -> Tensor:
+        return call(row, (input,), (), input, True)
+
+    return _export(
+        row, function, function_ if inplace else None, method, namespaces, aliases, doc, namespaces
+    )
+
+
+def binary(
+    row: Pointwise,
+    *,
+    inplace: bool = True,
+    method: bool = True,
+    namespaces: tuple[str, ...] = ("",),
+    aliases: tuple[str, ...] = (),
+    doc: str | None = None,
+) -> Function:
+    """Derive the forms of a row with two arguments, named as the row names them."""
+    ufunc, ok = _strided(row)
+    rule = row.rule if row.types is not predicate else None
+    result = dtypes.bool if row.types is predicate else None
+
+    def function(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+        if (
+            out is None
+            and (type(input) is Tensor or type(input) in ORDINARY)
+            and (type(other) is Tensor or type(other) in ORDINARY)
+        ):
+            dtype = input._dtype
+            if dtype is other._dtype and dtype in ok:
+                x = input._np
+                y = other._np
+                if x is not None and y is not None and not input._turned:
+                    try:
+                        made = fresh(ufunc(x, y), result or dtype)
+                    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+                        return call(row, (input, other))
+                    first, second = input._rg, other._rg
+                    if (first or second) and rule is not None and _state.grad:
+                        record2(rule, input, other, made, (3 if second else 1) if first else 2)
+                    return made
+        return call(row, (input, other), (), out)
+
+    def function_(input: Tensor, other: Any) -> Tensor:
+        x = input._np
+        if x is not None and short_inplace(ufunc, ok, input, x, other):
+            return input
+        return call(row, (input, other), (), input, True)
+
+    function, function_ = renamed(function, row.args[1]), renamed(function_, row.args[1])
+    return _export(row, function, function_ if inplace else None, method, namespaces, aliases, doc)
+
+
+def short_inplace(
+    ufunc: Any, ok: frozenset[dtypes.dtype], target: Tensor, x: Any, other: Any
+) -> bool:
+    """Write ufunc(target, other) over a small target; False where that needs the general way."""
+    dtype = target._dtype
+    if target._rg or dtype not in ok or not x.flags.c_contiguous:
+        return False
+    kind = type(other)
+    if kind is Tensor or kind in ORDINARY:
+        y = other._np
+        if y is None or other._dtype is not dtype or other._rg or y.shape != x.shape:
+            return False
+        if other._storage is target._storage and other is not target:
+            return False
+    elif (kind is float or (kind is int and -_WIDE <= other < _WIDE)) and dtype in FLOATS:
+        y = other
+    else:
+        return False
+    before_inplace(target)
+    ufunc(x, y, out=target.writable())
+    return True
+
+
+def renamed(f: Function, second: str) -> Function:
+    """`f` with another name for its second parameter, PyTorch's."""
+    code = f.__code__
+    names = tuple([second if n == "other" else n for n in code.co_varnames])
+    f.__code__ = code.replace(co_varnames=names)
+    return f
+
+
+def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
+    """`direct`, for ufuncs whose bits don't depend on the strides of two operands."""
+    ufunc, ok = direct(row)
+    return (ufunc, ok) if ufunc is not None and row.kernel(dtypes.float32).strided else (None, NONE)
+
+
+def _export(
+    row: Pointwise,
+    function: Function,
+    function_: Function | None,
+    method: bool,
+    namespaces: tuple[str, ...],
+    aliases: tuple[str, ...],
+    doc: str | None,
+    inplace_namespaces: tuple[str, ...] = (),
+) -> Function:
+    ROWS[row.name] = row
+    f = named(function, row.name, doc)
+    for name in (row.name, *aliases):
+        export(name, f, namespaces, method)
+    if function_ is not None:
+        f_ = named(function_, f"{row.name}_", doc and f"{doc} In place.")
+        for name in (row.name, *aliases):
+            export(f"{name}_", f_, inplace_namespaces, method)
+    return f
+
+
+# -- operators ------------------------------------------------------------------------------------
+
+OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
+
+
+def operators(
+    row: Pointwise,
+    word: str,
+    slow: Function,
+    inplace: Function | None,
+    *,
+    forward: bool = True,
+    reflected: bool = True,
+) -> None:
+    """Set `__word__`, `__rword__` and `__iword__`: the path of `a + b`, `1.0 + a` and `a += b`."""
+    ufunc, ok = _strided(row)
+    numbers, whole = FLOATS & ok, ok & {dtypes.int64}
+    rule: Any = row.rule
+    usual = dtypes.float32 if dtypes.float32 in ok else None  # found without hashing
+
+    def operator(self: Tensor, other: Any) -> Tensor:
+        kind = type(other)
+        if kind is Tensor or kind in ORDINARY:
+            dtype = self._dtype
+            if dtype is other._dtype and (dtype is usual or dtype in ok):
+                x = self._np
+                y = other._np
+                if x is not None and y is not None and not self._turned:
+                    try:
+                        made = fresh(ufunc(x, y), dtype)
+                    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+                        return slow(self, other)
+                    first, second = self._rg, other._rg
+                    if (first or second) and _state.grad:
+                        record2(rule, self, other, made, (3 if second else 1) if first else 2)
+                    return made
+        elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
+            x = self._np
+            if (
+                x is not None
+                and not self._turned
+                and (self._dtype in numbers or (kind is int and self._dtype in whole))
+            ):
+                made = fresh(ufunc(x, other), self._dtype)
+                if self._rg and _state.grad:
+                    record2(rule, self, other, made, 1)
+                return made
+        elif not isinstance(other, OPERANDS):
+            return NotImplemented  # type: ignore[no-any-return]
+        return slow(self, other)
+
+    def roperator(self: Tensor, other: Any) -> Tensor:
+        kind = type(other)
+        if kind is float or (kind is int and -_WIDE <= other < _WIDE):
+            x = self._np
+            if (
+                x is not None
+                and not self._turned
+                and (self._dtype in numbers or (kind is int and self._dtype in whole))
+            ):
+                made = fresh(ufunc(other, x), self._dtype)
+                if self._rg and _state.grad:
+                    record2(rule, other, self, made, 2)
+                return made
+        return slow(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    if forward:
+        _set(word, operator)
+    if reflected:
+        _set(f"r{word}", roperator)
+    if inplace is not None:
+        _set_inplace(word, inplace)
+
+
+_WIDE = 1 << 63  # integers beyond are errors, which the general way raises
+
+
+def attach(word: str, f: Callable[..., Any]) -> None:
+    """Make `f` the method `__word__`."""
+    setattr(Tensor, f"__{word}__", f)
+
+
+def _set(word: str, f: Function) -> None:
+    attach(word, named(f, f"__{word}__"))
+
+
+def _set_inplace(word: str, inplace: Function) -> None:
+    def ioperator(self: Tensor, other: Any) -> Tensor:
+        return inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    _set(f"i{word}", ioperator)
+
+
+def plain_operators(
+    word: str, f: Function, inplace: Function | None = None, *, reflected: bool = True
+) -> None:
+    """Set the operators of a function that has no short way."""
+
+    def operator(self: Tensor, other: Any) -> Tensor:
+        return f(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def roperator(self: Tensor, other: Any) -> Tensor:
+        return f(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    _set(word, operator)
+    if reflected:
+        _set(f"r{word}", roperator)
+    if inplace is not None:
+        _set_inplace(word, inplace)
+
+
+def compare(row: Pointwise, word: str, slow: Function) -> None:
+    """Set a comparison operator, which answers tensors."""
+    ufunc, ok = _strided(row)
+    numbers = FLOATS & ok
+
+    def operator(self: Tensor, other: Any) -> Tensor:
+        kind = type(other)
+        if kind is Tensor or kind in ORDINARY:
+            x = self._np
+            y = other._np
+            if (
+                x is not None
+                and y is not None
+                and self._dtype is other._dtype
+                and self._dtype in ok
+                and not self._turned
+            ):
+                try:
+                    return fresh(ufunc(x, y), _BOOL)
+                except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+                    return slow(self, other)
+        elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
+            x = self._np
+            if x is not None and (
+                self._dtype in numbers or (self._dtype is _INT64 and kind is int)
+            ):
+                return fresh(ufunc(x, other), _BOOL)
+        elif not isinstance(other, OPERANDS):
+            return NotImplemented  # type: ignore[no-any-return]
+        return slow(self, other)
+
+    _set(word, operator)
+
+
+_BOOL, _INT64 = dtypes.bool, dtypes.int64

@@ -1,0 +1,60 @@
+"""What the files of pointwise rows share: short names, pieces of derivatives, unary rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.pointwise import Pointwise, Types, floating
+from skimp._engine.dispatch.pointwise_forms import unary
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
+
+B, I, F, C = dtypes.BOOL, dtypes.INT, dtypes.FLOAT, dtypes.COMPLEX  # noqa: E741
+PAIR = ("input", "other")
+NO_HALVES = {dtypes.float16: None, dtypes.bfloat16: None}
+
+
+def conj(t: Any) -> Any:
+    """A factor, tensor or number, as it multiplies a complex gradient; itself if it is real."""
+    if isinstance(t, Tensor):
+        return t.conj() if t._dtype.is_complex else t
+    return t.conjugate() if isinstance(t, complex) else t
+
+
+def zeros(g: Tensor) -> Tensor:
+    """The gradient of a function that is flat: one zero, expanded."""
+    return g.new_zeros(()).expand(g.shape)
+
+
+def node_name(name: str, number: int = 0) -> str:
+    """An op's node in PyTorch: `nan_to_num` has a NanToNumBackward0, `log1p` a Log1PBackward0."""
+    return f"{name.title().replace('_', '')}Backward{number}"
+
+
+def refused(name: str) -> Rule:
+    """The rule of an op that has no derivative: backward says so."""
+
+    def formula(g: Tensor) -> Tensor:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return Rule("NotImplemented", {"input": formula, "other": formula, "values": formula})
+
+
+def unary_row(
+    name: str,
+    kernels: Any,
+    formula: Callable[..., Any] | None = None,
+    *,
+    types: Types = floating,
+    title: str | None = None,
+    node: str | None = None,
+    opmath: bool = True,
+    also: tuple[dtypes.dtype, ...] = (),
+    **forms: Any,
+) -> Callable[..., Any]:
+    """Declare an op with one tensor argument by its kernels and the formula of its gradient."""
+    rule = Rule(node or node_name(name), {"input": formula}) if formula is not None else None
+    row = Pointwise(name, kernels, types, rule, title=title, opmath=opmath, also=also)
+    return unary(row, **forms)

@@ -1,0 +1,100 @@
+"""Where an op that is not pointwise writes: a fresh dense tensor, from the pool if it is large, or
+a checked `out=`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.pointwise import converted, node_of
+from skimp._engine.eval.copy import copy
+from skimp._engine.eval.expr import Expr
+from skimp._engine.eval.into import write
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.storage import POOLED
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
+
+Ints = tuple[int, ...]
+
+
+def blank(shape: Ints, dtype: dtypes.dtype, strides: Ints | None = None) -> tuple[Tensor, Array]:
+    """An uninitialised dense tensor, row-major unless told otherwise, and the array to fill it
+    through.
+    """
+    if strides is None and layouts.numel(shape) * dtype.itemsize < POOLED:
+        array = np.empty(shape, dtype.np)
+        return fresh(array, dtype), array
+    made = empty(shape, dtype, strides)
+    return made, made._storage.view(made.layout_of(), dtype.np)
+
+
+_C_NAMES = {
+    dtypes.bool: "bool", dtypes.uint8: "unsigned char", dtypes.int8: "signed char",
+    dtypes.int16: "short int", dtypes.int32: "int", dtypes.int64: "long int",
+    dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16", dtypes.float32: "float",
+    dtypes.float64: "double", dtypes.complex64: "c10::complex<float>",
+    dtypes.complex128: "c10::complex<double>",
+}  # fmt: skip
+
+
+def c_name(dtype: dtypes.dtype) -> str:
+    """What PyTorch's C++ calls an element type, as its messages do."""
+    return _C_NAMES[dtype]
+
+
+def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
+    """`out=` of an op that converts nothing has the result's type, and takes its shape."""
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if out._dtype is not dtype:
+        raise RuntimeError(
+            f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} "
+            "instead"
+        )
+    outs.resize_out(name, out, shape)
+    outs.check_overlap(out, ())
+
+
+def target(
+    name: str,
+    out: Tensor | None,
+    shape: Ints,
+    dtype: dtypes.dtype,
+    inputs: Sequence[Tensor],
+    strides: Ints | None = None,
+) -> tuple[Tensor, Array]:
+    """`out` in the result's shape, or a blank tensor, with its array; `out` must share no byte with
+    an input.
+    """
+    if out is None:
+        return blank(shape, dtype, strides)
+    was_empty = 0 in out.shape
+    outs.resize_out(name, out, shape)
+    if was_empty and strides is not None:
+        outs.resize(out, shape, strides)
+    outs.check_no_overlap(out, inputs)
+    return out, out.writable()
+
+
+def pour(source: Tensor, into: Array) -> None:
+    """Write all of `source`, converted, into an array of its shape; a promise is computed straight
+    into its place.
+    """
+    expr = source._storage.promise
+    layout = source.layout_of()
+    if expr is None or layout.offset or not layouts.is_non_overlapping_and_dense(layout):
+        copy(into, source.array())
+        return
+    order = layouts.memory_order(layout)
+    inner = tuple([layout.shape[d] for d in order])
+    node = node_of(source, layout, order, inner)
+    if isinstance(node, Expr):
+        want = dtypes.FROM_NUMPY[into.dtype]
+        write(converted(node, source._dtype, want, inner), into.transpose(order))
+    else:
+        copy(into, source.array())

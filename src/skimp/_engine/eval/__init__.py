@@ -1,0 +1,23 @@
+"""Deferred pointwise work: expressions, the plans that are made of them, and how plans run.
+
+`skimp._engine.eval.show(tensor)` tells what a tensor's promise will do.
+"""
+
+from typing import Any
+
+from skimp._engine.eval.show import show as _show
+
+
+def show(what: Any) -> str:
+    """The plan behind a tensor's promise (or behind an expression), as text; nothing is
+    delivered.
+    """
+    storage = getattr(what, "_storage", None)
+    if storage is None:
+        return _show(what)
+    if storage.promise is None:
+        return "resident: nothing is left to compute"
+    return _show(storage.promise)
+
+
+__all__ = ["show"]

@@ -1,0 +1,52 @@
+"""Copies between any two layouts and types, in pieces that use whole cache lines on both sides."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from skimp._engine.eval.convert import collides, convert, laid, turn
+from skimp._engine.eval.expr import Array
+from skimp._engine.eval.make import collapse, run_block, tile_block, transposed_dim
+from skimp._engine.eval.program import LeafLayout
+from skimp._engine.eval.run import cuts, threads_for, window_of
+from skimp._kernels.threads import quietly, share
+
+_SMALL: Final = 1 << 14  # elements below which one NumPy call is as good as blocks
+_TILE: Final = 1 << 16  # elements of a tile: 256 x 256
+_RUN: Final = 1 << 18  # elements of a block that is not a tile
+
+
+def copy(dst: Array, src: Array) -> None:
+    """Copy `src`, of dst's shape or broadcast to it, into `dst`, converting as PyTorch does.
+
+    The two share no memory, or are the very same elements.
+    """
+    if dst.size < _SMALL:
+        quietly(convert, src, dst)
+    else:
+        _copy_blocks(dst, np.broadcast_to(src, dst.shape))
+
+
+def _copy_blocks(dst: Array, src: Array) -> None:
+    order = sorted(range(dst.ndim), key=lambda dim: -abs(dst.strides[dim]))
+    dst, src = dst.transpose(order), src.transpose(order)
+    layouts = (LeafLayout(dst.dtype, dst.strides), LeafLayout(src.dtype, src.strides))
+    domain, (to, origin) = collapse(dst.shape, layouts)
+    dst = laid(dst, domain, to.strides)
+    src = laid(src, domain, origin.strides)
+    across = transposed_dim(domain, (origin,))
+    block = run_block(domain, _RUN) if across is None else tile_block(domain, across, _TILE)
+    sides = [cuts(size, part) for size, part in zip(domain, block, strict=True)]
+    numbers = iter(range(math.prod(map(len, sides))))  # shared by the threads: next() is atomic
+
+    move = turn if across is not None and collides(origin.strides[-1]) else convert
+
+    def work() -> None:
+        for number in numbers:
+            window, _ = window_of(number, sides)
+            move(src[window], dst[window])
+
+    share(work, threads_for(dst.size))

@@ -1,0 +1,155 @@
+"""Pointwise work that has not run yet: a DAG of kernels over arrays.
+
+An `Expr` is what a deferred storage holds. Building one is on the path of every op on a large
+tensor, so it does nothing but count its nodes and collect its leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.eval.convert import convert
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+# Ufuncs whose NumPy loops give the same bits at every positive stride, a broadcast one (0)
+# included. All others differ somewhere (float16 exp: strided loops are other code; power: a
+# broadcast exponent of 2 is a multiplication; negative: NumPy 2.4.6 reads a run where the step is
+# the item's size in elements and the result has gaps), so what they read is made contiguous first.
+# See docs/notes/eval.md.
+_SAME_AT_ANY_STRIDE: Final = frozenset(
+    (
+        *(np.add, np.subtract, np.multiply, np.divide, np.positive, np.reciprocal),
+        *(np.sqrt, np.square, np.maximum, np.minimum, np.fmax, np.fmin, np.copysign),
+        *(np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal),
+        *(np.logical_and, np.logical_or, np.logical_xor, np.logical_not),
+        *(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert),
+        *(np.left_shift, np.right_shift, np.floor, np.ceil, np.trunc, np.rint),
+    )
+)
+
+
+# Ufuncs that are several times slower where an operand is one number.
+_SLOW_WITH_NUMBERS: Final = frozenset((np.maximum, np.minimum, np.fmax, np.fmin))
+
+
+class Kernel:
+    """One elementwise function, `fn(*arrays, out=array)`.
+
+    `aliases`: out may be the very same array as an input (True for NumPy's ufuncs).
+    `strided`: the bits of the result do not depend on the strides of the inputs.
+    `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
+    Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
+    """
+
+    __slots__ = ("aliases", "dense", "fn", "name", "strided")
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        aliases: bool | None = None,
+        strided: bool | None = None,
+        dense: bool | None = None,
+    ) -> None:
+        self.name: Final = name
+        self.fn: Final = fn
+        self.aliases: Final = isinstance(fn, np.ufunc) if aliases is None else aliases
+        self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
+        self.dense: Final = fn in _SLOW_WITH_NUMBERS if dense is None else dense
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+COPY: Final = Kernel("copy", convert, aliases=False, strided=True)
+"""Copies its argument, converting it to the node's dtype: casts are nodes with this kernel."""
+
+
+class Leaf:
+    """An array that an expression reads. `storage` is kept alive; only its identity matters here.
+
+    `array` has as many dims as the expression, each equal to the expression's or broadcast (size 1
+    or stride 0).
+    """
+
+    __slots__ = ("array", "storage")
+
+    def __init__(self, storage: object, array: Array) -> None:
+        self.storage: Final = storage
+        self.array: Final = array
+
+    def __repr__(self) -> str:
+        return f"Leaf({self.array.dtype}{list(self.array.shape)})"
+
+
+_NONE: Final[frozenset[Leaf]] = frozenset()
+
+
+class Expr:
+    """`kernel` over `args`: a promise of a C-contiguous array of `shape` and `dtype`.
+
+    args are Exprs of the same shape, Leaves, or NumPy scalars (0-d arrays) of the kernel's dtypes.
+    `size` counts the nodes (a shared node as often as it is used: an upper bound) and `leaves` are
+    the distinct leaves.
+    """
+
+    __slots__ = ("args", "dtype", "kernel", "leaves", "shape", "size")
+
+    def __init__(
+        self, kernel: Kernel, args: tuple[Any, ...], shape: Shape, dtype: np.dtype[Any]
+    ) -> None:
+        self.kernel = kernel
+        self.args = args
+        self.shape = shape
+        self.dtype = dtype
+        size = 1
+        leaves = _NONE
+        for arg in args:
+            kind = type(arg)
+            if kind is Expr:
+                size += arg.size
+                more = arg.leaves
+            elif kind is Leaf:
+                more = frozenset((arg,))
+            else:
+                continue
+            leaves = (leaves | more) if leaves and leaves is not more else more
+        self.size = size
+        self.leaves: frozenset[Leaf] = leaves
+
+    def __repr__(self) -> str:
+        return f"Expr({self.kernel.name}, {self.dtype}{list(self.shape)}, nodes<={self.size})"
+
+
+def walk(roots: tuple[Expr, ...]) -> Iterator[Expr]:
+    """Every node once, arguments before the nodes that read them, without recursion.
+
+    Of two arguments the larger comes first, which keeps fewer intermediate results alive.
+    """
+    seen: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        inner = [arg for arg in node.args if type(arg) is Expr and id(arg) not in seen]
+        if not inner:
+            yield node
+            continue
+        if len(inner) > 1:
+            inner.sort(key=_size)
+        stack.append((node, True))
+        stack += [(arg, False) for arg in inner]
+
+
+def _size(node: Expr) -> int:
+    return node.size

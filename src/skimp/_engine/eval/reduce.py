@@ -1,0 +1,372 @@
+"""Reductions over blocks of an array or of an expression, which is never written anywhere.
+
+The source is seen as (a, r, c): dims before, the last reduced dims, kept dims after. It is cut into
+units by its shape alone; a unit's partial results are merged with its neighbours' in an order that
+depends on nothing else. So neither threads nor deferral nor any setting changes a bit of the
+result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from skimp._engine.eval.expr import Array, Expr, Shape
+from skimp._engine.eval.reducers import Reducer, State
+from skimp._engine.eval.run import Reader, evaluate, prepare_runs, threads_for
+from skimp._kernels.threads import quietly, share
+from skimp.config import config
+
+_UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
+_TOGETHER: Final = 16  # units that one NumPy call reduces where they lie in memory already
+_ROW_UNIT: Final = 1 << 19  # elements of the rows that map_rows hands over at once
+_SMALL: Final = 1 << 14  # elements below which buffers and plans cost more than fresh arrays
+_COLUMNS: Final = 1 << 14  # kept elements that a unit holds at most
+_ROWS: Final = 8  # reduced elements that a unit holds at least
+_SPANS: Final = 64  # partial results kept per column
+
+_ACCUMULATE: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
+    np.dtype(half): np.dtype(np.float32) for half in (np.float16, ml_dtypes.bfloat16)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How a shape is cut. `before` are the dims of a, innermost last, with whether each is reduced.
+
+    A unit is `a` groups of `r` x `c`; where it is less than a whole group, `span` units along r are
+    merged one after the other.
+    """
+
+    size: int
+    before: tuple[tuple[int, bool], ...]
+    groups: int
+    rows: int
+    columns: int
+    a: int
+    r: int
+    c: int
+    span: int
+
+    @property
+    def count(self) -> int:
+        """How many elements make one of the result."""
+        return self.rows * math.prod(size for size, reduced in self.before if reduced)
+
+    @property
+    def direct(self) -> bool:
+        """Whether every unit makes final results."""
+        return self.r == self.rows and not any(reduced for _, reduced in self.before)
+
+    @property
+    def spans(self) -> int:
+        return -(-self.rows // (self.r * self.span))
+
+
+@lru_cache(maxsize=4096)
+def geometry(shape: Shape, axes: tuple[int, ...]) -> Geometry:
+    """Cut `shape`, to be reduced over `axes`, into units."""
+    groups = _groups(shape, axes)
+    columns = 1 if groups[-1][1] else groups.pop()[0]
+    rows = groups.pop()[0]
+    before = math.prod(size for size, _ in groups)
+    a, r, c, span = 1, rows, columns, 1
+    if rows * columns <= _UNIT:
+        a = max(1, min(before, _UNIT // max(1, rows * columns)))
+    else:
+        pieces = -(-columns // _COLUMNS)
+        c = -(-columns // pieces)
+        r = min(rows, max(_ROWS if columns > 1 else 1, _UNIT // c))
+        units = -(-rows // r)
+        span = 1 if columns == 1 else -(-units // _SPANS)
+    return Geometry(math.prod(shape), tuple(groups), before, rows, columns, a, r, c, span)
+
+
+def _groups(shape: Shape, axes: tuple[int, ...]) -> list[tuple[int, bool]]:
+    """Neighbouring dims of one kind as one: (size, whether reduced); some last dim is reduced."""
+    reduced = {axis % len(shape) for axis in axes}
+    groups: list[tuple[int, bool]] = []
+    for dim, size in enumerate(shape):
+        if size == 1:
+            continue
+        kind = dim in reduced
+        if groups and groups[-1][1] == kind:
+            groups[-1] = (groups[-1][0] * size, kind)
+        else:
+            groups.append((size, kind))
+    if not any(kind for _, kind in groups):
+        groups.append((1, True))
+    return groups
+
+
+def reduce(
+    source: Expr | Array,
+    axes: tuple[int, ...],
+    how: Reducer,
+    out: Array,
+    acc: np.dtype[Any] | None = None,
+) -> None:
+    """Reduce `source` over `axes` into `out`, whose elements are those of the kept dims in C order.
+
+    Blocks are converted to `acc` first; by default half precision is reduced in float32, and all
+    else in its own type. The result is converted to out's type.
+    """
+    cut = geometry(source.shape, axes)
+    if how.places and any(reduced for _, reduced in cut.before):
+        raise ValueError(
+            f"{how.name}: the reduced dims must be neighbours; got {axes} of {source.shape}"
+        )
+    if not out.flags.c_contiguous:
+        value = np.empty(out.shape, out.dtype)
+        reduce(source, axes, how, value, acc)
+        np.copyto(out, value)
+        return
+    if cut.size == 0:
+        _write_empty(how, out)
+        return
+    dtype = _accumulator(source.dtype) if acc is None else acc
+    if cut.direct and cut.groups <= cut.a and _is_simple(source, cut.size, dtype):
+        quietly(_reduce_one, source, cut, how, out, dtype)
+    else:
+        _Reduction(source, cut, how, out, dtype).run()
+
+
+def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return _ACCUMULATE.get(dtype, dtype)
+
+
+def _write_empty(how: Reducer, out: Array) -> None:
+    if out.size == 0:
+        return
+    if how.empty is None:
+        raise ValueError(f"{how.name}: there are no elements, and it has no value for none")
+    out.fill(how.empty)
+
+
+def _is_simple(source: Expr | Array, size: int, dtype: np.dtype[Any]) -> bool:
+    """Whether a unit is reduced where it is, or is so small that fresh arrays do not matter."""
+    if size < _SMALL:
+        return True
+    return isinstance(source, np.ndarray) and source.dtype == dtype and source.flags.c_contiguous
+
+
+def _reduce_one(
+    source: Expr | Array, cut: Geometry, how: Reducer, out: Array, acc: np.dtype[Any]
+) -> None:
+    """A source of one unit."""
+    if isinstance(source, Expr):
+        array = np.empty(source.shape, source.dtype)
+        evaluate(source, array)
+    else:
+        array = source
+    shape = (cut.groups, cut.rows, cut.columns)
+    block = np.ascontiguousarray(array).reshape(shape)
+    if acc != block.dtype:
+        block = block.astype(acc)
+    how.finish(how.first(block, 0), cut.rows, out.reshape(cut.groups, cut.columns))
+
+
+class _Reduction:
+    """One reduction over many units: which tasks there are, what each gives, how they join."""
+
+    def __init__(
+        self, source: Expr | Array, cut: Geometry, how: Reducer, out: Array, acc: np.dtype[Any]
+    ) -> None:
+        self.source = source
+        self.cut = cut
+        self.how = how
+        self.acc = acc
+        self.out = out.reshape(-1, cut.columns)
+        self.prepared = prepare_runs(source)
+        self.pieces = -(-cut.columns // cut.c)
+        self.a, self.batch = cut.a, 1
+        if how.bare and self.pieces == 1 and self.prepared is None and acc == source.dtype:
+            together = max(1, min(_TOGETHER, cut.size // (2 * config.threads * _UNIT)))
+            if cut.r == cut.rows:
+                self.a *= together
+            elif cut.columns == 1:
+                self.batch = together
+        self.spans = -(-cut.spans // self.batch)
+        self.tasks = -(-cut.groups // self.a) * self.spans * self.pieces
+        self.states: list[State] = [()] * (0 if cut.direct else self.tasks)
+
+    def run(self) -> None:
+        numbers = iter(range(self.tasks))  # shared by the threads: next() is atomic
+
+        def work() -> None:
+            most = self.a * self.batch * self.cut.r * self.cut.c
+            reader = Reader(self.source, self.prepared, most, self.acc)
+            for number in numbers:
+                self._do(number, reader)
+            reader.close()
+
+        share(work, threads_for(self.cut.size))
+        if not self.cut.direct:
+            quietly(self._join)
+
+    def _do(self, number: int, reader: Reader) -> None:
+        cut = self.cut
+        rest, piece = divmod(number, self.pieces)
+        group, span = divmod(rest, self.spans)
+        first = group * self.a
+        groups = slice(first, min(first + self.a, cut.groups))
+        columns = slice(piece * cut.c, min((piece + 1) * cut.c, cut.columns))
+        rows = self.batch * cut.span * cut.r
+        start = span * rows
+        stop = min(start + rows, cut.rows)
+        span_of = self._span if self.batch == 1 else self._units
+        state = span_of(reader, groups, start, stop, columns)
+        if cut.direct:
+            self.how.finish(state, cut.rows, self.out[groups, columns])
+        else:
+            self.states[number] = state
+
+    def _span(self, reader: Reader, groups: slice, start: int, stop: int, columns: slice) -> State:
+        """The state of rows start..stop, unit after unit."""
+        state: State | None = None
+        for row in range(start, stop, self.cut.r):
+            end = min(row + self.cut.r, stop)
+            block = self._block(reader, groups, row, end, columns)
+            part = self.how.first(block, row)
+            state = part if state is None else self.how.merge(state, row - start, part, end - row)
+        assert state is not None
+        return state
+
+    def _units(self, reader: Reader, groups: slice, start: int, stop: int, columns: slice) -> State:
+        """The states of the units of rows start..stop, a unit being a group of its own here."""
+        r = self.cut.r
+        whole = start + (stop - start) // r * r
+        found = []
+        if whole > start:
+            block = self._block(reader, groups, start, whole, columns)
+            found.append(self.how.first(block.reshape(-1, r, 1), start))
+        if stop > whole:
+            found.append(self.how.first(self._block(reader, groups, whole, stop, columns), whole))
+        return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+
+    def _block(self, reader: Reader, groups: slice, start: int, stop: int, columns: slice) -> Array:
+        cut = self.cut
+        group = cut.rows * cut.columns
+        width = columns.stop - columns.start
+        if groups.stop - groups.start > 1 or width == cut.columns:
+            first = groups.start * group + start * cut.columns
+            last = (groups.stop - 1) * group + stop * cut.columns
+            return reader.run(first, last).reshape(-1, stop - start, width)
+        first = groups.start * group + columns.start
+        return reader.rows(first, cut.columns, start, stop, width)[None]
+
+    def _join(self) -> None:
+        """Merge the tasks' states, rows first, then the reduced dims before them."""
+        cut = self.cut
+        starts = range(0, cut.rows, cut.r * cut.span)
+        counts = np.array([min(cut.r * cut.span, cut.rows - start) for start in starts])
+        state = self._gathered()  # each (groups, spans, columns)
+        state = _tree(self.how, state, counts, 1)
+        state = tuple(
+            part.reshape(*(size for size, _ in cut.before), cut.columns) for part in state
+        )
+        count = cut.rows
+        for dim in range(len(cut.before) - 1, -1, -1):
+            size, reduced = cut.before[dim]
+            if reduced:
+                state = _tree(self.how, state, np.full(size, count), dim)
+                count *= size
+        kept = tuple(part.reshape(self.out.shape) for part in state)
+        self.how.finish(kept, count, self.out)
+
+    def _gathered(self) -> State:
+        cut = self.cut
+        parts = []
+        for each in zip(*self.states, strict=True):
+            lines = (
+                each
+                if self.pieces == 1
+                else [
+                    np.concatenate(each[at : at + self.pieces], axis=1)
+                    for at in range(0, len(each), self.pieces)
+                ]
+            )
+            parts.append(np.concatenate(lines).reshape(cut.groups, cut.spans, cut.columns))
+        return tuple(parts)
+
+
+def _tree(how: Reducer, state: State, counts: Any, axis: int) -> State:
+    """Merge neighbours along `axis`, pairs of pairs, until one is left; the axis goes."""
+    trailing = (1,) * (state[0].ndim - axis - 1)
+    counts = counts.reshape(-1, *trailing)
+    while len(counts) > 1:
+        even = len(counts) // 2 * 2
+        one, other = _every_other(state, axis, 0, even), _every_other(state, axis, 1, even)
+        n, m = counts[0:even:2], counts[1:even:2]
+        merged = how.merge(one, n, other, m)
+        tail = counts[even:]
+        if len(tail):
+            rest = _every_other(state, axis, even, even + 1)
+            merged = tuple(
+                np.concatenate([a, b], axis=axis) for a, b in zip(merged, rest, strict=True)
+            )
+        state = merged
+        counts = np.concatenate([n + m, tail])
+    return tuple(part.reshape(part.shape[:axis] + part.shape[axis + 1 :]) for part in state)
+
+
+def _every_other(state: State, axis: int, start: int, stop: int) -> State:
+    window = (slice(None),) * axis + (slice(start, stop, 2),)
+    return tuple(part[window] for part in state)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def map_rows(
+    source: Expr | Array,
+    fn: Any,
+    outs: tuple[Array, ...],
+    row_ndim: int,
+    unit: int = _ROW_UNIT,
+) -> None:
+    """Call fn(block, *parts) for blocks of whole rows of `source`, on the threads; of about `unit`
+    elements.
+
+    A row is the last `row_ndim` dims; a block has shape (rows, *row). Each array of `outs` begins
+    with the dims before the row, and its part has them as one: (rows, *what follows). They may be
+    read or written, and one may be the source's own memory, element for element. `fn` must treat
+    rows alone, since blocks may hold any number of them, and must not change `block`, which may be
+    the source.
+    """
+    lead = len(source.shape) - row_ndim
+    row_shape = source.shape[lead:]
+    rows = math.prod(source.shape[:lead])
+    length = math.prod(row_shape)
+    if rows == 0:
+        return
+    flat = tuple(_rows_of(out, lead, rows) for out in outs)
+    if length == 0:
+        quietly(fn, np.empty((rows, *row_shape), source.dtype), *flat)
+        return
+    threads = threads_for(rows * length)
+    step = max(1, min(-(-rows // threads), unit // length))
+    prepared = prepare_runs(source)
+    starts = iter(range(0, rows, step))
+
+    def work() -> None:
+        reader = Reader(source, prepared, step * length, source.dtype)
+        for start in starts:
+            stop = min(start + step, rows)
+            block = reader.run(start * length, stop * length).reshape(stop - start, *row_shape)
+            fn(block, *[out[start:stop] for out in flat])
+        reader.close()
+
+    share(work, threads)
+
+
+def _rows_of(out: Array, lead: int, rows: int) -> Array:
+    flat = out.reshape(rows, *out.shape[lead:])
+    if not np.may_share_memory(flat, out):
+        raise ValueError(f"map_rows: out has strides {out.strides}; its rows must be evenly apart")
+    return flat

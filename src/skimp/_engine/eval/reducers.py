@@ -1,0 +1,317 @@
+"""What reductions compute: of a piece, of two pieces together, and in the end.
+
+A reducer's state is a tuple of arrays of one shape. `first` makes it from a contiguous-inside block
+(a, r, c), reducing the middle dim; `merge` joins the states of two neighbouring pieces, which stand
+for `n` and `m` elements each; `finish` writes the result for `n` elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.eval.expr import Array
+from skimp._kernels.scratch import give, take
+
+State = tuple[Array, ...]
+Count = Any  # an int, or an array that broadcasts against the states
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reducer:
+    """A reduction. `empty` is the result over no elements; None where there is none.
+
+    `first` is told where in the reduced dim its block starts, for reducers that give positions
+    (`places`); those reduce neighbouring dims only. `bare`: `first` takes no memory of the block's
+    size, so that long blocks cost no more than short ones.
+    """
+
+    name: str
+    first: Callable[[Array, int], State]
+    merge: Callable[[State, Count, State, Count], State]
+    finish: Callable[[State, Count, Array], None]
+    empty: Any = None
+    places: bool = False
+    bare: bool = False
+
+
+_PIECE: Final = 512  # elements of a row that one loop adds up
+_LONG: Final = 1 << 14  # elements of a row from which what pieces leave over may be added apart
+
+
+def _row_sums(x: Array) -> Array:
+    """The sum of each row, bound by memory: NumPy's pairwise sum takes a half longer.
+
+    Pieces are added by einsum, in 16 sums that run on, and pairwise among each other: the error
+    grows as that of the pairwise sum.
+    """
+    total: Array
+    r = x.shape[1]
+    if r < _PIECE or x.dtype.char not in "fd" or (r < _LONG and r % _PIECE):
+        total = np.add.reduce(x, axis=1)
+        return total
+    whole = r // _PIECE * _PIECE
+    pieces = np.einsum("ijk->ij", x[:, :whole].reshape(len(x), -1, _PIECE))
+    total = np.add.reduce(pieces, axis=1)
+    if whole < r:
+        total += np.add.reduce(x[:, whole:], axis=1)
+    return total
+
+
+def add_up(block: Array) -> Array:
+    """Sum over the middle dim with an error that grows slowly.
+
+    NumPy adds pairwise along contiguous memory only; over rows it adds one after the other, so long
+    columns are added in about sqrt(r) groups of sqrt(r) rows.
+    """
+    a, r, c = block.shape
+    total: Array
+    if c == 1:
+        total = _row_sums(block.reshape(a, r)).reshape(a, 1)
+        return total
+    if r < 64:
+        total = np.add.reduce(block, axis=1)
+        return total
+    step = math.isqrt(r)
+    whole = r // step * step
+    groups = np.add.reduce(block[:, :whole].reshape(a, -1, step, c), axis=2)
+    total = np.add.reduce(groups, axis=1)
+    if whole < r:
+        total += np.add.reduce(block[:, whole:], axis=1)
+    return total
+
+
+_WIDER: Final = {
+    np.dtype(np.float32): np.dtype(np.float64),
+    np.dtype(np.complex64): np.dtype(np.complex128),
+}
+
+
+def _wide(state: Array) -> Array:
+    """A partial sum in the type in which partial sums are added."""
+    return state.astype(_WIDER.get(state.dtype, state.dtype), copy=False)
+
+
+def _write(state: State, n: Count, out: Array) -> None:
+    np.copyto(out, state[0], casting="unsafe")
+
+
+def _merge_sums(one: State, n: Count, other: State, m: Count) -> State:
+    return tuple(_wide(a) + _wide(b) for a, b in zip(one, other, strict=True))
+
+
+def _of_ufunc(name: str, ufunc: np.ufunc, empty: Any = None) -> Reducer:
+    return Reducer(
+        name,
+        lambda block, start: (ufunc.reduce(block, axis=1),),
+        lambda one, n, other, m: (ufunc(one[0], other[0]),),
+        _write,
+        empty,
+        bare=True,
+    )
+
+
+Term = Callable[[Array, Array], object]  # writes what is added up for a block, in a real type
+
+
+def _sum_of(term: Term, block: Array) -> Array:
+    """The sum of a function of the block over the middle dim, its values in scratch."""
+    flat = take(block.size, block.real.dtype)
+    values = flat.reshape(block.shape)
+    term(block, values)
+    total = add_up(values)
+    give(flat)
+    return total
+
+
+def _of_sum(name: str, term: Term | None, finish: Any = _write, empty: Any = 0) -> Reducer:
+    def first(block: Array, start: int) -> State:
+        return (add_up(block) if term is None else _sum_of(term, block),)
+
+    return Reducer(name, first, _merge_sums, finish, empty, bare=term is None)
+
+
+def _abs_squared(block: Array, out: Array) -> None:
+    if block.dtype.kind != "c":
+        np.square(block, out=out)
+        return
+    np.square(block.real, out=out)
+    np.add(out, np.square(block.imag), out=out)
+
+
+def _write_root(state: State, n: Count, out: Array) -> None:
+    np.copyto(out, np.sqrt(state[0]), casting="unsafe")
+
+
+def _write_mean(state: State, n: Count, out: Array) -> None:
+    np.copyto(out, state[0] / state[0].real.dtype.type(n), casting="unsafe")
+
+
+def power_sum(exponent: float) -> Reducer:
+    """The sum of |x| ** exponent."""
+
+    def term(block: Array, out: Array) -> None:
+        np.absolute(block, out=out)
+        np.power(out, out.dtype.type(exponent), out=out)
+
+    return _of_sum(f"power_sum({exponent})", term)
+
+
+SUM: Final = _of_sum("sum", None)
+MEAN: Final = _of_sum("mean", None, _write_mean, math.nan)
+SUM_ABS: Final = _of_sum("sum_abs", np.absolute)
+SUM_SQUARES: Final = _of_sum("sum_squares", _abs_squared)
+NORM: Final = _of_sum("norm", _abs_squared, _write_root)
+PROD: Final = _of_ufunc("prod", np.multiply, 1)
+XOR: Final = _of_ufunc("xor", np.bitwise_xor, 0)
+AMAX: Final = _of_ufunc("amax", np.maximum)
+AMIN: Final = _of_ufunc("amin", np.minimum)
+
+
+def _first_count(block: Array, start: int) -> State:
+    if block.shape[0] == block.shape[2] == 1:
+        return (np.array([[np.count_nonzero(block)]], np.int64),)
+    return (np.add.reduce(block != 0, axis=1, dtype=np.int64),)
+
+
+COUNT_NONZERO: Final = Reducer("count_nonzero", _first_count, _merge_sums, _write, 0)
+
+
+def _first_truth(ufunc: np.ufunc) -> Callable[[Array, int], State]:
+    return lambda block, start: (ufunc.reduce(block != 0, axis=1),)
+
+
+ALL: Final = Reducer(
+    "all",
+    _first_truth(np.logical_and),
+    lambda one, n, other, m: (np.logical_and(one[0], other[0]),),
+    _write,
+    True,
+)
+ANY: Final = Reducer(
+    "any",
+    _first_truth(np.logical_or),
+    lambda one, n, other, m: (np.logical_or(one[0], other[0]),),
+    _write,
+    False,
+)
+
+
+# -- mean and variance: Chan, Golub, LeVeque (1983) ------------------------------------------------
+
+
+def _first_moments(block: Array, start: int) -> State:
+    mean = add_up(block) / block.real.dtype.type(block.shape[1])
+    flat = take(block.size, block.dtype)
+    apart = np.subtract(block, mean[:, None, :], out=flat.reshape(block.shape))
+    if block.dtype.kind == "c":
+        squares = _sum_of(_abs_squared, apart)
+    else:
+        squares = add_up(np.square(apart, out=apart))
+    give(flat)
+    return mean, squares
+
+
+def _merge_moments(one: State, n: Count, other: State, m: Count) -> State:
+    mean, squares = map(_wide, one)
+    delta = _wide(other[0]) - mean
+    part = m / (n + m)
+    return (
+        mean + delta * part,
+        squares + _wide(other[1]) + np.square(np.absolute(delta)) * (n * part),
+    )
+
+
+def _over_degrees(squares: Array, n: Count, correction: float) -> Array:
+    variance: Array = squares / squares.dtype.type(max(n - correction, 0))
+    return variance
+
+
+def var(correction: float = 1) -> Reducer:
+    """The variance with n - correction degrees of freedom (nan or inf where there are none)."""
+
+    def finish(state: State, n: Count, out: Array) -> None:
+        np.copyto(out, _over_degrees(state[1], n, correction), casting="unsafe")
+
+    return Reducer(f"var({correction})", _first_moments, _merge_moments, finish, math.nan)
+
+
+def std(correction: float = 1) -> Reducer:
+    """The square root of `var`."""
+
+    def finish(state: State, n: Count, out: Array) -> None:
+        np.copyto(out, np.sqrt(_over_degrees(state[1], n, correction)), casting="unsafe")
+
+    return Reducer(f"std({correction})", _first_moments, _merge_moments, finish, math.nan)
+
+
+# -- positions -------------------------------------------------------------------------------------
+
+
+def _first_place(find: Callable[..., Array]) -> Callable[[Array, int], State]:
+    def first(block: Array, start: int) -> State:
+        place = find(block, axis=1)
+        value = np.take_along_axis(block, place[:, None, :], axis=1)[:, 0, :]
+        return value, place + start
+
+    return first
+
+
+def _merge_places(beats: np.ufunc) -> Callable[[State, Count, State, Count], State]:
+    def merge(one: State, n: Count, other: State, m: Count) -> State:
+        better = beats(other[0], one[0]) | ((other[0] != other[0]) & (one[0] == one[0]))
+        return np.where(better, other[0], one[0]), np.where(better, other[1], one[1])
+
+    return merge
+
+
+def _write_place(state: State, n: Count, out: Array) -> None:
+    np.copyto(out, state[1], casting="unsafe")
+
+
+ARGMAX: Final = Reducer(
+    "argmax", _first_place(np.argmax), _merge_places(np.greater), _write_place, places=True
+)
+ARGMIN: Final = Reducer(
+    "argmin", _first_place(np.argmin), _merge_places(np.less), _write_place, places=True
+)
+
+
+# -- log of the sum of exponentials ----------------------------------------------------------------
+
+
+def _finite(top: Array) -> Array:
+    """What is subtracted: the maximum, or 0 where inf - inf would make a nan."""
+    return np.where(np.isfinite(top), top, top.dtype.type(0))
+
+
+def _first_logsumexp(block: Array, start: int) -> State:
+    top = np.maximum.reduce(block, axis=1)
+
+    def term(block: Array, out: Array) -> None:
+        np.exp(np.subtract(block, _finite(top)[:, None, :], out=out), out=out)
+
+    return top, _sum_of(term, block)
+
+
+def _merge_logsumexp(one: State, n: Count, other: State, m: Count) -> State:
+    top = np.maximum(_wide(one[0]), _wide(other[0]))
+    base = _finite(top)
+    return top, sum(
+        (_wide(total) * np.exp(_finite(_wide(high)) - base) for high, total in (one, other)),
+        start=np.zeros_like(top),
+    )
+
+
+def _write_logsumexp(state: State, n: Count, out: Array) -> None:
+    top, total = state
+    np.copyto(out, np.log(total) + _finite(top), casting="unsafe")
+
+
+LOGSUMEXP: Final = Reducer(
+    "logsumexp", _first_logsumexp, _merge_logsumexp, _write_logsumexp, -math.inf
+)

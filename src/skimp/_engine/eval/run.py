@@ -1,0 +1,418 @@
+"""Runs expressions: whole arrays where they are small, planned blocks on threads where large."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.eval.convert import convert
+from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
+from skimp._engine.eval.plan import Prepared, prepare
+from skimp._engine.eval.program import Step
+from skimp._kernels.scratch import give, take
+from skimp._kernels.threads import quietly, share
+from skimp.config import config
+
+_LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
+_LONGER: Final = 8  # blocks in one of work that is one kernel,
+_LONGEST: Final = 32  # up to so many where each thread
+_MANY: Final = 16  # has so many of them
+_DOUBLED_FROM: Final = 1 << 25  # elements
+_SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
+
+
+def evaluate(root: Expr, out: Array) -> None:
+    """Write root's values to `out`, which is C-contiguous, of root's shape and dtype.
+
+    `out` may be the very memory of leaves with the same layout (donation); other overlaps cost a
+    copy.
+    """
+    if out.size < config.small_below or _is_plain(root, out):
+        quietly(_evaluate_whole, root, out)
+    else:
+        _evaluate_blocks((root,), (out,))
+
+
+def evaluate_many(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
+    """Write several expressions at once; what those of the same shape have in common runs once."""
+    by_shape: dict[Shape, list[int]] = {}
+    for number, root in enumerate(roots):
+        by_shape.setdefault(root.shape, []).append(number)
+    leaves = {leaf for root in roots for leaf in root.leaves}
+    if len(by_shape) > 1 and any(_meets(out, leaves) for out in outs):
+        _evaluate_apart(roots, outs)
+        return
+    for numbers in by_shape.values():
+        _evaluate_blocks(tuple(roots[n] for n in numbers), tuple(outs[n] for n in numbers))
+
+
+def _evaluate_apart(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
+    """Read everything before anything is written."""
+    values = [np.empty(root.shape, root.dtype) for root in roots]
+    evaluate_many(roots, tuple(values))
+    for out, value in zip(outs, values, strict=True):
+        np.copyto(out, value)
+
+
+def _meets(out: Array, leaves: Any) -> bool:
+    return any(np.may_share_memory(out, leaf.array) for leaf in leaves)
+
+
+def _is_plain(root: Expr, out: Array) -> bool:
+    """Whether one NumPy call does as well as blocks: one kernel, dense arrays, one thread."""
+    return (
+        root.size == 1
+        and config.small_below > 0
+        and out.size < config.threads_from
+        and all(leaf.array.flags.c_contiguous for leaf in root.leaves)
+    )
+
+
+# -- whole arrays ---------------------------------------------------------------------------------
+
+
+def _evaluate_whole(root: Expr, out: Array) -> None:
+    kernel = root.kernel
+    if root.size > 1:
+        _evaluate_nodes(root, out)
+    elif kernel.aliases or not _meets(out, root.leaves):
+        kernel.fn(*[_operand(arg, kernel, out.shape) for arg in root.args], out=out)
+    else:
+        value = np.empty(root.shape, root.dtype)
+        kernel.fn(*[_operand(arg, kernel, out.shape) for arg in root.args], out=value)
+        np.copyto(out, value)
+
+
+def _evaluate_nodes(root: Expr, out: Array) -> None:
+    values: dict[int, Array] = {}
+    value = out
+    for node in walk((root,)):
+        kernel = node.kernel
+        args = [
+            values[id(arg)] if type(arg) is Expr else _operand(arg, kernel, out.shape)
+            for arg in node.args
+        ]
+        direct = node is root and (kernel.aliases or not _meets(out, root.leaves))
+        value = values[id(node)] = out if direct else np.empty(node.shape, node.dtype)
+        kernel.fn(*args, out=value)
+    if value is not out:
+        np.copyto(out, value)
+
+
+def _operand(arg: Any, kernel: Kernel, shape: Shape) -> Any:
+    """What the kernel reads, in a layout that gives the bits of contiguous arrays."""
+    if type(arg) is not Leaf:
+        spread = kernel.dense and (not kernel.strided or math.prod(shape) >= _SPREAD_FROM)
+        return np.full(shape, arg) if spread else arg
+    array = arg.array
+    if kernel.strided or (array.flags.c_contiguous and array.shape == shape):
+        return array
+    return np.ascontiguousarray(np.broadcast_to(array, shape))
+
+
+# -- blocks ---------------------------------------------------------------------------------------
+
+
+def _evaluate_blocks(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
+    if outs[0].size == 0:
+        return
+    prepared = _prepared(roots, outs)
+    if _overlaps(prepared, outs):
+        _evaluate_apart(roots, outs)
+        return
+    domain = prepared.plan.domain
+    run_blocks(prepared, tuple(out.reshape(domain) for out in outs))
+
+
+def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
+    """The plan, with longer blocks where one kernel reads and writes memory: nothing is gained by
+    what stays in the cache, and fewer blocks mean fewer moments in the interpreter.
+    """
+    elements = outs[0].size
+    if len(roots) == 1 == roots[0].size and all(
+        [leaf.array.flags.c_contiguous for leaf in roots[0].leaves]
+    ):
+        longer = elements // (_MANY * config.threads * config.block)
+        longer = min(max(longer, _LONGER), _LONGEST)
+        prepared = prepare(roots, outs, _block_for(elements, longer * config.block))
+        if not prepared.plan.scratch:
+            return prepared
+    return prepare(roots, outs, _block_for(elements, _usual_block(elements)))
+
+
+def _usual_block(elements: int) -> int:
+    """`config.block`, twice as much where the registers' memory is little beside the result's."""
+    return config.block * (2 if elements >= _DOUBLED_FROM else 1)
+
+
+def _block_for(elements: int, most: int) -> int:
+    """`most`, or less where the threads would not all have blocks to run."""
+    threads = threads_for(elements)
+    if threads == 1:
+        return most
+    return min(most, max(_LEAST_BLOCK, elements // (2 * threads)))
+
+
+def _overlaps(prepared: Prepared, outs: tuple[Array, ...]) -> bool:
+    """Whether an output shares memory with a leaf other than element for element."""
+    for out, donors in zip(outs, prepared.donors, strict=True):
+        if not out.flags.c_contiguous:
+            raise ValueError(f"evaluate: out has strides {out.strides}; it must be C-contiguous")
+        for number, leaf in enumerate(prepared.leaves):
+            if number not in donors and np.may_share_memory(leaf, out):
+                return True
+    return False
+
+
+def run_blocks(prepared: Prepared, outs: tuple[Array, ...]) -> None:
+    """Run the plan on every block, writing to `outs`, which are views over the plan's domain."""
+    plan = prepared.plan
+    sides = [cuts(size, part) for size, part in zip(plan.domain, plan.block, strict=True)]
+    blocks = math.prod(map(len, sides))
+    numbers = iter(range(blocks))  # shared by the threads: next() is atomic
+
+    def work() -> None:
+        runner = Runner(prepared)
+        for number in numbers:
+            window, shape = window_of(number, sides)
+            runner.run(window, shape, shape, [out[window] for out in outs])
+        runner.close()
+
+    share(work, threads_for(math.prod(plan.shape)))
+
+
+Job = tuple[tuple[Array, ...], tuple[Array, ...]]
+
+
+def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[Job]) -> None:
+    """Write expressions over runs of memory, and the same over others in their place.
+
+    `outs` and all that roots read are 1-d arrays of one length. A job has an array for each of
+    `outs` and one for each leaf, in the order of `leaves_of(roots)`; they are 1-d arrays of one
+    length, of the same types, and share memory as `outs` and the leaves do: element for element.
+    The first job may be `outs` themselves. The threads share the blocks of all jobs.
+    """
+    total = sum([written[0].size for written, _ in jobs])
+    prepared = prepare(roots, outs, _block_for(total, config.block))
+    part = prepared.plan.block[0]
+    pieces = iter([(job, *cut) for job in jobs for cut in cuts(job[0][0].size, part)])
+
+    def work() -> None:
+        runner = Runner(prepared)
+        for (written, read), window, length in pieces:  # shared: next() is atomic
+            runner.leaves = read
+            runner.run((window,), (length,), length, [out[window] for out in written])
+        runner.close()
+
+    share(work, threads_for(total))
+
+
+def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:
+    """The leaves of expressions in the order of their plan, which holds for leaves that share no
+    memory.
+    """
+    found: dict[Leaf, None] = {}
+    for node in walk(roots):
+        for arg in node.args:
+            if type(arg) is Leaf:
+                found[arg] = None
+    return list(found)
+
+
+def threads_for(elements: int) -> int:
+    """How many threads work on this many elements."""
+    return config.threads if elements >= config.threads_from else 1
+
+
+Cut = tuple[slice, int]
+
+
+def cuts(size: int, part: int) -> list[Cut]:
+    """The pieces of one dim: slices and their lengths."""
+    return [(slice(start, start + part), min(part, size - start)) for start in range(0, size, part)]
+
+
+def window_of(number: int, sides: list[list[Cut]]) -> tuple[tuple[slice, ...], Shape]:
+    """Where the block with this number is, blocks counted in C order, and its shape."""
+    if len(sides) == 1:
+        cut, length = sides[0][number]
+        return (cut,), (length,)
+    found: list[Cut] = []
+    for side in reversed(sides):
+        number, index = divmod(number, len(side))
+        found.append(side[index])
+    found.reverse()
+    return tuple([cut for cut, _ in found]), tuple([length for _, length in found])
+
+
+class Runner:
+    """One thread's registers, and the loop over a plan's steps."""
+
+    __slots__ = (
+        "_once",
+        "_operands",
+        "_outs",
+        "_ready",
+        "_registers",
+        "_scratch",
+        "_steps",
+        "leaves",
+    )
+
+    def __init__(self, prepared: Prepared) -> None:
+        plan = prepared.plan
+        length = math.prod(plan.block)
+        self.leaves = prepared.leaves
+        self._scratch = [take(length, dtype) for dtype in plan.scratch]
+        self._registers = slice(plan.first_scratch, plan.first_out)
+        self._outs = slice(plan.first_out, plan.first_out + len(plan.outs))
+        self._operands: list[Array] = [
+            *prepared.leaves,
+            *prepared.constants,
+            *self._scratch,
+        ]
+        self._ready: Any = None
+        self._once = [_bound(step) for step in plan.once]
+        self._steps = [_bound(step) for step in plan.steps]
+
+    def run(self, window: tuple[slice, ...], shape: Shape, place: Any, outs: list[Array]) -> None:
+        """Run the steps on the leaves' `window`, of `shape`, writing to `outs` of that shape.
+
+        Windows of equal `place` differ only in dims that the plan's blocks cut.
+        """
+        operands = self._operands
+        leaves = self.leaves
+        operands[: len(leaves)] = [leaf[window] for leaf in leaves]
+        operands[self._outs] = outs
+        if self._ready != place:
+            self._prepare(shape)
+            self._ready = place
+        for fn, args, out in self._steps:
+            fn(*args(operands), out=operands[out])
+
+    def close(self) -> None:
+        """Give the registers back; the runner is of no use any more."""
+        for register in self._scratch:
+            give(register)
+
+    def _prepare(self, shape: Shape) -> None:
+        """View the registers in a block's shape; fill those that are the same for many blocks."""
+        length = math.prod(shape)
+        operands = self._operands
+        operands[self._registers] = [part[:length].reshape(shape) for part in self._scratch]
+        for fn, args, out in self._once:
+            fn(*args(operands), out=operands[out])
+
+
+def _bound(step: Step) -> tuple[Any, Any, int]:
+    return step.kernel.fn, _picker(step.args), step.out
+
+
+def _picker(args: tuple[int, ...]) -> Any:
+    """A function from the operands to the tuple of a step's arguments."""
+    if len(args) > 1:
+        return itemgetter(*args)
+    return itemgetter(slice(args[0], args[0] + 1)) if args else _nothing
+
+
+def _nothing(operands: list[Array]) -> tuple[Array, ...]:
+    return ()
+
+
+# -- runs of C order ------------------------------------------------------------------------------
+
+
+class Reader:
+    """Delivers runs of C order of an array or an expression to one thread, in `dtype`.
+
+    An array that is C-contiguous and of that type is read where it is; all else goes through
+    buffers that the next call overwrites. `most` is the number of elements of the longest run.
+    """
+
+    def __init__(
+        self, source: Expr | Array, prepared: Prepared | None, most: int, dtype: np.dtype[Any]
+    ) -> None:
+        self._flat = source.reshape(-1) if isinstance(source, np.ndarray) and not prepared else None
+        self._prepared = prepared
+        if prepared is not None:
+            self._runner = Runner(prepared)
+            self._buffer = take(most, source.dtype)
+        self._converted = take(most, dtype) if dtype != source.dtype else None
+
+    def close(self) -> None:
+        """Give the buffers back; the reader is of no use any more."""
+        if self._prepared is not None:
+            self._runner.close()
+            give(self._buffer)
+        if self._converted is not None:
+            give(self._converted)
+
+    def run(self, start: int, stop: int) -> Array:
+        """The elements start..stop of C order, as a contiguous 1-d array."""
+        if self._flat is not None:
+            return self._typed(self._flat[start:stop])
+        self._fill(start, stop, self._buffer)
+        return self._typed(self._buffer[: stop - start])
+
+    def _typed(self, block: Array) -> Array:
+        if self._converted is None:
+            return block
+        converted = self._converted[: block.size].reshape(block.shape)
+        convert(block, converted)
+        return converted
+
+    def rows(self, first: int, pitch: int, start: int, stop: int, width: int) -> Array:
+        """Rows start..stop of `width` elements, row i at first + i * pitch, as a 2-d array."""
+        if self._flat is not None:
+            top, left = divmod(first, pitch)
+            table = self._flat.reshape(-1, pitch)
+            return self._typed(table[top + start : top + stop, left : left + width])
+        block = self._buffer[: (stop - start) * width].reshape(-1, width)
+        for row, line in zip(range(start, stop), block, strict=True):
+            self._fill(first + row * pitch, first + row * pitch + width, line)
+        return self._typed(block)
+
+    def _fill(self, start: int, stop: int, buffer: Array) -> None:
+        """Write the elements start..stop of C order to the beginning of `buffer`."""
+        assert self._prepared is not None
+        plan = self._prepared.plan
+        runner = self._runner
+        filled = 0
+        for corner, shape in boxes(plan.domain, start, stop, math.prod(plan.block)):
+            length = math.prod(shape)
+            window = tuple([slice(at, at + size) for at, size in zip(corner, shape, strict=True)])
+            out = buffer[filled : filled + length].reshape(shape)
+            runner.run(window, shape, (shape, corner[1:]) if plan.once else shape, [out])
+            filled += length
+
+
+def prepare_runs(source: Expr | Array) -> Prepared | None:
+    """The plan by which Readers deliver `source`; None where it is read directly."""
+    if isinstance(source, Expr):
+        return prepare((source,), block=_usual_block(math.prod(source.shape)), tiles=False)
+    if source.flags.c_contiguous:
+        return None
+    return prepare((Expr(COPY, (Leaf(None, source),), source.shape, source.dtype),), tiles=False)
+
+
+def boxes(domain: Shape, start: int, stop: int, most: int) -> Iterator[tuple[Shape, Shape]]:
+    """Cover the elements start..stop of C order, in order, with boxes of at most `most` elements.
+
+    Yields (corner, shape); every box is a run of C order itself.
+    """
+    pitches = [math.prod(domain[dim + 1 :]) for dim in range(len(domain))]
+    last = len(domain) - 1
+    while start < stop:
+        left = min(stop - start, most)
+        dim = next(
+            (d for d, pitch in enumerate(pitches) if pitch <= left and start % pitch == 0), last
+        )
+        pitch = pitches[dim]
+        corner = tuple([start // step % size for step, size in zip(pitches, domain, strict=True)])
+        count = min(domain[dim] - corner[dim], left // pitch)
+        yield corner, (1,) * dim + (count,) + domain[dim + 1 :]
+        start += count * pitch

@@ -1,0 +1,1 @@
+"""Bytes: layouts, storages, the allocator, and the ledger that counts."""

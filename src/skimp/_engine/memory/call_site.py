@@ -1,0 +1,81 @@
+"""Where the running op was called: the user's line, found by walking the stack when somebody asks.
+
+Nothing is noted while ops run, so an op costs the same whether its line can be found or not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final, NamedTuple, TypeVar
+
+# how the file names of this package's code begin: its folder, and what it compiles itself
+OWN_CODE: Final = (str(Path(__file__).parents[2]) + os.sep, "<skimp ")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Site(NamedTuple):
+    """A line of the program and the op that it called. `lineno` is 0 where no line is known."""
+
+    filename: str
+    lineno: int
+    op: str
+
+    def __str__(self) -> str:
+        return f"{self.op} at {self.filename}:{self.lineno}" if self.lineno else self.op
+
+
+def find() -> Site:
+    """The nearest line outside the package, and the public op that it called."""
+    entry: CodeType | None = None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not _is_ours(code.co_filename):
+            return Site(code.co_filename, frame.f_lineno or 0, op_name(entry or code))
+        entry = code
+        frame = frame.f_back
+    return Site("", 0, op_name(entry) if entry else "")
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(OWN_CODE)
+
+
+def op_name(code: CodeType) -> str:
+    """PyTorch's name of the op that a function implements: `__add__` is add, `__iadd__` is add_."""
+    name = code.co_name
+    if not (name.startswith("__") and name.endswith("__")):
+        return name
+    return _DUNDERS.get(name, name)
+
+
+def named(op: str) -> Callable[[_F], _F]:
+    """Name the op that a function (made from a row) implements; tracebacks show the name too."""
+
+    def rename(function: _F) -> _F:
+        function.__code__ = function.__code__.replace(co_name=op)
+        return function
+
+    return rename
+
+
+def _dunders() -> dict[str, str]:
+    names = {
+        "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+        "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+        "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
+        "add": "add", "sub": "sub", "mul": "mul", "pow": "pow", "matmul": "matmul",
+    }  # fmt: skip
+    found = {f"__{word}__": op for word, op in names.items()}
+    found |= {f"__r{word}__": op for word, op in names.items()}
+    found |= {f"__i{word}__": f"{op}_" for word, op in names.items()}
+    found |= {f"__{word}__": word for word in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "abs")}
+    found |= {"__pos__": "positive", "__invert__": "bitwise_not"}
+    return found | {"__rsub__": "rsub", "__getitem__": "getitem", "__setitem__": "setitem"}
+
+
+_DUNDERS: Final = _dunders()

@@ -1,0 +1,51 @@
+"""Copies from one storage to another: counted, told, and forbidden where nobody wants any.
+
+An op that has to copy says so before it allocates: `copies.told(nbytes, "reshape", why)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from skimp._engine.memory import call_site as sites
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.sizes import exact
+from skimp.errors import CopyError
+
+_forbidden: Final = ContextVar("skimp.no_copies", default=False)
+
+
+def told(nbytes: int, op: str, reason: Callable[[], str]) -> None:
+    """Count a copy that is about to be made; `reason` says why, if somebody listens: `reshape of
+    a tensor with strides (1, 3)`.
+
+    CopyError inside `no_copies()`.
+    """
+    if _forbidden.get():
+        raise CopyError(_refusal(nbytes, op, reason()))
+    host.copy(nbytes, op, reason() if host.watched else "")
+
+
+@contextmanager
+def no_copies() -> Iterator[None]:
+    """Inside, an op that has to copy raises CopyError, a RuntimeError, before it allocates.
+
+    Holds for the thread (or the asynchronous task) that entered it.
+    """
+    before = _forbidden.set(True)
+    try:
+        yield
+    finally:
+        _forbidden.reset(before)
+
+
+def _refusal(nbytes: int, op: str, reason: str) -> str:
+    site = sites.find()
+    where = f" at {site.filename}:{site.lineno}" if site.lineno else ""
+    return (
+        f"no_copies: {op}{where} has to copy {exact(nbytes)}: {reason}. "
+        "Copy before it, or change what makes the copy necessary."
+    )

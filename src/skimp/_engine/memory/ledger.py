@@ -1,0 +1,339 @@
+"""The ledger: what is allocated, counted exactly, and who is told.
+
+Every allocation and every free passes here, so the path of a small op updates the counters itself:
+
+    host.made = host.made + 1
+    host.total = total = host.total + nbytes
+    if total - host.freed > host.ceiling:
+        host.rise(nbytes, owner)
+
+and on the owner's death
+
+    host.dropped = host.dropped + 1
+    host.freed = host.freed + nbytes
+    if host.watched:
+        host.fell(nbytes, id(owner))
+
+CPython (3.11 to 3.13, with its lock) changes threads, collects garbage and runs signal handlers
+only where a function begins, where a call returns and where a loop jumps back. Reading, adding and
+storing an attribute of this class has none of these, so each statement above is one step for all
+other threads, without a lock. The same holds wherever a comment below says "one step".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from skimp._engine.memory import call_site as sites
+from skimp._engine.memory.call_site import Site
+from skimp._engine.memory.refusal import out_of_memory
+from skimp.errors import Live, OutOfMemoryError
+
+NO_LIMIT: Final = sys.maxsize
+LISTENING: Final = -1  # the ceiling that every allocation is above
+
+
+class Observer(Protocol):
+    """Is told of every event, on its thread; a free may happen inside of any other event."""
+
+    def allocated(self, owner_id: int, nbytes: int, site: Site) -> None: ...
+    def freed(self, owner_id: int, nbytes: int) -> None: ...
+    def copied(self, nbytes: int, op: str, reason: str, site: Site) -> None: ...
+
+
+class Gauge:
+    """Remembers the most bytes that were allocated at once while it was open."""
+
+    __slots__ = ("_ledger", "_peak")
+
+    def __init__(self, ledger: Ledger, peak: int) -> None:
+        self._ledger = ledger
+        self._peak = peak
+
+    @property
+    def peak(self) -> int:
+        self._ledger.fold()
+        return self._peak
+
+
+class Ledger:
+    """The counters of one device: bytes, but for made, most_made, dropped, copies and ooms."""
+
+    __slots__ = (
+        "_bound",
+        "_gauges",
+        "_high",
+        "_lock",
+        "_observers",
+        "_overall",
+        "_relieving",
+        "ceiling",
+        "copied",
+        "copies",
+        "device",
+        "dropped",
+        "freed",
+        "live_by_line",
+        "made",
+        "most_made",
+        "ooms",
+        "relievers",
+        "total",
+        "unwritten",
+        "watched",
+    )
+
+    def __init__(self, device: str) -> None:
+        self.device: Final = device
+        self.made = 0  # allocations
+        self.dropped = 0  # frees
+        self.most_made = (
+            0  # the most allocations at once, seen at new peaks of bytes: at least so many
+        )
+        self.total = 0  # ever allocated
+        self.freed = 0  # ever freed
+        self.copied = 0  # ever copied from one storage to another, as ops tell it
+        self.copies = 0  # how often
+        self.unwritten = 0  # of promises that nobody had delivered
+        self.ooms = 0  # refusals
+        self.ceiling = 0  # an allocation that rises above it has to call `rise`
+        self.watched = False  # somebody observes
+        # What may free memory when a limit would be broken, tried in order until there is room.
+        self.relievers: list[Callable[[], Any]] = [gc.collect]
+        # Who knows what is live, for the message of a refusal.
+        self.live_by_line: Callable[[], list[Live]] | None = None
+        self._bound = NO_LIMIT
+        self._high = 0  # the most allocated since the gauges were last brought up to date
+        self._overall = Gauge(self, 0)
+        self._gauges: tuple[Gauge, ...] = (self._overall,)
+        self._observers: tuple[Observer, ...] = ()
+        self._lock = (
+            threading.RLock()
+        )  # of whoever changes gauges and observers; counters need none
+        self._relieving = threading.local()
+
+    @property
+    def allocated(self) -> int:
+        """Bytes allocated now."""
+        return self.total - self.freed
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that were allocated at once since the beginning or `reset_peak`."""
+        return self._overall.peak
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def charge(self, nbytes: int, owner: object) -> None:
+        """Count an allocation. OutOfMemoryError: it breaks the limit, and nothing was counted."""
+        self.made = self.made + 1
+        self.total = total = self.total + nbytes
+        if total - self.freed > self.ceiling:
+            self.rise(nbytes, owner)
+
+    def admit(self, nbytes: int, owner: object) -> None:
+        """Make room for an allocation that will be charged. OutOfMemoryError: there is none.
+
+        For a large one, which is charged when it has succeeded: a peak never counts a failure.
+        """
+        if not self._fits(nbytes):
+            self.relieve(nbytes)
+            if not self._fits(nbytes):
+                raise self.refusal(nbytes, owner, self.limit)
+
+    def refund(self, nbytes: int, owner_id: int) -> None:
+        """Count a free."""
+        self.dropped = self.dropped + 1
+        self.freed = self.freed + nbytes
+        if self.watched:
+            self.fell(nbytes, owner_id)
+
+    def handed(self, nbytes: int, old_owner_id: int, owner: object) -> None:
+        """A result took the block of what it read: nothing was allocated or freed.
+
+        Observers, who keep bytes by owner, see a free and an allocation.
+        """
+        if self.watched:
+            self.fell(nbytes, old_owner_id)
+            self._tell_allocated(nbytes, owner)
+
+    def rise(self, nbytes: int, owner: object) -> None:
+        """What remains to do for an allocation that was counted and is above the ceiling.
+
+        If it raises, the allocation is not counted any more.
+        """
+        if self.total - self.freed > self._bound:
+            self._make_room(nbytes, owner)
+        live = self.total - self.freed
+        if live > self._high:  # one step with the line above
+            self._high = live
+            living = self.made - self.dropped
+            if living > self.most_made:
+                self.most_made = living
+        self._aim()
+        if self.watched:
+            try:
+                self._tell_allocated(nbytes, owner)
+            except BaseException:
+                self._undo(nbytes)
+                raise
+
+    def fell(self, nbytes: int, owner_id: int) -> None:
+        """Tell the observers of a free that was counted."""
+        for observer in self._observers:
+            observer.freed(owner_id, nbytes)
+
+    def copy(self, nbytes: int, op: str, reason: str) -> None:
+        """Count a copy from one storage to another."""
+        self.copies = self.copies + 1
+        self.copied = self.copied + nbytes
+        if self.watched:
+            site = sites.find()
+            for observer in self._observers:
+                observer.copied(nbytes, op, reason, site)
+
+    def _tell_allocated(self, nbytes: int, owner: object) -> None:
+        site = _site_of(owner)
+        for observer in self._observers:
+            observer.allocated(id(owner), nbytes, site)
+
+    def _undo(self, nbytes: int) -> None:
+        self.made = self.made - 1
+        self.total = self.total - nbytes
+
+    # -- observers --------------------------------------------------------------------------------
+
+    def watch(self, observer: Observer) -> None:
+        """Tell `observer` of every event from now on."""
+        with self._lock:
+            self._observers = (*self._observers, observer)
+            self.watched = True
+            self._aim()
+
+    def unwatch(self, observer: Observer) -> None:
+        """Tell it no longer; nothing happens if it was not told."""
+        with self._lock:
+            self._observers = tuple(one for one in self._observers if one is not observer)
+            self.watched = bool(self._observers)
+            self._aim()
+
+    # -- peaks ------------------------------------------------------------------------------------
+
+    def open_gauge(self) -> Gauge:
+        """A peak of its own, from now until `close_gauge`; any number may be open, in any order."""
+        with self._lock:
+            self.fold()
+            gauge = Gauge(self, self.allocated)
+            self._gauges = (*self._gauges, gauge)
+            return gauge
+
+    def close_gauge(self, gauge: Gauge) -> None:
+        with self._lock:
+            self.fold()
+            self._gauges = tuple(one for one in self._gauges if one is not gauge)
+
+    def reset_peak(self) -> None:
+        """The peak is what is allocated now. Open gauges keep theirs."""
+        with self._lock:
+            self.fold()
+            self._overall._peak = self.allocated
+            self.most_made = self.made - self.dropped
+
+    def fold(self) -> None:
+        """Bring the gauges up to date, and measure from here on."""
+        with self._lock:
+            self.ceiling = (
+                LISTENING  # allocations on other threads look at `_high` until it is set again
+            )
+            high = self._high
+            self._high = self.total - self.freed  # one step with the line above
+            for gauge in self._gauges:
+                gauge._peak = max(gauge._peak, high)
+            self._aim()
+
+    def _aim(self) -> None:
+        """The ceiling: the lowest number of bytes that somebody wants to know of. One step."""
+        high, bound = self._high, self._bound
+        self.ceiling = LISTENING if self.watched else high if high < bound else bound
+
+    # -- the limit --------------------------------------------------------------------------------
+
+    @property
+    def limit(self) -> int | None:
+        """The most bytes that may be allocated at once; None: as many as the system gives."""
+        return None if self._bound == NO_LIMIT else self._bound
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        self._bound = NO_LIMIT if limit is None else limit
+        self._aim()
+
+    def refusal(
+        self, nbytes: int, owner: object = None, limit: int | None = None
+    ) -> OutOfMemoryError:
+        """The exception for an allocation that is not counted; also counts it as refused."""
+        self.ooms = self.ooms + 1
+        live = self.live_by_line() if self.live_by_line is not None else []
+        return out_of_memory(nbytes, self.allocated, limit, _site_of(owner), live)
+
+    def _make_room(self, nbytes: int, owner: object) -> None:
+        self._undo(nbytes)  # what the relievers allocate is measured without it
+        if not self._fits(nbytes):
+            self.relieve(nbytes)
+        total = self.total
+        if total - self.freed + nbytes > self._bound:
+            raise self.refusal(nbytes, owner, self.limit)
+        self.total = total + nbytes  # one step with the test
+        self.made = self.made + 1
+
+    def relieve(self, nbytes: int = NO_LIMIT + 1) -> None:
+        """Have memory freed until `nbytes` fit below the limit, or nobody has more to free."""
+        if getattr(self._relieving, "now", False):
+            return  # a reliever's own allocation: it may use what room there is
+        self._relieving.now = True
+        try:
+            for reliever in tuple(self.relievers):
+                with contextlib.suppress(OutOfMemoryError):  # it could not help; the next one may
+                    reliever()
+                if self._fits(nbytes):
+                    return
+        finally:
+            self._relieving.now = False
+
+    def _fits(self, nbytes: int) -> bool:
+        return self.total - self.freed + nbytes <= self._bound
+
+
+def _site_of(owner: object) -> Site:
+    """Where the owner's promise was made, or the line that runs now."""
+    return getattr(owner, "site", None) or sites.find()
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+before_reading: list[Callable[[], object]] = []
+"""What runs before anybody reads a counter: whoever owes bytes delivers them here."""
+
+
+def settle() -> None:
+    """Have everything counted that was promised. Public counters call it first."""
+    for deliver in tuple(before_reading):
+        deliver()
+
+
+host: Final = Ledger("cpu")
+
+
+def _unlock() -> None:
+    """In a fork's child, where the thread that held the lock does not exist."""
+    host._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_unlock)

@@ -1,0 +1,98 @@
+"""Bytes that are not kept because they can be made again: a promise that nobody waits for.
+
+Autograd keeps such a storage for backward instead of a result's own: a promise to compute the
+result once more, from what the graph keeps anyway. It stands for the original in every way that
+can be asked for: its version is the original's, so that a write to that is noticed, and while the
+original is alive, it lends its block.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.storage import Storage
+
+
+class Followed(Storage):
+    """A storage that others stand for: when it goes, it tells them how often it was written to."""
+
+    followers: list[weakref.ref[Remade]]
+
+    def __del__(self) -> None:
+        for ref in self.followers:
+            follower = ref()
+            if follower is not None:
+                follower.last = self.version, self.written
+        super().__del__()
+
+
+class Remade(Storage):
+    """A promise to make the bytes of `original` once more; nothing but their reader delivers it."""
+
+    spare = True
+    original: weakref.ref[Storage]
+    last: tuple[int, Any] = (0, None)  # version and line of the last write, when it is gone
+    lent: Storage | None = None  # whose block this is
+
+    @property
+    def version(self) -> int:
+        s = self.original()
+        return self.last[0] if s is None else s.version
+
+    @version.setter
+    def version(self, value: int) -> None:
+        s = self.original()
+        if s is None:
+            self.last = value, self.last[1]
+        else:
+            s.version = value
+
+    @property
+    def written(self) -> Any:
+        s = self.original()
+        return self.last[1] if s is None else s.written
+
+    @written.setter
+    def written(self, line: Any) -> None:
+        s = self.original()
+        if s is None:
+            self.last = self.last[0], line
+        else:
+            s.written = line
+
+    def deliver(self) -> None:
+        """As of every promise; but bytes that are still there are not made again."""
+        s = self.original()
+        with storages.LOCK:
+            if self.promise is not None and s is not None and s.block is not None and not s.version:
+                storages.forget(self)
+                self.block, self.lent, self.promise = s.block, s, None
+        super().deliver()
+
+    def will_write(self) -> None:
+        """Before the bytes change: they may be the original's."""
+        if self.lent is not None:
+            self.lent.will_write()
+        super().will_write()
+
+
+def standing_for(original: Storage) -> Remade | None:
+    """Who stands for it already, if anybody does."""
+    if type(original) is Followed:
+        for ref in original.followers:
+            follower = ref()
+            if follower is not None:
+                return follower
+    return None
+
+
+def stand_for(promised: Storage, original: Storage) -> None:
+    """Make a storage with a promise stand for the one whose bytes it would have."""
+    promised.__class__ = Remade
+    promised.original = weakref.ref(original)  # type: ignore[attr-defined]
+    if type(original) is not Followed:
+        original.__class__ = Followed
+        original.followers = []  # type: ignore[attr-defined]
+    original.followers.append(weakref.ref(promised))  # type: ignore[attr-defined]

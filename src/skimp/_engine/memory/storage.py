@@ -1,0 +1,516 @@
+"""Storage: one allocation, or the promise of one. Everything that aliases shares it.
+
+State lives here and nowhere else: code outside this package calls `view`, `will_write`, `promised`,
+`settle`, and never asks whether a storage is resident or deferred, except the evaluator's door,
+which asks for `promise`.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.eval import into, run
+from skimp._engine.eval.expr import COPY, Expr, Leaf, walk
+from skimp._engine.memory import call_site as sites
+from skimp._engine.memory import ledger
+from skimp._engine.memory.caching import pool
+from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.ledger import host
+from skimp._engine.tensor.instances import share_names
+
+Array = np.ndarray[Any, Any]
+POOLED = 1 << 18  # bytes from which a block comes from the pool; smaller ones are NumPy's own
+
+# held while a promise is delivered or replaced; a fork's child gets it free
+LOCK = threading.RLock()
+_PENDING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
+_BYTE = np.dtype(np.uint8)
+
+
+class Storage:
+    """The only owner of bytes. Instances are built by the functions below, never by calling the
+    class.
+
+    `block` is the ndarray that owns the bytes (an op's own small result, a lease of the pool,
+    somebody's array), None while `promise` stands for them. `nbytes` is what the ledger counts for
+    it: -1 for what it does not count.
+    """
+
+    block: Array | None = None
+    promise: Expr | None = None
+    nbytes: int = -1
+    size: int | None = None  # bytes that tensors may use; None: all of the block
+    version: int = 0  # shared by base and views: an in-place write costs this increment
+    # deferred storages whose promises may read these bytes
+    readers: list[weakref.ref[Storage]] | None = None
+    # somebody outside can write to the bytes unseen: nothing that reads them is deferred
+    exported: bool = False
+    external: bool = False  # the bytes belong to somebody else
+    site: sites.Site | None = None  # where the promise was made, if somebody listened
+    kept: bool = (
+        False  # autograd saved a tensor on it, and wants to know the line of the next write
+    )
+    written: Any = None  # that line
+    runs: int = 0  # how often the promise was computed inside a larger one
+    spare: bool = False  # the promise waits for its reader alone (_engine/memory/rematerialize.py)
+    _flat: Array | None = None
+
+    def __del__(self) -> None:
+        n = self.nbytes
+        if n >= 0:
+            host.dropped = host.dropped + 1
+            host.freed = host.freed + n
+            if host.watched:
+                host.fell(n, id(self))
+        elif self.promise is not None:
+            _PENDING.pop(id(self), None)
+            if not self.spare:
+                host.unwritten += self.size or 0
+
+    def __len__(self) -> int:
+        """Bytes that tensors may use."""
+        if self.size is not None:
+            return self.size
+        assert self.block is not None
+        return self.block.nbytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return restored, (self.flat(),)  # pickled once, whoever shares it
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+        new = empty(len(self))
+        new.flat()[:] = self.flat()
+        memo[id(self)] = new
+        return new
+
+    def flat(self) -> Array:
+        """All bytes as one uint8 array; delivers."""
+        if self._flat is not None:
+            return self._flat
+        if self.promise is not None:
+            self.deliver()
+        block = self.block
+        assert block is not None
+        if block.dtype != _BYTE or block.ndim != 1:
+            block = _as_bytes(block)
+        self._flat = block if self.size is None else block[: self.size]
+        return self._flat
+
+    def address(self) -> int:
+        """Where the bytes begin; delivers."""
+        if len(self) == 0:
+            return 0
+        address: int = self.flat().__array_interface__["data"][0]
+        return address
+
+    def view(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
+        """An ndarray over these bytes; delivers. It does not keep the storage alive, only the
+        block.
+        """
+        size = dtype.itemsize
+        flat = self.flat()
+        if 0 in layout.shape:
+            return np.ndarray(layout.shape, dtype, flat if flat.size else None, 0, None)
+        strides = [s * size for s in layout.strides]
+        return np.ndarray(layout.shape, dtype, flat, layout.offset * size, strides)
+
+    def export(self) -> Array:
+        """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write
+        to it.
+        """
+        self.deliver_readers()
+        self.exported = True
+        return np.asarray(_Export(self))
+
+    def resize(self, nbytes: int) -> None:
+        """Another number of bytes, the old ones kept as far as they reach. Views made before see
+        the new block.
+        """
+        if self.external or (self.exported and len(self) < nbytes):
+            raise RuntimeError("Trying to resize storage that is not resizable")
+        self.will_write()
+        tensors = users(self)
+        for t in tensors:
+            t.layout_of()  # while the old block can still tell the offset
+        old, charged = self.flat(), self.nbytes
+        self.nbytes = -1
+        try:
+            new = allocate(nbytes, self)
+        except BaseException:
+            self.nbytes = charged
+            raise
+        n = min(len(old), nbytes)
+        new[:n] = old[:n]
+        host.refund(charged, id(self))
+        self.block, self.size, self._flat = new, nbytes, None
+        for t in tensors:
+            t._np = None
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def will_write(self) -> None:
+        """Before the bytes change: every promise that reads them delivers, and so does this
+        storage's own.
+        """
+        if self.readers is not None:
+            self.deliver_readers()
+        if self.promise is not None:
+            self.deliver()
+
+    def deliver_readers(self, but: Storage | None = None) -> None:
+        with LOCK:
+            for reader in list(_alive(self.readers)):
+                promise = reader.promise
+                if reader is not but and promise is not None and self.is_read_by(promise):
+                    reader.deliver()
+            self.readers = None  # not before: a delivery may fail, and the rest is still to come
+
+    def overwrite(self, source: Storage, array: Array) -> bool:
+        """Compute `source`'s promise straight over `array`, elements of this storage that it may
+        read one for one: `x[:] = exp(x)` without a second block. False where that can't be.
+
+        `source` has the same values afterwards, so it promises a copy of them.
+        """
+        with LOCK:
+            expr = source.promise
+            if expr is None or self.promise is not None or self.exported:
+                return False
+            if expr.shape != array.shape or expr.dtype != array.dtype:
+                return False
+            if any(into.crosses(leaf.array, array) for leaf in expr.leaves):
+                return False
+            del _PENDING[id(source)]
+            left = expr
+            try:
+                self.deliver_readers(source)
+                settle_inner(expr)
+                run.evaluate(expr, array)
+                left = Expr(COPY, (Leaf(self, array),), expr.shape, expr.dtype)
+            finally:
+                source.replace(left)
+            return True
+
+    def is_read_by(self, expr: Expr) -> bool:
+        return any(leaf.storage is self for leaf in expr.leaves)
+
+    # -- promises ---------------------------------------------------------------------------------
+
+    def deliver(self) -> None:
+        """Compute the promise: into a block of its own, or into one that only this computation
+        still reads.
+        """
+        with LOCK:
+            expr = self.promise
+            if expr is None:
+                return
+            del _PENDING[id(self)]
+            try:
+                settle_inner(expr)
+                self._compute(expr)
+            except BaseException:
+                _PENDING[id(self)] = weakref.ref(self)
+                raise
+            self.promise = None
+
+    def _compute(self, expr: Expr) -> None:
+        donor = self._donor(expr)
+        if donor is not None:
+            block = donor.block
+            assert block is not None
+            run.evaluate(expr, self._target(block, expr))
+            self.block, self.nbytes, donor.block, donor.nbytes = block, donor.nbytes, None, -1
+            host.handed(self.nbytes, id(donor), self)
+            return
+        block = allocate(len(self), self)
+        try:
+            run.evaluate(expr, self._target(block, expr))
+        except BaseException:
+            host.refund(self.nbytes, id(self))
+            self.nbytes = -1
+            raise
+        self.block = block
+
+    def _target(self, block: Array, expr: Expr) -> Array:
+        return np.ndarray(expr.shape, expr.dtype, block)
+
+    def replace(self, expr: Expr) -> None:
+        """A pointwise in-place op on all of a deferred storage: the promise changes, nobody who
+        reads it does.
+        """
+        with LOCK:
+            self.promise = expr
+            _register(self, expr)
+
+    def _donor(self, expr: Expr) -> Storage | None:
+        """The leaf's storage whose block the result may take: same bytes, read by
+        nothing but this.
+        """
+        for leaf in expr.leaves:
+            if leaf.array.nbytes == len(self) and self._may_take(expr, leaf):
+                donor: Any = leaf.storage
+                return donor  # type: ignore[no-any-return]
+        return None
+
+    def _may_take(self, expr: Expr, leaf: Leaf) -> bool:
+        s: Any = leaf.storage
+        a = leaf.array
+        mine = [one for one in expr.leaves if one.storage is s]
+        return (
+            s.nbytes >= POOLED
+            and not s.exported
+            and len(s) == len(self)
+            and a.shape == expr.shape
+            and a.dtype.itemsize == expr.dtype.itemsize
+            and a.flags.c_contiguous
+            and all(one is leaf or one.array.strides == a.strides for one in mine)
+            and sys.getrefcount(s) == len(mine) + 2  # the leaves, `s` here, the call's argument
+            and all(
+                r is self or r.promise is None or not s.is_read_by(r.promise)
+                for r in _alive(s.readers)
+            )
+        )
+
+
+def users(s: Storage) -> list[Any]:
+    """The live tensors on this storage, found by asking the garbage collector who refers to it."""
+    found: list[Any] = []
+    for holder in gc.get_referrers(s):
+        if isinstance(holder, dict) and holder.get("_storage") is s:
+            found.extend(
+                o for o in gc.get_referrers(holder) if getattr(o, "__dict__", None) is holder
+            )
+        elif getattr(holder, "_storage", None) is s:
+            found.append(holder)
+    return [t for t in found if hasattr(t, "layout_of")]  # not what Python shows of a storage
+
+
+class _Export:
+    """What an outsider's array has as its base, and so keeps the storage. No array: NumPy would
+    look past one.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.__array_interface__ = storage.flat().__array_interface__
+
+
+def _as_bytes(block: Array) -> Array:
+    if block.flags.c_contiguous or block.flags.f_contiguous:
+        return block.ravel("K").view(np.uint8)
+    order = sorted(range(block.ndim), key=lambda d: -block.strides[d])
+    dense = block.transpose(order)
+    if dense.flags.c_contiguous:
+        return dense.reshape(-1).view(np.uint8)
+    span = (
+        sum((n - 1) * s for n, s in zip(block.shape, block.strides, strict=True)) + block.itemsize
+    )
+    return np.asarray(_Span(block, 0 if block.size == 0 else span))
+
+
+class _Span:
+    """The bytes between an array's first and last element, gaps included, through NumPy's array
+    interface.
+    """
+
+    def __init__(self, array: Array, nbytes: int) -> None:
+        self.array = array
+        address, readonly = array.__array_interface__["data"]
+        self.__array_interface__ = {
+            "data": (address, readonly),
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+
+# -- making storages ------------------------------------------------------------------------------
+
+
+def owned(block: Array) -> Storage:
+    """The storage of a fresh array that nobody else holds."""
+    s = Storage.__new__(Storage)
+    s.block = block
+    n = block.nbytes
+    host.charge(n, s)
+    s.nbytes = n
+    return s
+
+
+def external(array: Array) -> Storage:
+    """The storage of somebody else's array: not counted, never deferred, never donated."""
+    s = Storage.__new__(Storage)
+    s.block = array
+    s.exported = s.external = True
+    return s
+
+
+def empty(nbytes: int, zeroed: bool = False) -> Storage:
+    """A resident storage of `nbytes` bytes."""
+    s = Storage.__new__(Storage)
+    s.block = allocate(nbytes, s, zeroed)
+    s.size = nbytes
+    return s
+
+
+share_names(
+    Storage, "block", "nbytes", "version", "kept", "written", "promise", "size", "_flat", "readers"
+)
+
+
+def restored(flat: Array) -> Storage:
+    """A storage with these bytes, which come from a pickle."""
+    s = empty(flat.nbytes)
+    s.flat()[:] = flat
+    return s
+
+
+def promised(expr: Expr) -> Storage:
+    """A storage whose bytes are `expr`'s value in memory order."""
+    s = Storage.__new__(Storage)
+    s.promise = expr
+    s.size = math.prod(expr.shape) * expr.dtype.itemsize
+    if host.watched:
+        s.site = sites.find()
+    _register(s, expr)
+    return s
+
+
+def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
+    """Bytes for `owner`, counted: from the pool, or from NumPy where they are few."""
+    if nbytes < POOLED:
+        host.charge(nbytes, owner)
+        block: Array = np.zeros(nbytes, np.uint8) if zeroed else np.empty(nbytes, np.uint8)
+    else:
+        if _PENDING:
+            _relieve()
+        host.admit(pool.rounded(nbytes), owner)
+        block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
+        host.charge(block.nbytes, owner)
+    owner.nbytes = block.nbytes
+    return block
+
+
+def _register(s: Storage, expr: Expr) -> None:
+    ref = weakref.ref(s)
+    with LOCK:
+        _PENDING.setdefault(id(s), ref)
+        for leaf in expr.leaves:
+            source: Any = leaf.storage
+            readers = source.readers
+            if readers is None:
+                source.readers = [ref]
+            elif readers[-1]() is not s:
+                readers.append(ref)
+                if len(readers) > 64:
+                    readers[:] = [
+                        r for r in readers if (one := r()) is not None and one.promise is not None
+                    ]
+
+
+def _alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
+    return (s for ref in refs or () if (s := ref()) is not None)
+
+
+# -- delivering what would cost memory -----------------------------------------------------------
+
+
+def settle() -> None:
+    """Deliver every promise, oldest first: what reading a counter and `synchronize()` do."""
+    while waiting := [s for s in pending() if not s.spare]:
+        with LOCK:
+            for s in waiting:
+                s.deliver()
+
+
+def pending() -> list[Storage]:
+    """The storages with a promise, oldest first."""
+    return list(_alive(list(_PENDING.values())))
+
+
+def lean(s: Storage) -> None:
+    """A promise that alone keeps bytes alive delivers; others may stay."""
+    with LOCK:
+        if s.promise is not None and _kept_alone(s.promise, _holders()):
+            s.deliver()
+
+
+def forget(s: Storage) -> None:
+    """A promise is kept in some other way."""
+    _PENDING.pop(id(s), None)
+
+
+def settle_inner(expr: Expr) -> None:
+    """Before `expr` is computed: promises inside it that were computed inside something else before
+    deliver now.
+
+    So nothing is computed more than twice because nobody kept it.
+    """
+    owners = {id(s.promise): s for s in pending()}
+    if not owners:
+        return
+    for node in walk((expr,)):
+        s = owners.get(id(node))
+        if s is not None and s.promise is node:
+            s.runs += 1
+            if s.runs > 1:
+                s.deliver()
+
+
+def _relieve() -> None:
+    """Before the pool is asked: promises that keep alive what eager execution would have freed
+    deliver.
+
+    A promise may stay if it keeps alive nothing of its own, or just the one block that its result
+    will take over.
+    """
+    with LOCK:
+        holders = _holders()
+        for s in pending():
+            expr = s.promise
+            if expr is None:
+                continue
+            kept = _kept_alone(expr, holders)
+            if kept and not (len(kept) == 1 and s._donor(expr) is not None):
+                s.deliver()
+                holders = _holders()
+
+
+def _holders() -> dict[int, set[int]]:
+    """By a counted storage's id, the ids of the leaves by which promises hold it."""
+    holders: dict[int, set[int]] = {}
+    for s in pending():
+        if s.promise is not None:
+            for leaf in s.promise.leaves:
+                source: Any = leaf.storage
+                if source.nbytes >= POOLED:
+                    holders.setdefault(id(source), set()).add(id(leaf))
+    return holders
+
+
+def _kept_alone(expr: Expr, holders: dict[int, set[int]]) -> list[int]:
+    """Sizes of the counted storages that only promises keep alive, among those that
+    `expr` reads.
+    """
+    kept = {}
+    for leaf in expr.leaves:
+        s: Any = leaf.storage
+        if s.nbytes >= POOLED and sys.getrefcount(s) == len(holders[id(s)]) + 2:
+            kept[id(s)] = s.nbytes
+    return list(kept.values())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
+    )
+ledger.before_reading.append(settle)
+host.relievers.insert(0, settle)

@@ -1,0 +1,1 @@
+"""Tensor: a storage seen through a layout as elements of a dtype."""

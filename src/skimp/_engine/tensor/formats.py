@@ -1,0 +1,80 @@
+"""Memory formats: in which order a tensor's dimensions lie in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor.tensor import Tensor
+
+
+class memory_format:  # noqa: N801  (PyTorch's name)
+    """One of the four singletons below."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+contiguous_format: memory_format = memory_format("contiguous_format")
+channels_last: memory_format = memory_format("channels_last")
+channels_last_3d: memory_format = memory_format("channels_last_3d")
+preserve_format: memory_format = memory_format("preserve_format")
+
+
+class layout:  # noqa: N801  (PyTorch's name)
+    """How elements are stored; skimp has dense strided tensors."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+strided: layout = layout("strided")
+sparse_coo: layout = layout("sparse_coo")
+
+_RANK = {channels_last: 4, channels_last_3d: 5}
+
+
+def strides_for(t: Tensor, wanted: Any) -> tuple[int, ...]:
+    """The strides of a fresh tensor of `t`'s shape in a format (None and preserve_format: like
+    `t`).
+    """
+    a = t._np
+    shape = a.shape if a is not None else tuple(t.shape)
+    if wanted is None or wanted is preserve_format:
+        if a is not None and a.flags.c_contiguous and 1 not in shape:
+            return layouts.contiguous_strides(shape)
+        return layouts.empty_like_strides(t.layout_of())
+    if wanted is contiguous_format:
+        return layouts.contiguous_strides(shape)
+    if wanted not in _RANK:
+        raise TypeError(f"memory_format must be torch.memory_format, not {type(wanted).__name__}")
+    layouts.check_rank_for_channels_last(shape, _RANK[wanted])
+    return layouts.channels_last_strides(shape)
+
+
+def is_format(t: Tensor, wanted: Any) -> bool:
+    """Whether `t` is contiguous in a format."""
+    found = t.layout_of()
+    if wanted is contiguous_format:
+        return layouts.is_contiguous(found)
+    if wanted is preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    if wanted not in _RANK:
+        raise TypeError(f"memory_format must be torch.memory_format, not {type(wanted).__name__}")
+    return layouts.is_channels_last(found, _RANK[wanted])

@@ -1,0 +1,275 @@
+"""Tensor: a Storage seen through a Layout as elements of a dtype, with autograd's metadata.
+
+Everything that a tensor can do is attached from the op rows (`_engine/dispatch/forms.py`), so the
+class itself is small: what a tensor is, how it is made, and how its elements are reached.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.storage import POOLED, Storage
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.devices import CPU, device
+from skimp._engine.tensor.inference import marks
+from skimp._engine.tensor.instances import share_names
+from skimp._engine.tensor.size import Size
+from skimp.config import config
+
+if TYPE_CHECKING:
+    from skimp.autograd.graph import Node
+
+Array = np.ndarray[Any, Any]
+
+
+_ndarray = np.ndarray
+_new = object.__new__
+
+
+class VersionCounter:
+    """A version of its own, for a tensor that shares bytes but not history (`x.data`)."""
+
+    __slots__ = ("version",)
+    version: int
+
+    def __init__(self) -> None:
+        self.version = 0
+
+
+class Tensor:
+    """A multi-dimensional array of one dtype: a view of a Storage that other tensors may share."""
+
+    # Elements at hand: an ndarray while the tensor is small, resident and plain; None sends an op
+    # the general way.
+    _np: Array | None = None
+    _layout: Layout | None = None  # None: the layout of `_np`
+    # `_np` has several dims and is not row-major: beside another array NumPy would lay out the
+    # result in its own way
+    _turned: bool = False
+    _storage: Storage
+    _dtype: dtypes.dtype
+
+    # takes part in differentiation: a leaf that requires grad, or a result of one
+    _rg: bool = False
+    _node: Node | None = None  # grad_fn; None for a leaf
+    _index: int = 0  # which of the node's outputs this is
+    _grad: Tensor | None = None
+    _base: Tensor | None = None  # the tensor that this is a differentiable view of
+    _stale: int = -1  # version of the base's history that `_node` was made from (views only)
+    # what few tensors have, by `mark` and `mark_creation` only: then `_marked` is True, and no
+    # short way looks further
+    _marked: bool = False
+    _counter: VersionCounter | None = None  # None: the storage's version
+    _conj: bool = False  # the bytes hold the conjugate
+    _neg: bool = False  # the bytes hold the negative
+    _inference: bool = False
+    _creation: str | None = None  # how a view was made, if in-place ops on it must be refused
+
+    _hollow: bool = False  # a subclass without bytes of its own: sparse, or under vmap
+    _sparse: bool = False  # the first of these (_ops/sparse/tensor.py)
+    _inherits: bool = False  # a view that requires grad because its base does
+    _views: Any = None  # weak references to the views that require no grad
+    _output: int = 0  # which of several views of one call this is
+    _cut: Any = None  # where the chain of gradients was cut
+    _accumulate: Any = None  # the leaf's node in the graph, made when first needed
+    _hooks: Any = None
+    _post_hooks: Any = None
+    _retains: bool = False
+
+    __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
+
+    # -- what it is -------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        return self._dtype
+
+    @property
+    def shape(self) -> Size:
+        a = self._np
+        return Size(a.shape if a is not None else self._layout.shape)  # type: ignore[union-attr]
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    def layout_of(self) -> Layout:
+        """Shape, strides and offset, in elements."""
+        layout = self._layout
+        if layout is None:
+            a = self._np
+            assert a is not None
+            size = a.itemsize
+            block = self._storage.block
+            # NumPy leaves strides of size-1 dims as they come
+            if a is block and a.flags.c_contiguous:
+                layout = Layout(a.shape, contiguous_strides(a.shape), 0)
+            else:
+                offset = (
+                    (a.__array_interface__["data"][0] - self._storage.address()) // size
+                    if a.size
+                    else 0
+                )
+                layout = Layout(a.shape, tuple([s // size for s in a.strides]), offset)
+            self._layout = layout
+        return layout
+
+    def array(self) -> Array:
+        """The elements as an ndarray over the storage's bytes; delivers. For reading (see
+        `writable`).
+        """
+        a = self._np
+        if a is not None:
+            return a
+        layout = self._layout
+        assert layout is not None
+        a = self._storage.view(layout, self._dtype.np)
+        if self._conj:
+            a = np.conjugate(a)
+        if self._neg:
+            a = np.negative(a)
+        if a.size < config.small_below and not (self._conj or self._neg):
+            self._np = a
+            self._turned = not a.flags.c_contiguous and a.ndim > 1
+        return a
+
+    def writable(self) -> Array:
+        """The elements as an ndarray to write to: whoever promised to read the old ones has
+        delivered.
+        """
+        s = self._storage
+        s.will_write()
+        self.bump()
+        a = self._np
+        if a is not None:
+            return a
+        assert self._layout is not None
+        return s.view(self._layout, self._dtype.np)
+
+    def written(self, array: Array) -> None:
+        """After `writable()` was written to: where the bytes hold the conjugate or the negative,
+        make them so.
+        """
+        if self._conj:
+            np.conjugate(array, out=array)
+        if self._neg:
+            np.multiply(array, -1, out=array)
+
+    def bump(self) -> None:
+        """One more in-place write."""
+        counter = self._counter
+        if counter is not None:
+            counter.version += 1
+        else:
+            self._storage.version += 1
+
+    @property
+    def _version(self) -> int:
+        return self._storage.version if self._counter is None else self._counter.version
+
+
+share_names(
+    Tensor,
+    *("_np", "_storage", "_dtype", "_layout", "_turned"),
+    *("_rg", "_node", "_index", "_grad", "_accumulate", "_cut"),
+    *("_base", "_stale", "_views", "_inherits", "_marked", "_creation"),
+)
+
+
+def mark(t: Tensor, **rare: Any) -> None:
+    """Give `t` values of what few tensors have: `_counter`, `_conj`, `_neg`, `_inference`."""
+    for name, value in rare.items():
+        setattr(t, name, value)
+    t._marked = True
+
+
+def mark_bytes(new: Tensor, t: Tensor) -> None:
+    """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
+    if t._counter is not None or t._conj or t._neg:
+        mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg)
+
+
+def mark_creation(view: Tensor, creation: str | None) -> None:
+    """`mark` of `_creation`, without a loop: backward, which records nothing, makes many."""
+    view._creation = creation
+    view._marked = True
+
+
+# -- making tensors -------------------------------------------------------------------------------
+
+
+def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
+    """A tensor of an op's own result, which nobody else holds (a NumPy scalar stands for 0-d)."""
+    if type(array) is not _ndarray:
+        array = np.asarray(array)
+    n = array.nbytes
+    if n >= POOLED or not config.small_below:
+        return adopt(array, dtype)
+    s = _new(Storage)
+    s.block = array
+    host.made = host.made + 1
+    host.total = total = host.total + n
+    if total - host.freed > host.ceiling:
+        host.rise(n, s)
+    s.nbytes = n
+    t = _new(Tensor)
+    t._np = array
+    t._storage = s
+    t._dtype = dtype
+    if marks.anywhere and marks.of_thread.here:
+        mark(t, _inference=True)
+    return t
+
+
+def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
+    """`fresh`, of an array that may lie in another order than row-major."""
+    t = fresh(array, dtype)
+    if not array.flags.c_contiguous:
+        t._turned = True
+    return t
+
+
+def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
+    """A tensor of any array that nobody else holds, of any size and dense layout."""
+    if not array.flags.owndata and array.base is not None and array.base.nbytes != array.nbytes:
+        array = array.copy(order="K")
+    layout = Layout(array.shape, tuple([s // array.itemsize for s in array.strides]), 0)
+    if array.size == 0:
+        layout = Layout(array.shape, contiguous_strides(array.shape), 0)
+    return wrap(storages.owned(array), layout, dtype)
+
+
+def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
+    """A tensor on storage `s`."""
+    t = _new(Tensor)
+    t._storage = s
+    t._layout = layout
+    t._dtype = dtype
+    if marks.anywhere and marks.of_thread.here:
+        mark(t, _inference=True)
+    return t
+
+
+def empty(
+    shape: tuple[int, ...], dtype: dtypes.dtype, strides: tuple[int, ...] | None = None
+) -> Tensor:
+    """A tensor of uninitialised elements, dense; `strides` default to row-major."""
+    if strides is None:
+        strides = contiguous_strides(shape)
+    s = storages.empty(numel(shape) * dtype.itemsize)
+    return wrap(s, Layout(shape, strides, 0), dtype)
+
+
+def alias(t: Tensor, layout: Layout) -> Tensor:
+    """Another tensor on `t`'s storage and version, in no relation to its history."""
+    new = wrap(t._storage, layout, t._dtype)
+    if marks.anywhere and new._inference is not t._inference:
+        mark(new, _inference=t._inference)  # a view is what its base is
+    if t._marked:
+        mark_bytes(new, t)
+    return new

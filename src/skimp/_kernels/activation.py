@@ -1,0 +1,482 @@
+"""Activations and their derivatives, each fused over one block.
+
+The kernels' contract is that of `kernels`. A `name_backward(g, x)` gives the gradient of the input
+from that of the result; where it needs the result instead of the input, its argument is y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import pi, sqrt
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._kernels.pointwise import Array, clamp, drop, select
+from skimp._kernels.powers import POWER, UNIT
+from skimp._kernels.scratch import give, take
+from skimp._kernels.special.erf import erf
+
+_SQRT1_2 = sqrt(0.5)
+_BOOL: Final = np.dtype(np.bool_)
+_PIECE: Final = 1 << 17  # elements: twenty passes over them stay in the cache
+_SMALL: Final = 1 << 14  # elements up to which a fresh array costs less than one from the scratch
+_TANH_SCALE, _TANH_CUBE = sqrt(2 / pi), 0.044715  # of the tanh approximation to GELU
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+_MISH_FLAT = 20.0  # tanh(softplus(x)) is 1 from here on, in every type
+
+
+def _like(x: Array) -> Array:
+    return np.empty(np.shape(x), np.asarray(x).dtype)
+
+
+def _in_pieces(*arrays: Array, length: int = _PIECE) -> Iterator[tuple[Array, ...]]:
+    """The same elements of all arrays, `length` at a time where they lie in one run."""
+    whole = arrays[-1]
+    if whole.size <= length or not all(
+        [np.shape(a) == whole.shape and a.flags.c_contiguous for a in arrays]
+    ):
+        yield arrays
+        return
+    flat = [a.reshape(-1) for a in arrays]
+    for start in range(0, whole.size, length):
+        yield tuple([a[start : start + length] for a in flat])
+
+
+# Rectifiers
+
+
+def relu(x: Array, *, out: Array) -> None:
+    """x clamped from below to 0: NaN stays, and so does -0."""
+    clamp(x, 0, out=out)
+
+
+def relu6(x: Array, *, out: Array) -> None:
+    """x clamped to [0, 6]."""
+    clamp(x, 0, 6, out=out)
+
+
+def hardtanh(x: Array, low: float = -1.0, high: float = 1.0, *, out: Array) -> None:
+    """x clamped to [low, high]."""
+    clamp(x, low, high, out=out)
+
+
+def hardtanh_backward(
+    g: Array, x: Array, low: float = -1.0, high: float = 1.0, *, out: Array
+) -> None:
+    """g strictly inside (low, high), and for NaN."""
+    drop(np.less_equal(x, low) | np.greater_equal(x, high), g, out=out)
+
+
+def threshold(x: Array, at: float, value: float, *, out: Array) -> None:
+    """x above `at`, else `value`; NaN stays."""
+    select(np.less_equal(x, at), value, x, out=out)
+
+
+def threshold_backward(g: Array, x: Array, at: float = 0.0, *, out: Array) -> None:
+    """g where x is above `at`; with at=0 the derivative of relu, of its input or its result."""
+    if out.size <= _SMALL:
+        drop(np.less_equal(x, at), g, out=out)
+        return
+    for some, one, to in _in_pieces(g, x, out, length=2 * _PIECE):
+        room = take(to.size, _BOOL)
+        mask = room.reshape(to.shape)
+        np.less_equal(one, at, out=mask)
+        drop(mask, some, out=to)
+        give(room)
+
+
+def leaky_relu(x: Array, slope: Any = 0.01, *, out: Array) -> None:
+    """x above zero, else slope * x; an array as slope makes it prelu."""
+    if isinstance(slope, int | float) and 0 < slope <= 1:
+        np.multiply(x, slope, out=out)
+        np.maximum(x, out, out=out)
+    else:
+        select(np.greater(x, 0), x, np.multiply(x, slope), out=out)
+
+
+def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) -> None:
+    """g above zero, else slope * g."""
+    select(np.greater(x, 0), g, np.multiply(g, slope), out=out)
+
+
+def prelu(x: Array, weight: Array, *, out: Array) -> None:
+    """x above zero, else weight * x."""
+    select(np.greater(x, 0), x, np.multiply(x, weight), out=out)
+
+
+def prelu_weight_backward(g: Array, x: Array, *, out: Array) -> None:
+    """The weight's gradient before it is summed: g * x where x is not above zero."""
+    drop(np.greater(x, 0), np.multiply(g, x), out=out)
+
+
+# Shrinkers
+
+
+def hardshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
+    """x outside [-size, size], else 0."""
+    drop(np.less_equal(np.abs(x), size), x, out=out)
+
+
+def softshrink(x: Array, size: float = 0.5, *, out: Array) -> None:
+    """x moved towards zero by `size`, and 0 within it."""
+    np.subtract(x, np.minimum(np.maximum(x, -size), size), out=out)
+
+
+def shrink_backward(g: Array, x: Array, size: float = 0.5, *, out: Array) -> None:
+    """g outside [-size, size]: of hardshrink and of softshrink."""
+    drop(np.less_equal(np.abs(x), size), g, out=out)
+
+
+def tanhshrink(x: Array, *, out: Array) -> None:
+    """x - tanh(x)."""
+    np.tanh(x, out=out)
+    np.subtract(x, out, out=out)
+
+
+def tanhshrink_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g tanh(x)**2, conjugated for complex x."""
+    np.tanh(x, out=out)
+    np.multiply(out, out, out=out)
+    if np.iscomplexobj(out):
+        np.conj(out, out=out)
+    np.multiply(g, out, out=out)
+
+
+# The sigmoid's family
+
+
+def sigmoid(x: Array, *, out: Array) -> None:
+    """1 / (1 + exp(-x)); an exp that overflows gives the right 0."""
+    np.negative(x, out=out)
+    np.exp(out, out=out)
+    np.add(out, 1, out=out)
+    np.divide(1, out, out=out)
+
+
+def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
+    """g y (1 - y), conjugated for complex y."""
+    if np.iscomplexobj(y):
+        y = np.conj(y)
+    np.subtract(1, y, out=out)
+    np.multiply(out, y, out=out)
+    np.multiply(g, out, out=out)
+
+
+def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
+    """g (1 - y**2), conjugated for complex y."""
+    if np.iscomplexobj(y):
+        y = np.conj(y)
+    np.multiply(y, y, out=out)
+    np.subtract(1, out, out=out)
+    np.multiply(g, out, out=out)
+
+
+def logsigmoid(x: Array, *, out: Array) -> None:
+    """log(sigmoid(x)) without overflow."""
+    np.abs(x, out=out)
+    np.negative(out, out=out)
+    np.exp(out, out=out)
+    np.log1p(out, out=out)
+    np.subtract(np.minimum(x, 0), out, out=out)
+
+
+def logsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g sigmoid(-x)."""
+    np.exp(x, out=out)
+    np.add(out, 1, out=out)
+    np.divide(g, out, out=out)
+
+
+def logit_backward(g: Array, x: Array, eps: float | None = None, *, out: Array) -> None:
+    """g / (x (1 - x)); outside [0, 1] NaN, or with eps 0 outside [eps, 1 - eps]."""
+    np.subtract(1, x, out=out)
+    np.multiply(out, x, out=out)
+    np.divide(g, out, out=out)
+    low, value = (0.0, np.nan) if eps is None else (eps, 0.0)
+    np.copyto(out, value, where=np.less(x, low) | np.greater(x, 1 - low))
+
+
+def silu(x: Array, *, out: Array) -> None:
+    """x sigmoid(x)."""
+    np.negative(x, out=out)
+    np.exp(out, out=out)
+    np.add(out, 1, out=out)
+    np.divide(x, out, out=out)
+
+
+def silu_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g s (1 + x (1 - s)), s = sigmoid(x); real only, as in PyTorch."""
+    s = _like(x)
+    sigmoid(x, out=s)
+    np.subtract(1, s, out=out)
+    np.multiply(out, x, out=out)
+    np.add(out, 1, out=out)
+    np.multiply(out, s, out=out)
+    np.multiply(g, out, out=out)
+
+
+def glu(x: Array, gate: Array, *, out: Array) -> None:
+    """x sigmoid(gate)."""
+    sigmoid(gate, out=out)
+    np.multiply(x, out, out=out)
+
+
+def glu_gate_backward(g: Array, x: Array, gate: Array, *, out: Array) -> None:
+    """The gate's gradient: g x s (1 - s), s = sigmoid(gate)."""
+    s = _like(gate)
+    sigmoid(gate, out=s)
+    np.subtract(1, s, out=out)
+    np.multiply(out, s, out=out)
+    np.multiply(out, x, out=out)
+    np.multiply(g, out, out=out)
+
+
+def hardsigmoid(x: Array, *, out: Array) -> None:
+    """(x + 3) / 6 clamped to [0, 1]."""
+    np.add(x, 3, out=out)
+    clamp(out, 0, 6, out=out)
+    np.divide(out, 6, out=out)
+
+
+def hardsigmoid_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g / 6 inside (-3, 3)."""
+    drop(np.logical_not(np.less(np.abs(x), 3)), np.multiply(g, 1 / 6), out=out)
+
+
+def hardswish(x: Array, *, out: Array) -> None:
+    """x hardsigmoid(x)."""
+    np.add(x, 3, out=out)
+    clamp(out, 0, 6, out=out)
+    np.multiply(x, out, out=out)
+    np.divide(out, 6, out=out)
+
+
+def hardswish_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g (x / 3 + 1/2) inside (-3, 3), 0 below and g above."""
+    np.multiply(x, 1 / 3, out=out)
+    np.add(out, 0.5, out=out)
+    np.multiply(g, out, out=out)
+    np.copyto(out, g, where=np.greater_equal(x, 3))
+    np.copyto(out, 0, where=np.less_equal(x, -3))
+
+
+def softsign(x: Array, *, out: Array) -> None:
+    """x / (1 + |x|)."""
+    np.divide(x, np.add(np.abs(x), 1), out=out)
+
+
+def softsign_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g / (1 + |x|)**2."""
+    np.abs(x, out=out)
+    np.add(out, 1, out=out)
+    np.multiply(out, out, out=out)
+    np.divide(g, out, out=out)
+
+
+# GELU
+
+
+# -logit(Phi(x)) / x as a polynomial in x**2, Phi the normal distribution: fitted so that x Phi(x)
+# is within 1.9e-7 of itself right of 0, within 1.5e-7 everywhere; the last term wins for large x.
+_PHI: Final = tuple(UNIT * c for c in (
+    -1.59576968e00, -7.26669486e-02, 6.59746197e-05, 1.10305799e-04, -7.87649134e-06,
+    2.60500067e-07, -3.40397281e-09,
+))  # fmt: skip
+
+
+def _over_phi(x: Array, square: Array, out: Array) -> None:
+    """out = 1 / Phi(x) = 1 + exp(-logit(Phi(x))) in float32; `square` is left with x**2."""
+    np.multiply(x, x, out=square)
+    np.multiply(square, _PHI[-1], out=out)
+    for c in _PHI[-2:0:-1]:
+        np.add(out, c, out=out)
+        np.multiply(out, square, out=out)
+    np.add(out, _PHI[0], out=out)
+    np.multiply(out, x, out=out)
+    POWER(out, out=out)
+    np.add(out, 1, out=out)
+
+
+def gelu(x: Array, *, out: Array) -> None:
+    """x Phi(x), Phi the distribution function of the standard normal."""
+    if out.dtype == np.float32:
+        for one, to in _in_pieces(x, out):
+            square = take(to.size, to.dtype)
+            _over_phi(one, square.reshape(to.shape), to)
+            np.divide(one, to, out=to)
+            give(square)
+        return
+    erf(np.multiply(x, _SQRT1_2), out=out)
+    np.add(out, 1, out=out)
+    np.multiply(out, x, out=out)
+    np.multiply(out, 0.5, out=out)
+
+
+def gelu_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g (Phi(x) + x phi(x)), the normal's distribution and density."""
+    for some, one, to in _in_pieces(g, x, out):
+        room = take(to.size, to.dtype)
+        _gelu_backward(some, one, room.reshape(to.shape), to)
+        give(room)
+
+
+def _gelu_backward(g: Array, x: Array, density: Array, out: Array) -> None:
+    if out.dtype == np.float32:
+        _over_phi(x, density, out)
+        np.divide(1, out, out=out)
+    else:
+        erf(np.multiply(x, _SQRT1_2), out=out)
+        np.add(out, 1, out=out)
+        np.multiply(out, 0.5, out=out)
+        np.multiply(x, x, out=density)
+    np.multiply(density, -0.5 * UNIT, out=density)
+    POWER(density, out=density)
+    np.multiply(density, x, out=density)
+    np.multiply(density, 1 / sqrt(2 * pi), out=density)
+    np.add(out, density, out=out)
+    np.multiply(g, out, out=out)
+
+
+def _gelu_tanh(x: Array, out: Array) -> None:
+    np.multiply(x, x, out=out)
+    np.multiply(out, _TANH_CUBE * _TANH_SCALE, out=out)
+    np.add(out, _TANH_SCALE, out=out)
+    np.multiply(out, x, out=out)
+    np.tanh(out, out=out)
+
+
+def gelu_tanh(x: Array, *, out: Array) -> None:
+    """GELU by its tanh approximation."""
+    _gelu_tanh(x, out)
+    np.add(out, 1, out=out)
+    np.multiply(out, x, out=out)
+    np.multiply(out, 0.5, out=out)
+
+
+def gelu_tanh_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g/2 ((1 + t) + x (1 - t**2) u'), t = tanh(u) the approximation's."""
+    t = _like(x)
+    _gelu_tanh(x, t)
+    np.multiply(x, x, out=out)
+    np.multiply(out, 3 * _TANH_CUBE * _TANH_SCALE, out=out)
+    np.add(out, _TANH_SCALE, out=out)
+    np.multiply(out, x, out=out)
+    np.multiply(out, np.subtract(1, np.multiply(t, t)), out=out)
+    np.add(out, t, out=out)
+    np.add(out, 1, out=out)
+    np.multiply(out, 0.5, out=out)
+    np.multiply(g, out, out=out)
+
+
+# Softplus, ELU, mish
+
+
+def softplus(x: Array, beta: float = 1.0, at: float = 20.0, *, out: Array) -> None:
+    """log(1 + exp(beta x)) / beta, and x where beta x is above `at`."""
+    z = np.multiply(x, beta) if beta != 1 else x
+    y = np.log1p(np.exp(z))
+    if beta != 1:
+        y = np.divide(y, beta)
+    select(np.greater(z, at), x, y, out=out)
+
+
+def softplus_backward(
+    g: Array, x: Array, beta: float = 1.0, at: float = 20.0, *, out: Array
+) -> None:
+    """g sigmoid(beta x), and g where beta x is above `at`."""
+    z = np.multiply(x, beta) if beta != 1 else x
+    y = np.exp(np.negative(z))
+    y = np.divide(g, np.add(y, 1))
+    select(np.greater(z, at), g, y, out=out)
+
+
+def elu(
+    x: Array, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0, *, out: Array
+) -> None:
+    """scale x above zero, else scale alpha (exp(input_scale x) - 1)."""
+    np.minimum(x, 0, out=out)
+    if input_scale != 1:
+        np.multiply(out, input_scale, out=out)
+    np.expm1(out, out=out)
+    if alpha * scale != 1:
+        np.multiply(out, alpha * scale, out=out)
+    right = np.maximum(x, 0)
+    np.add(out, right if scale == 1 else np.multiply(right, scale), out=out)
+
+
+def elu_backward(
+    g: Array,
+    x: Array,
+    alpha: float = 1.0,
+    scale: float = 1.0,
+    input_scale: float = 1.0,
+    *,
+    out: Array,
+) -> None:
+    """From the input: g scale above zero, else g scale alpha input_scale exp(input_scale x)."""
+    left = np.exp(np.multiply(x, input_scale))
+    left = np.multiply(left, np.multiply(g, alpha * scale * input_scale))
+    select(np.less_equal(x, 0), left, np.multiply(g, scale), out=out)
+
+
+def elu_backward_of_result(
+    g: Array,
+    y: Array,
+    alpha: float = 1.0,
+    scale: float = 1.0,
+    input_scale: float = 1.0,
+    *,
+    out: Array,
+) -> None:
+    """From the result: g scale above zero, else g input_scale (y + scale alpha)."""
+    left = np.multiply(np.add(y, alpha * scale), np.multiply(g, input_scale))
+    select(np.less_equal(y, 0), left, np.multiply(g, scale), out=out)
+
+
+def celu(x: Array, alpha: float = 1.0, *, out: Array) -> None:
+    """elu with a derivative of 1 at zero for every alpha."""
+    elu(x, alpha, 1.0, 1.0 / alpha, out=out)
+
+
+def selu(x: Array, *, out: Array) -> None:
+    """elu with the two constants of self-normalising networks."""
+    elu(x, SELU_ALPHA, SELU_SCALE, out=out)
+
+
+def _tanh_softplus(x: Array, out: Array) -> None:
+    """tanh(log(1 + e)) = n / (n + 2), where e = exp(x), n = e (e + 2)."""
+    np.minimum(x, _MISH_FLAT, out=out)
+    np.exp(out, out=out)
+    n = np.add(out, 2)
+    n = np.multiply(n, out)
+    np.divide(n, np.add(n, 2), out=out)
+
+
+def mish(x: Array, *, out: Array) -> None:
+    """x tanh(softplus(x))."""
+    _tanh_softplus(x, out)
+    np.multiply(out, x, out=out)
+
+
+def mish_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g (t + x sigmoid(x) (1 - t**2)), t = tanh(softplus(x))."""
+    t = _like(x)
+    _tanh_softplus(x, t)
+    silu(x, out=out)
+    np.multiply(out, np.subtract(1, np.multiply(t, t)), out=out)
+    np.add(out, t, out=out)
+    np.multiply(g, out, out=out)
+
+
+def sinc_backward(g: Array, x: Array, *, out: Array) -> None:
+    """g (cos(pi x) pi x - sin(pi x)) / (pi x**2), 0 at 0."""
+    angle = np.multiply(x, pi)
+    np.cos(angle, out=out)
+    np.multiply(out, angle, out=out)
+    np.subtract(out, np.sin(angle), out=out)
+    np.divide(out, np.multiply(angle, x), out=out)
+    if np.iscomplexobj(out):
+        np.conj(out, out=out)
+    np.multiply(g, out, out=out)
+    np.copyto(out, 0, where=np.equal(x, 0))

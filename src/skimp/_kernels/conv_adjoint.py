@@ -1,0 +1,151 @@
+"""The adjoint of a convolution: what each input element gives to the places whose kernel covers it.
+
+With steps of one it is a convolution by the kernel turned round, and its patches serve the gradient
+of the weights too; with larger steps several of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from skimp._kernels.conv import (
+    Array,
+    Block,
+    Window,
+    blocks,
+    forward,
+    forward_and_weights,
+    gathered,
+    weights,
+    working,
+)
+
+_NARROW: Final = 16  # channels of an input below which a product with it is slow
+
+
+def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
+    """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel
+    covers it."""
+    back = _turned_window(w)
+    if back is not None:
+        forward(g, _turned(weight), None, out, back)
+    elif all(d == 1 for d in w.dilation):
+        _phases(g, weight, out, w)
+    else:
+        for group in range(g.shape[1]):
+            _scatter(g[:, group], weight[group], out[:, group], w)
+
+
+def adjoint_and_weights(
+    g: Array, x: Array, weight: Array, out: Array, grad: Array, w: Window, bias: Array | None
+) -> None:
+    """`adjoint` into out, and `weights` of g and x into grad (groups, co, ci, *kernel) and bias
+    (groups, co); where it can be, both from patches of g that are gathered once: in <g, x * w> the
+    turned kernel's gradient is to x what the kernel's is to g."""
+    back = _turned_window(w)
+    if back is None or x.shape[1] > 1 or x.shape[2] < _NARROW:
+        adjoint(g, weight, out, w)
+        weights(g, x, grad, w, bias)
+        return
+    into = np.empty(_turned(grad).shape, grad.dtype)
+    forward_and_weights(g, _turned(weight), out, x, into, back, bias)
+    grad[...] = _turned(into)
+
+
+def _turned(weight: Array) -> Array:
+    """(groups, co, ci, *kernel) with channels in each other's place, and the taps from last to
+    first."""
+    return np.flip(np.swapaxes(weight, 1, 2), tuple(range(3, weight.ndim)))
+
+
+def _turned_window(w: Window) -> Window | None:
+    """Where the turned kernel goes over g, if steps and padding let it."""
+    if any(s != 1 for s in w.stride) or any(
+        p > r - 1 for p, r in zip(w.padding, w.reach, strict=True)
+    ):
+        return None
+    padding = tuple([r - 1 - p for p, r in zip(w.padding, w.reach, strict=True)])
+    return Window(w.out, w.kernel, w.stride, padding, w.dilation, w.size)
+
+
+def _phases(g: Array, weight: Array, out: Array, w: Window) -> None:
+    """The adjoint for larger steps, without dilation: the input elements that are equally far from
+    a step see the same taps, so each such set is a convolution of g with every so many-th tap."""
+    sides = [
+        [_phase(r, k, t, p) for r in range(t)]
+        for k, t, p in zip(w.kernel, w.stride, w.padding, strict=True)
+    ]
+    ones = (1,) * len(w.size)
+    for phase in itertools.product(*sides):
+        steps = list(zip(phase, w.stride, strict=True))
+        places: Any = (..., *[slice(p.first, None, t) for p, t in steps])
+        target = out[places]
+        kernel = tuple([p.taps for p in phase])
+        if 0 in target.shape:
+            continue
+        if 0 in kernel:
+            target[...] = 0
+            continue
+        taps: Any = (..., *[slice(p.number, None, t) for p, t in steps])
+        turned = np.flip(np.swapaxes(weight[taps], 1, 2), tuple(range(3, weight.ndim)))
+        padding = tuple([p.padding for p in phase])
+        back = Window(w.out, kernel, ones, padding, ones, target.shape[3:])
+        forward(g, turned, None, target, back)
+
+
+class Phase(NamedTuple):
+    """The input elements at `number` from a step along one dim: the first of them, how many taps
+    they see, and the padding with which these go over g."""
+
+    number: int
+    first: int
+    taps: int
+    padding: int
+
+
+def _phase(number: int, kernel: int, step: int, padding: int) -> Phase:
+    taps = len(range(number, kernel, step))
+    skipped = -(-(padding - number) // step) if padding > number else 0
+    return Phase(number, skipped * step + number - padding, taps, taps - 1 - skipped)
+
+
+def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
+    """The same for any steps: products of blocks of g, added tap by tap to the (padded) input
+    that they came from."""
+    dtype = working(out.dtype)
+    n, channels = out.shape[:2]
+    # (taps, ci) x co, so that each tap's part is one run
+    matrix = (
+        np.ascontiguousarray(np.moveaxis(weight, 1, -1), dtype=dtype).reshape(len(weight), -1).T
+    )
+    padded = [
+        max((o - 1) * t + r, p + s)
+        for o, t, r, p, s in zip(w.out, w.stride, w.reach, w.padding, w.size, strict=True)
+    ]
+    inner = tuple([slice(p, p + s) for p, s in zip(w.padding, w.size, strict=True)])
+    total: Array | None = None
+    for block in blocks(w, n, max(1, len(matrix))) if g.size else ():
+        if block.start == 0:
+            total = np.zeros((channels, block.last - block.first, *padded), dtype)
+        assert total is not None
+        columns = matrix @ gathered(g[block.images, :, block.lines], dtype)
+        shape = (channels, block.last - block.first, block.stop - block.start, *w.out[1:])
+        for tap, part in zip(np.ndindex(*w.kernel), columns.reshape(w.taps, *shape), strict=True):
+            total[_places(tap, block, w)] += part
+        if block.stop == w.out[0]:
+            out[block.images] = np.moveaxis(total[(slice(None), slice(None), *inner)], 0, 1)
+    if total is None:
+        out[...] = 0
+
+
+def _places(tap: Any, block: Block, w: Window) -> tuple[slice, ...]:
+    """Which elements of the padded input this tap of the kernel covers, for the block's outputs."""
+    found = [slice(None), slice(None)]
+    for dim, (i, d, t, o) in enumerate(zip(tap, w.dilation, w.stride, w.out, strict=True)):
+        start, count = (block.start, block.stop - block.start) if dim == 0 else (0, o)
+        begin = i * d + start * t
+        found.append(slice(begin, begin + (count - 1) * t + 1, t))
+    return tuple(found)

@@ -1,0 +1,75 @@
+"""BLAS's product that adds to what the result holds, which NumPy never asks it for.
+
+A bias is then written where the product goes, instead of the zeros that BLAS would write there, and
+costs nothing. It is asked for by its name in NumPy's own OpenBLAS; with any other BLAS there is no
+such way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._kernels.blas import library
+from skimp._kernels.products import has_unit_stride
+
+Array = np.ndarray[Any, Any]
+
+LARGE: Final = 1 << 16  # elements of the larger factor from which a call from Python is nothing
+_ROWS, _PLAIN, _TURNED = 101, 111, 112  # CBLAS: row-major; a factor as it is, or transposed
+_TYPES: Final = {"f": ("sgemm", ctypes.c_float), "d": ("dgemm", ctypes.c_double)}
+
+
+def adds(a: Array, b: Array, out: Array) -> bool:
+    """Whether `add_product` can add a @ b to `out`, and should.
+
+    That follows from shapes, types and strides alone: its sums are rounded in another order than
+    those of a product that something is added to.
+    """
+    return (
+        a.ndim == 2 == b.ndim
+        and (a.size >= LARGE or b.size >= LARGE)
+        and min(out.shape) > 1 < a.shape[1]
+        and out.dtype.char in _TYPES
+        and out.strides[1] == out.itemsize
+        and all([has_unit_stride(x) for x in (a, b, out)])
+        and _gemm(out.dtype.char) is not None
+    )
+
+
+def add_product(a: Array, b: Array, out: Array) -> None:
+    """out += a @ b, where `adds` holds; `out` shares no memory with them."""
+    gemm = _gemm(out.dtype.char)
+    assert gemm is not None
+    (turned_a, pitch_a), (turned_b, pitch_b), (_, pitch) = _lies(a), _lies(b), _lies(out)
+    gemm(
+        _ROWS, turned_a, turned_b, *out.shape, a.shape[1],
+        1, a.ctypes.data, pitch_a, b.ctypes.data, pitch_b,
+        1, out.ctypes.data, pitch,
+    )  # fmt: skip
+
+
+def _lies(x: Array) -> tuple[int, int]:
+    """Whether a matrix is a row-major one or its transpose, and how far apart its runs are."""
+    down, right = x.strides
+    turned = right != x.itemsize
+    return (_TURNED, right // x.itemsize) if turned else (_PLAIN, down // x.itemsize)
+
+
+@cache
+def _gemm(kind: str) -> Callable[..., None] | None:
+    name, real = _TYPES[kind]
+    for suffix, integer in (("64_", ctypes.c_int64), ("", ctypes.c_int32)):
+        found = getattr(library(), f"scipy_cblas_{name}{suffix}", None)
+        if found is not None:
+            matrix = (ctypes.c_void_p, integer)
+            found.argtypes = (
+                *[ctypes.c_int] * 3, *[integer] * 3, real, *matrix, *matrix, real, *matrix
+            )  # fmt: skip
+            found.restype = None
+            return found  # type: ignore[no-any-return]
+    return None

@@ -1,0 +1,459 @@
+"""Pointwise arithmetic where NumPy's function differs from PyTorch's or is missing.
+
+A kernel fills `out` (C-contiguous, of the result's type, overlapping no input) from arrays of its
+shape or 0-d operands; parameters follow as Python numbers. Inputs come in the type in which the op
+computes (integers already converted where PyTorch converts them, float16 and bfloat16 as float32).
+The caller has told NumPy to ignore floating point errors. Where NumPy's ufunc does what PyTorch
+does (`maximum`, `fmax`, `hypot`, `nextafter`, shifts, `gcd`, ...), the ufunc itself is the kernel.
+"""
+
+from __future__ import annotations
+
+from math import inf, log, pi
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from skimp._kernels.scratch import give, take
+
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+_INTEGERS = "iu"
+_SAME_SIZE = {n: np.dtype(f"i{n}") for n in (1, 2, 4)}
+
+
+def select(mask: Mask, a: Any, b: Any, *, out: Array) -> None:
+    """where(mask, a, b); small types blend their bits, which is twice as fast as np.where."""
+    whole = _SAME_SIZE.get(out.itemsize)
+    if whole is None:
+        np.copyto(out, np.where(mask, a, b))
+        return
+    a, b = (np.asarray(v, out.dtype).view(whole) for v in (a, b))
+    bits = np.empty(mask.shape, whole)
+    np.negative(mask.view(np.int8), out=bits)  # all ones where the mask is set
+    bits = np.bitwise_and(bits, np.bitwise_xor(a, b))
+    np.bitwise_xor(b, bits, out=out.view(whole))
+
+
+def drop(mask: Mask, g: Array, *, out: Array) -> None:
+    """g, and zero where the mask is set (even where g is infinite or NaN there)."""
+    whole = _SAME_SIZE.get(out.itemsize)
+    if whole is None:
+        np.copyto(out, g)
+        np.copyto(out, 0, where=mask)
+        return
+    large = mask.size >= _LONG
+    room = take(mask.size, whole) if large else np.empty(mask.size, whole)
+    bits = room.reshape(mask.shape)
+    np.subtract(mask.view(np.int8), 1, out=bits)
+    np.bitwise_and(np.asarray(g, out.dtype).view(whole), bits, out=out.view(whole))
+    if large:
+        give(room)
+
+
+# Division
+
+
+def _refuse_zero(b: Any) -> None:
+    if not np.all(b):
+        raise RuntimeError("ZeroDivisionError")
+
+
+def fmod(a: Array, b: Any, *, out: Array) -> None:
+    """The remainder with the sign of the dividend."""
+    if out.dtype.kind in _INTEGERS:
+        _refuse_zero(b)
+        np.fmod(a, b, out=out)
+    else:  # float32 through float64: as exact, and several times faster
+        np.fmod(a, b, out=out, dtype=np.float64, casting="same_kind")
+
+
+def remainder(a: Array, b: Any, *, out: Array) -> None:
+    """The remainder with the sign of the divisor; a zero keeps the sign of the dividend."""
+    if out.dtype.kind in _INTEGERS:
+        _refuse_zero(b)
+        np.remainder(a, b, out=out)
+        return
+    fmod(a, b, out=out)
+    wrong = np.not_equal(np.less(out, 0), np.less(b, 0))
+    wrong = np.logical_and(wrong, out)
+    if wrong.any():
+        np.add(out, b, out=out, where=wrong)
+
+
+def floor_divide(a: Array, b: Any, *, out: Array) -> None:
+    """The quotient rounded down, as Python's //."""
+    if out.dtype.kind in _INTEGERS:
+        _refuse_zero(b)
+    np.floor_divide(a, b, out=out)
+
+
+def trunc_divide(a: Array, b: Any, *, out: Array) -> None:
+    """The quotient rounded towards zero."""
+    if out.dtype.kind in _INTEGERS:
+        _refuse_zero(b)
+        np.fmod(a, b, out=out)
+        np.subtract(a, out, out=out)
+        np.floor_divide(out, b, out=out)
+    else:
+        np.divide(a, b, out=out)
+        np.trunc(out, out=out)
+
+
+def trunc_divide_rounded(dtype: Any) -> Any:
+    """trunc_divide of a narrow type computed in a wider one: rounded before it is cut."""
+
+    def trunc_divide_of_narrow(a: Array, b: Any, *, out: Array) -> None:
+        np.divide(a, b, out=out)
+        np.trunc(out.astype(dtype), out=out, casting="same_kind")
+
+    return trunc_divide_of_narrow
+
+
+def reciprocal(x: Array, *, out: Array) -> None:
+    """1 / x."""
+    np.divide(1, x, out=out)
+
+
+def rsqrt(x: Array, *, out: Array) -> None:
+    """1 / sqrt(x)."""
+    np.sqrt(x, out=out)
+    np.divide(1, out, out=out)
+
+
+def nextafter_rounded(dtype: Any) -> Any:
+    """nextafter of a narrow type that comes in a wider one."""
+
+    def nextafter_of_narrow(a: Array, b: Any, *, out: Array) -> None:
+        np.copyto(out, np.nextafter(np.asarray(a, dtype), np.asarray(b, dtype)))
+
+    return nextafter_of_narrow
+
+
+def lcm(a: Array, b: Any, *, out: Array) -> None:
+    """The least common multiple, not negative where it does not overflow twice."""
+    divisor = np.gcd(a, b)
+    np.floor_divide(a, np.where(divisor == 0, 1, divisor), out=out)
+    np.multiply(out, b, out=out)
+    np.absolute(out, out=out)
+
+
+# Powers
+
+
+def power(a: Any, b: Any, *, out: Array) -> None:
+    """a ** b; a Python number as exponent takes PyTorch's short cuts (x ** 0.5 is sqrt(x))."""
+    if out.dtype.kind in _INTEGERS:
+        _integer_power(a, b, out)
+    elif isinstance(b, int | float) and out.dtype.kind == "f":
+        _power_of_number(a, b, out)
+    else:
+        np.power(a, b, out=out)
+
+
+def _integer_power(a: Any, b: Any, out: Array) -> None:
+    if isinstance(b, int):
+        if b < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        np.power(a, np.asarray(b).astype(out.dtype), out=out)
+        return
+    negative = np.less(b, 0)
+    if not negative.any():
+        np.power(a, b, out=out)
+        return
+    np.power(a, np.where(negative, 0, b), out=out, casting="same_kind")
+    # of the whole numbers only 1 and -1 have a whole inverse; PyTorch truncates the others to 0
+    parity = np.where(np.bitwise_and(b, 1) == 0, 1, a)
+    inverse = np.where(np.equal(a, 1) | np.equal(a, -1), parity, 0)
+    np.copyto(out, inverse, where=negative, casting="same_kind")
+
+
+def _power_of_number(x: Any, b: float, out: Array) -> None:
+    if b == 0.5:
+        np.sqrt(x, out=out)
+    elif b == -0.5:
+        rsqrt(x, out=out)
+    elif b == 2:
+        np.square(x, out=out)
+    elif b == 3:
+        np.multiply(x, x, out=out)
+        np.multiply(out, x, out=out)
+    elif b == -1:
+        np.divide(1, x, out=out)
+    elif b == -2:
+        np.multiply(x, x, out=out)
+        np.divide(1, out, out=out)
+    elif b == 1:
+        np.copyto(out, x)
+    else:
+        np.power(x, b, out=out)
+
+
+def exp2(x: Array, *, out: Array) -> None:
+    """2 ** x, complex as well."""
+    if out.dtype.kind == "c":
+        np.multiply(x, log(2), out=out)
+        np.exp(out, out=out)
+    else:
+        np.exp2(x, out=out)
+
+
+def ldexp(x: Array, n: Any, *, out: Array) -> None:
+    """x * 2 ** n; with a fractional type of n the power alone may overflow, as in PyTorch."""
+    if np.asarray(n).dtype.kind in "biu":
+        np.ldexp(x, n, out=out)
+        return
+    np.copyto(out, n, casting="same_kind")
+    np.exp2(out, out=out)
+    np.multiply(x, out, out=out)
+
+
+def frexp_mantissa(x: Array, *, out: Array) -> None:
+    """The m of x = m * 2 ** e with 0.5 <= |m| < 1."""
+    np.frexp(x, out, np.empty(out.shape, np.int32))
+
+
+def frexp_exponent(x: Array, *, out: Array) -> None:
+    """The e of x = m * 2 ** e; 0 for zeros, infinities and NaN."""
+    np.frexp(x, np.empty(out.shape, np.asarray(x).dtype), out)
+    np.copyto(out, 0, where=~np.isfinite(x))
+
+
+# Signs, rounding, limits
+
+
+def sign(x: Array, *, out: Array) -> None:
+    """-1, 0 or 1; 0 for NaN (NumPy: NaN)."""
+    if out.dtype.kind in "bu":
+        np.not_equal(x, 0, out=out)
+    else:
+        np.subtract(np.greater(x, 0).view(np.int8), np.less(x, 0).view(np.int8), out=out)
+
+
+def sgn(x: Array, *, out: Array) -> None:
+    """x / |x| of complex numbers, 0 at 0; otherwise sign."""
+    if out.dtype.kind != "c":
+        sign(x, out=out)
+        return
+    np.divide(x, np.abs(x), out=out)
+    np.copyto(out, 0, where=np.equal(x, 0))
+
+
+def signbit(x: Array, *, out: Array) -> None:
+    """Whether the sign bit is set: below zero for integers, never for bool."""
+    if np.asarray(x).dtype.kind == "f":
+        np.signbit(x, out=out)
+    else:
+        np.less(x, 0, out=out)
+
+
+def round(x: Array, decimals: int = 0, *, out: Array) -> None:
+    """To the nearest, halves to even, after scaling by 10 ** decimals in x's own type."""
+    if decimals == 0 or out.dtype.kind in _INTEGERS:
+        (np.positive if out.dtype.kind in _INTEGERS else np.rint)(x, out=out)
+        return
+    scale = np.power(out.dtype.type(10), out.dtype.type(abs(decimals)))
+    forth, back = (np.multiply, np.divide) if decimals > 0 else (np.divide, np.multiply)
+    forth(x, scale, out=out)
+    np.rint(out, out=out)
+    back(out, scale, out=out)
+
+
+def frac(x: Array, *, out: Array) -> None:
+    """x less its whole part, with x's sign."""
+    np.trunc(x, out=out)
+    np.subtract(x, out, out=out)
+
+
+_LONG: Final = 1 << 11  # elements from which `clip` repays its dearer call
+
+
+def clamp(x: Array, low: Any = None, high: Any = None, *, out: Array) -> None:
+    """min(max(low, x), high): NaN in any of them gives NaN, high wins over low.
+
+    Beside an equal number x stays, so that -0 does beside 0. NumPy's maximum and minimum are three
+    to four times slower beside a number than `clip` is, whose result is the same.
+    """
+    if x.size >= _LONG and out.dtype.kind == "f" and _is_number(low) and _is_number(high):
+        x.clip(-np.inf if low is None else low, np.inf if high is None else high, out)
+        return
+    if low is not None:
+        np.maximum(low, x, out=out)
+        x = out
+    if high is not None:
+        np.minimum(high, x, out=out)
+
+
+def _is_number(bound: Any) -> bool:
+    return getattr(bound, "ndim", 0) == 0  # Python's, NumPy's, 0-d, or None
+
+
+def heaviside(x: Array, values: Any, *, out: Array) -> None:
+    """1 above zero, `values` at zero, else 0; 0 for NaN (NumPy: NaN)."""
+    np.greater(x, 0, out=out)
+    np.copyto(out, values, where=np.equal(x, 0), casting="same_kind")
+
+
+def nan_to_num(
+    x: Array,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    *,
+    out: Array,
+) -> None:
+    """Numbers for NaN and the infinities: by default 0 and the limits of `out`'s type.
+
+    For float16 and bfloat16, which arrive widened, the caller names the limits.
+    """
+    np.copyto(out, x)
+    if out.dtype.kind not in "fc":
+        return
+    parts = (out.real, out.imag) if out.dtype.kind == "c" else (out,)
+    largest = float(np.finfo(out.dtype).max)
+    for part in parts:
+        odd = ~np.isfinite(part)
+        if odd.any():
+            high, low = part == inf, part == -inf
+            np.copyto(part, nan, where=np.isnan(part))
+            np.copyto(part, largest if posinf is None else posinf, where=high)
+            np.copyto(part, -largest if neginf is None else neginf, where=low)
+
+
+# Logarithms of sums
+
+
+def _log_add(a: Any, b: Any, out: Array, exp: np.ufunc, unit: float) -> None:
+    np.subtract(a, b, out=out)
+    np.copyto(out, 0, where=np.equal(a, b))  # two equal infinities
+    np.abs(out, out=out)
+    np.negative(out, out=out)
+    exp(out, out=out)
+    np.log1p(out, out=out)
+    if unit != 1:
+        np.multiply(out, unit, out=out)
+    np.add(out, np.maximum(a, b), out=out)
+
+
+def logaddexp(a: Any, b: Any, *, out: Array) -> None:
+    """log(exp(a) + exp(b)), real or complex."""
+    if out.dtype.kind != "c":
+        _log_add(a, b, out, np.exp, 1)
+        return
+    larger = np.where(np.less(np.real(a), np.real(b)), b, a)
+    np.exp(np.subtract(a, larger), out=out)
+    np.add(out, np.exp(np.subtract(b, larger)), out=out)
+    np.log(out, out=out)
+    np.add(out, larger, out=out)
+
+
+def logaddexp2(a: Any, b: Any, *, out: Array) -> None:
+    """log2(2 ** a + 2 ** b)."""
+    _log_add(a, b, out, np.exp2, 1 / log(2))
+
+
+# Three operands
+
+
+def lerp(a: Array, b: Any, weight: Any, *, out: Array) -> None:
+    """a + weight (b - a), from the nearer end: PyTorch's two formulas, exact at weights 0 and 1."""
+    near = np.less(np.abs(weight), 0.5)
+    np.subtract(b, a, out=out)
+    if np.ndim(near) == 0:
+        np.multiply(out, weight if near else np.subtract(1, weight), out=out)
+        (np.add if near else np.subtract)(a if near else b, out, out=out)
+        return
+    from_b = np.multiply(out, np.subtract(1, weight))
+    np.subtract(b, from_b, out=from_b)
+    np.multiply(out, weight, out=out)
+    np.add(a, out, out=out)
+    np.copyto(out, from_b, where=~near)
+
+
+def addcmul(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
+    """x + value * a * b."""
+    np.multiply(a, b, out=out) if value == 1 else np.multiply(np.multiply(value, a), b, out=out)
+    np.add(x, out, out=out)
+
+
+def addcdiv(x: Array, a: Any, b: Any, value: Any = 1, *, out: Array) -> None:
+    """x + value * a / b."""
+    np.divide(a, b, out=out) if value == 1 else np.divide(np.multiply(value, a), b, out=out)
+    np.add(x, out, out=out)
+
+
+def where(condition: Mask, a: Any, b: Any, *, out: Array) -> None:
+    """a where the condition holds, else b."""
+    select(np.broadcast_to(condition, out.shape), a, b, out=out)
+
+
+# Complex numbers and angles
+
+
+def angle(x: Array, *, out: Array) -> None:
+    """The argument of x: pi below zero, 0 from -0.0 up, NaN for NaN."""
+    if np.iscomplexobj(x):
+        np.arctan2(x.imag, x.real, out=out)
+        return
+    np.multiply(np.less(x, 0), out.dtype.type(pi), out=out)
+    np.copyto(out, x, where=np.isnan(x))
+
+
+def complex(real: Array, imag: Array, *, out: Array) -> None:
+    """real + i imag, no arithmetic."""
+    np.copyto(out.real, real)
+    np.copyto(out.imag, imag)
+
+
+def polar(radius: Array, phase: Array, *, out: Array) -> None:
+    """radius (cos phase + i sin phase)."""
+    np.multiply(radius, np.cos(phase), out=out.real)
+    np.multiply(radius, np.sin(phase), out=out.imag)
+
+
+def deg2rad(x: Array, *, out: Array) -> None:
+    """x pi / 180."""
+    np.multiply(x, pi / 180, out=out)
+
+
+def rad2deg(x: Array, *, out: Array) -> None:
+    """x 180 / pi."""
+    np.multiply(x, 180 / pi, out=out)
+
+
+# Tests
+
+
+def isclose(
+    a: Array, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False, *, out: Array
+) -> None:
+    """a == b, or finite with |a - b| <= atol + |rtol b|; with equal_nan NaN is close to NaN.
+
+    Integers are compared as float32, the default type.
+    """
+    np.equal(a, b, out=out)
+    if equal_nan:
+        np.logical_or(out, np.isnan(a) & np.isnan(b), out=out)
+    if rtol == 0 and atol == 0:
+        return
+    if np.asarray(a).dtype.kind in "biu":
+        a, b = np.asarray(a, np.float32), np.asarray(b, np.float32)
+    error = np.abs(np.subtract(a, b))
+    near = np.less_equal(error, atol + np.abs(np.multiply(b, rtol)))
+    np.logical_or(out, np.logical_and(near, np.isfinite(error)), out=out)
+
+
+def isposinf(x: Array, *, out: Array) -> None:
+    """Whether x is +inf."""
+    np.equal(x, inf, out=out)
+
+
+def isneginf(x: Array, *, out: Array) -> None:
+    """Whether x is -inf."""
+    np.equal(x, -inf, out=out)
+
+
+def isreal(x: Array, *, out: Array) -> None:
+    """Whether the imaginary part is 0."""
+    np.equal(np.imag(x), 0, out=out)

@@ -1,0 +1,363 @@
+"""Pooling of arrays: outputs are made of what windows show, one tap of all windows at a time.
+
+Arrays are planes (p, *size); a few planes are worked on at once, so that what is read again stays
+in the cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._kernels.threads import share
+from skimp.config import config
+
+Array = np.ndarray[Any, Any]
+Ints = tuple[int, ...]
+
+_UNIT: Final = 1 << 19  # elements of the planes worked on at once: of fewer, the calls show
+_LEAST_UNIT: Final = 1 << 16  # the same where threads would else have too few to share
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Where windows lie: the sizes of planes, windows and results, and their steps."""
+
+    size: Ints
+    kernel: Ints
+    stride: Ints
+    padding: Ints
+    dilation: Ints
+    out: Ints
+
+    @cached_property
+    def taps(self) -> list[Ints]:
+        return list(itertools.product(*[range(k) for k in self.kernel]))
+
+    @cached_property
+    def padded(self) -> Ints:
+        """The sizes of a plane that every window fits in."""
+        return tuple(
+            [
+                max(p + n, (o - 1) * s + (k - 1) * d + 1)
+                for n, k, s, p, d, o in zip(
+                    self.size,
+                    self.kernel,
+                    self.stride,
+                    self.padding,
+                    self.dilation,
+                    self.out,
+                    strict=True,
+                )
+            ]
+        )
+
+    @cached_property
+    def inner(self) -> tuple[slice, ...]:
+        """Where the plane lies within the padded one."""
+        return (
+            slice(None),
+            *[slice(p, p + n) for p, n in zip(self.padding, self.size, strict=True)],
+        )
+
+    @cached_property
+    def apart(self) -> bool:
+        """Whether no element is in two windows, nor any window outside the plane."""
+        return (
+            self.padded == self.size
+            and not any(self.padding)
+            and all(d == 1 for d in self.dilation)
+            and all(k <= s for k, s in zip(self.kernel, self.stride, strict=True))
+        )
+
+    @cached_property
+    def covers(self) -> bool:
+        """Whether every element of the plane is in a window, where they are apart."""
+        return self.kernel == self.stride and all(
+            n == o * s for n, o, s in zip(self.size, self.out, self.stride, strict=True)
+        )
+
+    def seen(self, tap: Ints) -> tuple[slice, ...]:
+        """The elements of the padded plane that this tap of all windows shows."""
+        return (
+            slice(None),
+            *[
+                slice(t * d, t * d + (o - 1) * s + 1, s)
+                for t, d, o, s in zip(tap, self.dilation, self.out, self.stride, strict=True)
+            ],
+        )
+
+    def inside(self, tap: Ints) -> Array:
+        """For each window, whether this tap shows an element of the plane and not of its
+        padding."""
+        found = np.ones((), bool)
+        for t, d, o, s, p, n in zip(
+            tap, self.dilation, self.out, self.stride, self.padding, self.size, strict=True
+        ):
+            at = np.arange(o) * s + t * d - p
+            found = found[..., None] & ((at >= 0) & (at < n))
+        return found
+
+
+def out_sizes(
+    size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil: bool
+) -> Ints:
+    """How many windows there are; with `ceil` the last may reach outside, if it begins inside."""
+    found = []
+    for n, k, s, p, d in zip(size, kernel, stride, padding, dilation, strict=True):
+        left = n + 2 * p - d * (k - 1) - 1
+        count = (left + (s - 1 if ceil else 0)) // s + 1
+        if ceil and (count - 1) * s >= n + p:
+            count -= 1
+        found.append(count)
+    return tuple(found)
+
+
+def tap_dtype(w: Pool) -> np.dtype[Any]:
+    """The smallest type that numbers the taps of a window."""
+    return np.min_scalar_type(len(w.taps) + 1)
+
+
+def _each(w: Pool, planes: int, fn: Callable[[slice], None]) -> None:
+    """fn(planes) for a few planes at a time, on the threads."""
+    each = math.prod(w.padded)
+    threads = config.threads if planes * each >= config.threads_from else 1
+    unit = min(_UNIT, max(_LEAST_UNIT, planes * each // (2 * threads)))
+    step = max(1, unit // max(1, each))
+    starts = iter(range(0, planes, step))  # shared by the threads: next() is atomic
+
+    def work() -> None:
+        for start in starts:
+            fn(slice(start, start + step))
+
+    share(work, threads)
+
+
+def _around(x: Array, w: Pool, value: Any) -> Array:
+    """The planes with `value` around them, or as they are where no window reaches outside."""
+    if w.padded == w.size:
+        return x
+    made = np.full((len(x), *w.padded), value, x.dtype)
+    made[w.inner] = x
+    return made
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """What is below everything else of a type."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return False if dtype.kind == "b" else -np.inf
+
+
+# -- maxima ---------------------------------------------------------------------------------------
+
+
+def maximum(x: Array, out: Array, taps: Array | None, w: Pool) -> None:
+    """out = the largest element of each window; taps = which tap it is (the first of equals; the
+    last nan)."""
+    _each(
+        w,
+        len(x),
+        lambda planes: maximum_of_planes(
+            x[planes], out[planes], None if taps is None else taps[planes], w
+        ),
+    )
+
+
+def maximum_of_planes(x: Array, best: Array, taps: Array | None, w: Pool) -> None:
+    """The same for a few planes, on this thread."""
+    if w.apart and w.kernel == (2, 2) and taps is not None:
+        _maximum_of_four(x, best, taps, w)
+        return
+    source = _around(x, w, lowest(x.dtype))
+    best[...] = source[w.seen(w.taps[0])]
+    for tap in w.taps[1:]:
+        np.maximum(best, source[w.seen(tap)], out=best)
+    if taps is not None:
+        _find(source, best, taps, w)
+
+
+def _maximum_of_four(x: Array, best: Array, taps: Array, w: Pool) -> None:
+    """Windows of two by two that do not meet: the winners of two rows, then of these."""
+    one, two, three, four = (np.ascontiguousarray(x[w.seen(tap)]) for tap in w.taps)
+    right_above, right_below = np.greater(two, one), np.greater(four, three)
+    np.maximum(one, two, out=one)
+    np.maximum(three, four, out=three)
+    below = np.greater(three, one)
+    np.maximum(one, three, out=best)
+    if (best != best).any():
+        _find_carefully(x, taps, w)
+        return
+    right_below ^= right_above  # right = right_below where below, else right_above
+    right_below &= below
+    right_above ^= right_below
+    rows = below.view(np.uint8)  # twice added: NumPy's shift of bytes takes ten times as long
+    np.add(right_above.view(np.uint8), rows, out=taps)
+    np.add(taps, rows, out=taps)
+
+
+def _find(source: Array, best: Array, taps: Array, w: Pool) -> None:
+    count = len(w.taps)
+    if (best != best).any() or (w.padded != w.size and (best == lowest(best.dtype)).any()):
+        _find_carefully(source, taps, w)
+        return
+    taps[...] = 0
+    rank = np.empty_like(taps)
+    for number, tap in enumerate(w.taps):  # the first of equals has the highest rank
+        np.multiply(source[w.seen(tap)] == best, taps.dtype.type(count - number), out=rank)
+        np.maximum(taps, rank, out=taps)
+    np.subtract(taps.dtype.type(count), taps, out=taps)
+
+
+def _find_carefully(source: Array, taps: Array, w: Pool) -> None:
+    """The same where there is nan, or where padding looks like an element."""
+    best = np.full(taps.shape, lowest(source.dtype), source.dtype)
+    started = np.zeros(taps.shape, bool)
+    for number, tap in enumerate(w.taps):
+        x = source[w.seen(tap)]
+        better = ((x > best) | (x != x) | ~started) & w.inside(tap)
+        np.copyto(best, x, where=better)
+        np.copyto(taps, number, where=better)
+        started |= better
+
+
+def spread(g: Array, taps: Array, out: Array, w: Pool) -> None:
+    """out = each element's sum of g over the windows whose tap shows it: the adjoint of
+    `picked`."""
+
+    if w.apart:
+        _each(w, len(g), lambda planes: _spread_apart(g[planes], taps[planes], out[planes], w))
+        return
+
+    def fn(planes: slice) -> None:
+        made = np.zeros((len(g[planes]), *w.padded), _sum_dtype(out.dtype))
+        own, at = g[planes], taps[planes]
+        for number, tap in enumerate(w.taps):
+            made[w.seen(tap)] += np.where(at == number, own, own.dtype.type(0))
+        out[planes] = made[w.inner]
+
+    _each(w, len(g), fn)
+
+
+def _spread_apart(g: Array, taps: Array, out: Array, w: Pool) -> None:
+    """Each element is in one window at most: what its tap won, or nothing, is written to it."""
+    if not w.covers:
+        out[...] = 0
+    kind = np.dtype(f"i{g.itemsize}")  # bits times one are themselves, nan and all
+    bits, part = g.view(kind), np.empty(g.shape, kind)
+    for number, tap in enumerate(w.taps):
+        np.multiply(bits, (taps == number).view(np.uint8), out=part)
+        out[w.seen(tap)] = part.view(out.dtype)
+
+
+def picked(x: Array, taps: Array, out: Array, w: Pool) -> None:
+    """out = what the tap of each window shows of x."""
+
+    def fn(planes: slice) -> None:
+        source = _around(x[planes], w, 0)
+        for number, tap in enumerate(w.taps):
+            np.copyto(out[planes], source[w.seen(tap)], where=taps[planes] == number)
+
+    _each(w, len(x), fn)
+
+
+def positions(taps: Array, w: Pool) -> Array:
+    """Taps as positions in the flattened plane (int64)."""
+    pitches = [math.prod(w.size[d + 1 :]) for d in range(len(w.size))]
+    offset = np.array(
+        [
+            sum(t * d * p for t, d, p in zip(tap, w.dilation, pitches, strict=True))
+            for tap in w.taps
+        ],
+        np.int64,
+    )
+    corner = np.zeros((), np.int64)
+    for o, s, p, pitch in zip(w.out, w.stride, w.padding, pitches, strict=True):
+        corner = corner[..., None] + (np.arange(o) * s - p) * pitch
+    found = offset[taps]
+    found += corner
+    return found
+
+
+# -- sums -----------------------------------------------------------------------------------------
+
+
+def _sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
+
+
+def total(x: Array, out: Array, divisor: Array, w: Pool) -> None:
+    """out = the sum of each window over its divisor."""
+
+    def fn(planes: slice) -> None:
+        wide = _sum_dtype(out.dtype)
+        source = _around(x[planes], w, 0)
+        found = source[w.seen(w.taps[0])].astype(wide)
+        for tap in w.taps[1:]:
+            found += source[w.seen(tap)]
+        if wide.kind in "iu":
+            out[planes] = np.trunc(found / divisor)
+        else:
+            out[planes] = found / divisor.astype(wide)
+
+    _each(w, len(x), fn)
+
+
+def total_spread(g: Array, out: Array, divisor: Array, w: Pool) -> None:
+    """The adjoint of `total`: each element's sum of g / divisor over the windows that show it."""
+
+    def fn(planes: slice) -> None:
+        wide = _sum_dtype(out.dtype)
+        made = np.zeros((len(g[planes]), *w.padded), wide)
+        each = g[planes] / divisor.astype(wide)
+        for tap in w.taps:
+            made[w.seen(tap)] += each
+        out[planes] = made[w.inner]
+
+    _each(w, len(g), fn)
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+def columns(x: Array, out: Array, w: Pool) -> None:
+    """out (planes, taps, *places) = what each tap of all windows shows."""
+
+    def fn(planes: slice) -> None:
+        source = _around(x[planes], w, 0)
+        for number, tap in enumerate(w.taps):
+            out[planes, number] = source[w.seen(tap)]
+
+    _each(w, len(x), fn)
+
+
+def columns_back(columns: Array, out: Array, w: Pool) -> None:
+    """out = the sum of what every window has for an element: the adjoint of `columns`."""
+
+    def fn(planes: slice) -> None:
+        made = np.zeros((len(out[planes]), *w.padded), _sum_dtype(out.dtype))
+        for number, tap in enumerate(w.taps):
+            made[w.seen(tap)] += columns[planes, number]
+        out[planes] = made[w.inner]
+
+    _each(w, len(out), fn)
+
+
+def divisors(w: Pool, include_padding: bool, override: int | None) -> Array:
+    """What the sum of each window is divided by."""
+    if override:
+        return np.full(w.out, float(override))
+    found = np.ones(())
+    for n, k, s, p, o in zip(w.size, w.kernel, w.stride, w.padding, w.out, strict=True):
+        start = np.arange(o) * s - p
+        stop = np.minimum(start + k, n + p)
+        if not include_padding:
+            start, stop = np.maximum(start, 0), np.minimum(stop, n)
+        found = found[..., None] * (stop - start)
+    return found

@@ -1,0 +1,67 @@
+"""Draws by weight: torch.multinomial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skimp._kernels.random.arithmetic import log1p, narrowed
+from skimp._kernels.random.mt19937 import Engine
+from skimp._kernels.random.normal import uniform53
+
+I64 = NDArray[np.int64]
+
+
+def multinomial(weights: NDArray[Any], n: int, replacement: bool, engine: Engine) -> I64:
+    """torch.multinomial: n indices for the weights, or for each of their rows.
+
+    Equal scores come in the order of their indices, while PyTorch's topk leaves their order to the
+    C++ library: weights of 0 that must be drawn, and coincidences in 16-bit types.
+    """
+    rows = weights.reshape(-1, weights.shape[-1])
+    if not replacement and n > rows.shape[1]:
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
+    with engine.lock:
+        draw = _with_replacement if replacement and n > 1 else _without_replacement
+        result: I64 = draw(rows, n, engine)
+    return result.reshape((*weights.shape[:-1], n))
+
+
+def _with_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
+    result = np.empty((rows.shape[0], n), np.int64)
+    for row, indices in zip(rows, result, strict=True):
+        wide = row.astype(np.float64 if row.dtype == np.float64 else np.float32)
+        if not bool((wide >= 0).all()):
+            raise RuntimeError(
+                "invalid multinomial distribution (encountering probability entry < 0)"
+            )
+        if not bool(np.isfinite(wide).all()):
+            raise RuntimeError(
+                "invalid multinomial distribution "
+                "(encountering probability entry = infinity or NaN)"
+            )
+        cumulative = np.add.accumulate(wide)
+        if not cumulative[-1] > 0:
+            raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+        cumulative /= cumulative[-1]
+        cumulative[-1] = 1
+        indices[:] = cumulative.astype(np.float64).searchsorted(uniform53(n, engine))
+    return result
+
+
+def _without_replacement(rows: NDArray[Any], n: int, engine: Engine) -> I64:
+    """The largest of weight / exponential: a race of exponential clocks."""
+    if not bool(((rows >= 0) & (rows < np.inf)).all()):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if not bool(rows.any(axis=1).all()):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    clocks = narrowed(-log1p(-uniform53(rows.size, engine)), rows.dtype).reshape(rows.shape)
+    scores = rows / clocks
+    if n == 1:
+        best: I64 = scores.argmax(axis=1)
+        return best.reshape(-1, 1)
+    return np.argsort(-scores, axis=1, kind="stable")[:, :n]

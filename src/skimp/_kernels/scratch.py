@@ -1,0 +1,74 @@
+"""Memory that a thread uses over and over: registers, and temporaries of reductions.
+
+A fresh array of a few hundred KiB costs ten times the work on it, since malloc takes its pages from
+the system and gives them back each time. Buffers taken here stay with the thread: some MiB at most.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, Final
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_KEPT: Final = 16  # buffers
+_LARGEST: Final = 1 << 22  # bytes of a buffer that is kept
+
+
+class _Mine(threading.local):
+    def __init__(self) -> None:
+        self.buffers: list[Array] = []
+
+
+_mine = _Mine()
+
+
+def take(length: int, dtype: np.dtype[Any]) -> Array:
+    """A 1-d array of `length` elements, uninitialised, the caller's until it is given back."""
+    nbytes = length * dtype.itemsize
+    buffers = _mine.buffers
+    best = -1
+    for number, buffer in enumerate(buffers):
+        if buffer.nbytes >= nbytes and (best < 0 or buffer.nbytes < buffers[best].nbytes):
+            best = number
+    if best < 0:
+        if buffers:  # none is long enough: the new one takes the place of the longest
+            del buffers[max(range(len(buffers)), key=lambda number: buffers[number].nbytes)]
+        return np.empty(max(nbytes, 1), np.uint8)[:nbytes].view(dtype)
+    return buffers.pop(best)[:nbytes].view(dtype)
+
+
+def give(array: Array) -> None:
+    """Give back what `take` returned. After an exception nobody need: it only saves time."""
+    buffer = array.base
+    buffers = _mine.buffers
+    if isinstance(buffer, np.ndarray) and buffer.nbytes <= _LARGEST and len(buffers) < _KEPT:
+        buffers.append(buffer)
+
+
+class Scratch:
+    """A block of scratch memory of a shape, given back on leaving."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self._flat = take(math.prod(shape), np.dtype(dtype))
+        self._array = self._flat.reshape(shape)
+
+    def __enter__(self) -> Array:
+        return self._array
+
+    def __exit__(self, *_: Any) -> None:
+        give(self._flat)
+
+
+def row_sums(x: Array) -> Array:
+    """The sum of each row, by einsum: as fast as BLAS's dot with ones, a third of the time of
+    NumPy's sum, and unlike the former it lets other threads run.
+    """
+    if x.ndim == 2 and x.dtype.char in "fd" and x.strides[1] == x.itemsize:
+        found: Array = np.einsum("ij->i", x)[:, None]
+        return found
+    kept: Array = np.add.reduce(x, axis=1, keepdims=True)
+    return kept

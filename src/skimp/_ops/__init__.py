@@ -1,0 +1,115 @@
+"""The ops, a room per family: importing this package declares every row."""
+
+from skimp._ops import assertions, foreach, older, ties
+from skimp._ops.create import (
+    access,
+    creation,
+    empties,
+    interop,
+    pickling,
+    placement,
+    queries,
+    ranges,
+    storages,
+    tensor_types,
+    windows,
+)
+from skimp._ops.fft import (
+    spectral,
+    stft,
+)
+from skimp._ops.index import (
+    advanced,
+    indexing,
+    masks,
+    scatter,
+    selection,
+    writers,
+)
+from skimp._ops.linalg import (
+    checks,
+    contractions,
+    decompositions,
+    eigen,
+    einsum,
+    ldl,
+    lowrank,
+    lu,
+    matmul,
+    matmul_add,
+    norms,
+    orthogonal,
+    solve,
+)
+from skimp._ops.math import (
+    arithmetic,
+    binary,
+    calculus,
+    clamps,
+    closeness,
+    kinds,
+    logic,
+    powers,
+    special,
+    unary,
+)
+from skimp._ops.nn import (
+    activations,
+    attention,
+    channel_sums,
+    convolution,
+    cross_entropy,
+    ctc,
+    distances,
+    dropout,
+    embedding,
+    folding,
+    gates,
+    grid_sampling,
+    linear,
+    linear_cross_entropy,
+    losses,
+    losses_margin,
+    losses_pairs,
+    multihead,
+    normalization,
+    normalization_channels,
+    padding,
+    pooling,
+    pooling_adaptive,
+    recurrent,
+    resampling,
+    smooth,
+)
+from skimp._ops.random import (
+    random,
+    shapes,
+)
+from skimp._ops.reduce import (
+    cumulative,
+    histograms,
+    masked,
+    ordering,
+    quantiles,
+    reductions,
+    searching,
+    softmax,
+    uniques,
+)
+from skimp._ops.shape import (
+    complex_views,
+    copies,
+    grids,
+    joining,
+    rearranging,
+    strided,
+    triangles,
+    view_copies,
+    views,
+)
+from skimp._ops.sparse import (
+    products,
+    sparse,
+    tensor,
+    text,
+)

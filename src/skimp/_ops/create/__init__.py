@@ -1,0 +1,1 @@
+"""Tensors from nothing, from data, and handed to others."""

@@ -1,0 +1,319 @@
+"""Reaching a tensor's elements from Python: sizes, item, tolist, numpy, printing,
+truth, iteration.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.dispatch.forms import export
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, formats, printing, promotion
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Array, Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def method(f: F) -> F:
+    export(f.__name__, f, namespaces=())
+    return f
+
+
+def both(f: F) -> F:
+    export(f.__name__, f)
+    return f
+
+
+@overload
+def size(self: Tensor, dim: None = None) -> Size: ...
+@overload
+def size(self: Tensor, dim: int) -> int: ...
+@method
+def size(self: Tensor, dim: int | None = None) -> Size | int:
+    """The shape, or one of its sizes."""
+    return self.shape if dim is None else self.shape[layouts.normalize_dim(dim, self.ndim)]
+
+
+@overload
+def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
+@overload
+def stride(self: Tensor, dim: int) -> int: ...
+@method
+def stride(self: Tensor, dim: int | None = None) -> tuple[int, ...] | int:
+    """Elements from one position to the next, of all dimensions or one."""
+    strides = self.layout_of().strides
+    return strides if dim is None else strides[layouts.normalize_dim(dim, len(strides))]
+
+
+@method
+def storage_offset(self: Tensor) -> int:
+    """Elements between the storage's beginning and this tensor's first."""
+    return self.layout_of().offset
+
+
+@method
+def dim(self: Tensor) -> int:
+    """Number of dimensions."""
+    a = self._np
+    return a.ndim if a is not None else len(self._layout.shape)  # type: ignore[union-attr]
+
+
+@both
+def numel(input: Tensor) -> int:
+    """Number of elements."""
+    a = input._np
+    return a.size if a is not None else layouts.numel(input._layout.shape)  # type: ignore[union-attr]
+
+
+@method
+def element_size(self: Tensor) -> int:
+    """Bytes of one element."""
+    return self._dtype.itemsize
+
+
+@method
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element; delivers. 0 for an empty tensor."""
+    if self.numel() == 0:
+        return 0
+    return self._storage.address() + self.layout_of().offset * self._dtype.itemsize
+
+
+@method
+def is_contiguous(self: Tensor, memory_format: Any = formats.contiguous_format) -> bool:
+    """Whether the elements lie in the order of the format without gaps."""
+    return formats.is_format(self, memory_format)
+
+
+@both
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a float type."""
+    return input._dtype.is_floating_point
+
+
+@both
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is a complex type."""
+    return input._dtype.is_complex
+
+
+@both
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative values."""
+    return input._dtype.is_signed
+
+
+@both
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero."""
+    return _truth(input)
+
+
+def value(self: Tensor) -> Array:
+    if self.numel() != 1:
+        raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
+    return self.array()
+
+
+@method
+def item(self: Tensor) -> Any:
+    """The one element as a Python number."""
+    a = self._np
+    if a is None or a.size != 1:
+        a = value(self)
+    found = a.item()
+    return float(found) if self._dtype in dtypes.FOREIGN else found
+
+
+@method
+def tolist(self: Tensor) -> Any:
+    """The elements as nested lists of Python numbers."""
+    a = self.array()
+    return (a.astype(np.float32) if self._dtype in dtypes.FOREIGN else a).tolist()
+
+
+@method
+def numpy(self: Tensor, *, force: bool = False) -> Array:
+    """The elements as a NumPy array on the same bytes: writes show on both sides, and each keeps
+    the block alive.
+    """
+    if force:
+        self = self.detach().resolve_conj()
+    if self._rg:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+        )
+    if self._dtype in dtypes.FOREIGN:
+        raise TypeError(f"Got unsupported ScalarType {scalar_type_name(self._dtype)}")
+    if self._conj:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that has conjugate bit set. Use "
+            "tensor.resolve_conj().numpy() instead."
+        )
+    if self._neg:
+        raise RuntimeError(
+            "Can't call numpy() on Tensor that has negative bit set. Use "
+            "tensor.resolve_neg().numpy() instead."
+        )
+    return exported(self)
+
+
+def exported(self: Tensor) -> Array:
+    """An ndarray on the storage's bytes that keeps the storage alive."""
+    layout, dtype = self.layout_of(), self._dtype.np
+    if 0 in layout.shape:
+        return np.empty(layout.shape, dtype)
+    flat = self._storage.export()
+    strides = [s * dtype.itemsize for s in layout.strides]
+    return np.ndarray(layout.shape, dtype, flat, layout.offset * dtype.itemsize, strides)
+
+
+def _truth(self: Tensor) -> bool:
+    if self.numel() == 0:
+        raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+    if self.numel() > 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return bool(self.array().item())
+
+
+def _index(self: Tensor) -> int:
+    if self._dtype.category > dtypes.INT or self.numel() != 1:
+        raise TypeError("only integer tensors of a single element can be converted to an index")
+    return int(self.array().item())
+
+
+def _len(self: Tensor) -> int:
+    shape = self.shape
+    if not shape:
+        raise TypeError("len() of a 0-d tensor")
+    return shape[0]
+
+
+def _iter(self: Tensor) -> Iterator[Tensor]:
+    if not self.shape:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def _contains(self: Tensor, element: Any) -> bool:
+    if isinstance(element, (Tensor, int, float, complex, np.generic)):
+        return bool((self == element).any().item())
+    raise RuntimeError(
+        f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+    )
+
+
+def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
+    array = self.array()
+    node = self.grad_fn
+    return printing.tensor_str(
+        array,
+        self._dtype,
+        requires_grad=self._rg,
+        grad_fn=node.name() if node is not None else None,
+        default_dtype=promotion.get_default_dtype(),
+        is_parameter=getattr(self, "_is_param", False),
+    )
+
+
+def _format(self: Tensor, spec: str) -> str:
+    if self.ndim == 0 and type(self) is Tensor:
+        return format(self.item(), spec)
+    if spec:
+        return object.__format__(self, spec)
+    return repr(self)
+
+
+_told = False
+
+
+def _tell_of_gradients() -> None:
+    """PyTorch's warning about numbers made of tensors that have gradients, once."""
+    global _told
+    if modes.state.grad:
+        _told = True
+        warnings.warn(
+            "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
+            "behavior.\nConsider using tensor.detach() first.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _float(self: Tensor) -> float:
+    if self._rg and not _told:
+        _tell_of_gradients()
+    return float(value(self).item())
+
+
+def _int(self: Tensor) -> int:
+    if self._rg and not _told:
+        _tell_of_gradients()
+    return int(value(self).item())
+
+
+def _complex(self: Tensor) -> complex:
+    return complex(value(self).item())
+
+
+def _nbytes(self: Tensor) -> int:
+    return self.numel() * self._dtype.itemsize
+
+
+def _always(self: Tensor) -> bool:
+    return True
+
+
+def _never(self: Tensor) -> bool:
+    return False
+
+
+def _layout(self: Tensor) -> formats.layout:
+    return formats.strided
+
+
+for _name, _f in {
+    "__bool__": _truth,
+    "__index__": _index,
+    "__len__": _len,
+    "__iter__": _iter,
+    "__contains__": _contains,
+    "__repr__": _repr,
+    "__str__": _repr,
+    "__format__": _format,
+    "__float__": _float,
+    "__int__": _int,
+    "__complex__": _complex,
+    "__hash__": object.__hash__,
+}.items():
+    setattr(Tensor, _name, _f)
+
+for _name, _get, _doc in (
+    ("ndim", dim, "Number of dimensions."),
+    ("itemsize", element_size, "Bytes of one element."),
+    ("nbytes", _nbytes, "Bytes of all elements."),
+    ("is_cuda", _never, "Whether the tensor is on a CUDA device."),
+    ("is_cpu", _always, "Whether the tensor is on the CPU."),
+    ("is_sparse", _never, "Whether the tensor is sparse: here not."),
+    ("is_sparse_csr", _never, "Whether the tensor is in the CSR layout: never."),
+    ("is_quantized", _never, "Whether the tensor is quantized: never."),
+    ("is_meta", _never, "Whether the tensor has no bytes: never."),
+    ("is_mps", _never, "Whether the tensor is on an MPS device: never."),
+    ("is_nested", _never, "Whether the tensor is nested: never."),
+    *[
+        (f"is_{device}", _never, "Whether the tensor is on such a device: never.")
+        for device in ("ipu", "maia", "mkldnn", "mtia", "vulkan", "xla", "xpu")
+    ],
+    ("layout", _layout, "How the elements are stored."),
+):
+    setattr(Tensor, _name, property(_get, doc=_doc))
+
+for _name, _counted in (("nelement", numel), ("ndimension", dim)):
+    export(_name, _counted, namespaces=())

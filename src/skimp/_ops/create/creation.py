@@ -1,0 +1,648 @@
+"""Tensors from data, from numbers, and from NumPy's arrays without a copy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import door, export, move
+from skimp._engine.eval.copy import copy
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.tensor import devices, dtypes, formats, promotion
+from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
+from skimp._ops.shape.copies import clone, fill, to
+from skimp._ops.shape.views import as_int
+from skimp.config import config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def create(f: F) -> F:
+    """Export a function of the package that makes tensors (it has no method)."""
+    export(f.__name__, door(f) if f.__name__ == "full_like" else f, method=False)
+    return f
+
+
+def sizes_of(values: Any) -> tuple[int, ...]:
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = values[0]
+    shape = tuple([as_int(v) for v in values])
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
+            )
+    return shape
+
+
+def finish(t: Tensor, requires_grad: bool, pin_memory: bool = False) -> Tensor:
+    """A new tensor as its maker hands it out: nobody has written to it yet."""
+    t._storage.version = 0
+    if requires_grad:
+        if t._dtype.category < dtypes.FLOAT:
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
+        t.requires_grad_(True)
+    return t
+
+
+def blank(
+    shape: tuple[int, ...],
+    dtype: Any,
+    device: Any,
+    layout: Any = None,
+    memory_format: Any = None,
+    zeroed: bool = False,
+) -> Tensor:
+    """A new dense tensor, uninitialised or zeroed."""
+    devices.check(device)
+    if layout not in (None, formats.strided):
+        raise RuntimeError(f"skimp makes strided tensors only, not {layout}")
+    if dtype is None:
+        dtype = promotion.get_default_dtype()
+    elif not isinstance(dtype := dtypes.asked(dtype), dtypes.dtype):
+        raise TypeError(f"dtype must be torch.dtype, not {type(dtype).__name__}")
+    if memory_format is None and numel(shape) < config.small_below:
+        return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
+    strides = contiguous_strides(shape)
+    if memory_format in (formats.channels_last, formats.channels_last_3d):
+        strides = layouts.channels_last_strides(shape)
+    if not zeroed:
+        return empty(shape, dtype, strides)
+    s = storages.empty(numel(shape) * dtype.itemsize, zeroed=True)
+    return wrap(s, Layout(shape, strides, 0), dtype)
+
+
+# -- from data ------------------------------------------------------------------------------------
+
+
+def infer(data: Any, dtype: Any = None) -> Any:
+    """An ndarray of nested sequences, with PyTorch's choice of dtype and its errors."""
+    if isinstance(data, np.ndarray):
+        return data
+    if isinstance(data, np.generic):
+        return np.asarray(data)
+    if isinstance(data, (bool, int, float, complex)):
+        return _of_numbers(data, dtype)
+    if isinstance(data, (list, tuple, range)):
+        return _of_sequence(data, dtype)
+    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return np.asarray(data)
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+        return _of_sequence(list(data), dtype)
+    if isinstance(data, str):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _of_sequence(data: Any, dtype: Any = None) -> Any:
+    _check_nesting(data)
+    try:
+        return _of_numbers(data, dtype)
+    except ValueError:
+        pass
+    return np.asarray(_plain(data))
+
+
+def _check_nesting(data: Any) -> None:
+    """Lengths of nested sequences must agree, as PyTorch says it."""
+    level, dim = [data], 0
+    while level and isinstance(level[0], (list, tuple, range)):
+        length = len(level[0])
+        for each in level:
+            if not isinstance(each, (list, tuple, range)):
+                raise TypeError("not a sequence")
+            if len(each) != length:
+                raise ValueError(
+                    f"expected sequence of length {length} at dim {dim} (got {len(each)})"
+                )
+        if dim and length == 0:
+            break
+        level = [item for each in level for item in each]
+        dim += 1
+        if level and isinstance(level[0], np.ndarray):
+            break
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return data.detach().array() if data.ndim else data.item()
+    if isinstance(data, (list, tuple, range)):
+        return [_plain(d) for d in data]
+    if isinstance(data, str):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    return data
+
+
+def _of_numbers(data: Any, dtype: Any = None) -> Any:
+    plain = _plain(data)
+    try:
+        # integers of which some need the 64th bit would meet in float64
+        array = np.asarray(plain, np.uint64 if _is_wide(plain, dtype) else None)
+    except OverflowError as e:
+        if dtype is dtypes.uint64:
+            raise
+        raise RuntimeError("Overflow when unpacking long long") from e
+    kind = array.dtype.kind
+    if kind in "OUS":
+        raise _bad_item(plain, array)
+    if array.size == 0 and not isinstance(plain, np.ndarray) and not _has_arrays(data):
+        return array.astype(promotion.get_default_dtype().np)
+    if _has_arrays(data):
+        return array
+    if dtype is not None and kind in "fc":
+        return array  # converted once, to what was asked for
+    if kind == "f":
+        return array.astype(promotion.get_default_dtype().np)
+    if kind == "c":
+        return array.astype(promotion.get_default_dtype().to_complex().np)
+    if kind in "iu":
+        if kind == "u":
+            if dtype is dtypes.uint64 or (dtype is not None and dtype.category > dtypes.INT):
+                return array
+            raise RuntimeError("Overflow when unpacking long long")
+        return array.astype(np.int64)
+    return array
+
+
+def _is_wide(plain: Any, dtype: Any) -> bool:
+    return dtype is dtypes.uint64 and not isinstance(plain, np.ndarray)
+
+
+def _has_arrays(data: Any) -> bool:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, (np.ndarray, np.generic, Tensor))
+
+
+def _bad_item(plain: Any, array: Any) -> Exception:
+    while isinstance(plain, list) and plain:
+        plain = next(
+            (
+                p
+                for p in plain
+                if isinstance(p, (list, str)) or not isinstance(p, (int, float, complex))
+            ),
+            plain[0],
+        )
+    if isinstance(plain, int):
+        return RuntimeError("Overflow when unpacking long long")
+    if isinstance(plain, str):
+        return TypeError("new(): invalid data type 'str'")
+    if plain is None:
+        return RuntimeError("Could not infer dtype of NoneType")
+    return RuntimeError(f"Could not infer dtype of {type(plain).__name__}")
+
+
+def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
+    """The element type of a NumPy dtype."""
+    found = dtypes.FROM_NUMPY.get(np_dtype)
+    if found is None:
+        raise TypeError(
+            f"can't convert np.ndarray of type numpy.{np_dtype.type.__name__}. The only supported "
+            f"types are: float64, float32, float16, "
+            "complex64, complex128, int64, int32, int16, int8, "
+            "uint64, uint32, uint16, uint8, and bool."
+        )
+    return found
+
+
+@create
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+           pin_memory: bool = False) -> Tensor:  # fmt: skip
+    """A new tensor with a copy of `data`: numbers, nested sequences, arrays."""
+    devices.check(device)
+    if isinstance(data, Tensor):
+        import warnings
+
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than "
+            "torch.tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+        return finish(
+            clone(to(data.detach(), dtype if dtype is not None else data._dtype)), requires_grad
+        )
+    return finish(_copy_of(data, dtype), requires_grad)
+
+
+def _copy_of(data: Any, dtype: Any) -> Tensor:
+    dtype = dtypes.asked(dtype)
+    if dtype is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
+        return fresh(_checked_number(data, dtype), dtype)
+    array = infer(data, dtype)
+    want = known(array.dtype.newbyteorder("=")) if dtype is None else dtype
+    if (
+        want.category == dtypes.INT
+        and array.dtype.kind in "iu"
+        and array.size
+        and not isinstance(data, np.ndarray)
+    ):
+        info = np.iinfo(want.np)
+        if want is not dtypes.int64 and (
+            array.min() < info.min - (0 if want.is_signed else 2**31) or array.max() > info.max
+        ):
+            raise RuntimeError(
+                "value cannot be converted to type " + _ctype(want) + " without overflow"
+            )
+    if array.nbytes < storages.POOLED:
+        made = np.empty(array.shape, want.np)
+        copy(made, array)
+        return fresh(made, want)
+    new = empty(array.shape, want)
+    copy(new.writable(), array)
+    return new
+
+
+def _checked_number(value: Any, dtype: dtypes.dtype) -> Any:
+    from skimp._engine.dispatch.pointwise import constant
+
+    if dtype.category == dtypes.INT and isinstance(value, int):
+        info = np.iinfo(dtype.np)
+        if not (info.min if dtype.is_signed else -info.max) <= value <= info.max:
+            raise RuntimeError(
+                "Overflow when unpacking long long" if not -(2**63) <= value < 2**63
+                else f"value cannot be converted to type {_ctype(dtype)} without overflow"
+            )  # fmt: skip
+    return constant(value, dtype)
+
+
+def _ctype(dtype: dtypes.dtype) -> str:
+    names = {
+        dtypes.uint8: "uint8_t",
+        dtypes.int8: "int8_t",
+        dtypes.int16: "int16_t",
+        dtypes.int32: "int32_t",
+    }
+    return names.get(dtype, "int64_t")
+
+
+@create
+def from_numpy(ndarray: Any) -> Tensor:
+    """A tensor on the array's own bytes: writes show on both sides."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    t = on_array(ndarray)
+    if not ndarray.flags.writeable:
+        _warn_readonly()
+    return t
+
+
+def on_array(ndarray: Any) -> Tensor:
+    """`from_numpy`, silent about arrays that are read-only: a write to the tensor raises."""
+    if not ndarray.dtype.isnative:
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion "
+            "between byte orders is "
+            "currently not supported."
+        )
+    dtype = known(ndarray.dtype)
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not "
+            "currently supported. (You can probably work around this by making a copy of your "
+            "array  with array.copy().) "
+        )
+    if any(s % ndarray.itemsize for s in ndarray.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            "array to reallocate the memory."
+        )
+    strides = tuple([s // ndarray.itemsize for s in ndarray.strides])
+    if 0 in ndarray.shape:
+        strides = contiguous_strides(ndarray.shape)
+    return wrap(storages.external(ndarray), Layout(ndarray.shape, strides, 0), dtype)
+
+
+def _warn_readonly() -> None:
+    import warnings
+
+    warnings.warn(
+        "The given NumPy array is not writable, and PyTorch does not support non-writable "
+        "tensors. This means writing to "
+        "this tensor will result in undefined behavior. You may want to copy the array to protect "
+        "its data or make it "
+        "writable before converting it to a tensor. (skimp: a write raises ValueError)",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+@create
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the
+    dtype).
+    """
+    devices.check(device)
+    if isinstance(data, Tensor):
+        return to(data, dtype) if dtype is not None else data
+    if (
+        isinstance(data, np.ndarray)
+        and data.dtype in dtypes.FROM_NUMPY
+        and (dtype is None or dtype.np == data.dtype)
+    ):
+        return from_numpy(data)
+    return _copy_of(data, dtype)
+
+
+@create
+def scalar_tensor(
+    s: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A 0-d tensor of the default dtype."""
+    return full(
+        (),
+        s,
+        dtype=dtype or promotion.get_default_dtype(),
+        device=device,
+        requires_grad=requires_grad,
+    )
+
+
+# -- from numbers ---------------------------------------------------------------------------------
+
+
+def _filled_with(name: str, value: int, zeroed: bool) -> None:
+    def f(
+        *size: Any,
+        out: Tensor | None = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+        **words: Any,
+    ) -> Tensor:
+        if "size" in words:
+            size = (words.pop("size"),)
+        words.pop("names", None)
+        if words:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(words))}'")
+        shape = sizes_of(size)
+        if out is not None:
+            outs.check_out_dtype(dtype, out)
+            outs.resize_out(name, out, shape)
+            if value >= 0:
+                fill(out, value)
+            return out
+        t = blank(shape, dtype, device, layout, memory_format, zeroed)
+        if value > 0:
+            fill(t, value)
+        return finish(t, requires_grad)
+
+    def like(
+        input: Tensor,
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
+        t = empty_as(input, dtype, device, memory_format, zeroed)
+        if value > 0:
+            fill(t, value)
+        return finish(t, requires_grad)
+
+    def new(
+        input: Tensor,
+        *size: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        **words: Any,
+    ) -> Tensor:
+        return f(
+            *size,
+            dtype=dtype or input._dtype,
+            layout=layout,
+            device=device,
+            requires_grad=requires_grad,
+            **words,
+        )
+
+    from skimp._engine.dispatch.pointwise_forms import named
+
+    doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
+    export(name, named(f, name, f"A tensor of {doc}."), method=False)
+    export(
+        f"{name}_like",
+        door(named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input.")),
+        method=False,
+    )
+    export(
+        f"new_{name}",
+        named(new, f"new_{name}", f"A tensor of {doc} of this tensor's dtype."),
+        namespaces=(),
+    )
+
+
+def empty_as(
+    input: Tensor,
+    dtype: Any = None,
+    device: Any = None,
+    memory_format: Any = None,
+    zeroed: bool = False,
+) -> Tensor:
+    """An uninitialised (or zeroed) tensor of the input's shape; strides as `memory_format` says."""
+    devices.check(device)
+    strides = formats.strides_for(input, memory_format)
+    dtype = dtypes.asked(dtype) or input._dtype
+    shape = tuple(input.shape)
+    s = storages.empty(numel(shape) * dtype.itemsize, zeroed=zeroed)
+    return wrap(s, Layout(shape, strides, 0), dtype)
+
+
+_filled_with("zeros", 0, True)
+_filled_with("ones", 1, False)
+_filled_with("empty", -1, False)
+
+
+@create
+def empty_strided(
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """An uninitialised tensor with these strides; its storage is as long as they need."""
+    shape, strides = sizes_of((size,)), sizes_of((stride,))
+    if len(shape) != len(strides):
+        raise RuntimeError(
+            f"mismatch in length of strides and shape: got {len(shape)} sizes and {len(strides)} "
+            f"strides"
+        )
+    devices.check(device)
+    dtype = dtype or promotion.get_default_dtype()
+    found = Layout(shape, strides, 0)
+    s = storages.empty(layouts.nbytes_needed(found, dtype.itemsize))
+    return finish(wrap(s, found, dtype), requires_grad)
+
+
+@create
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    names: Any = None,
+) -> Tensor:
+    """A tensor of one value."""
+    if isinstance(fill_value, Tensor):
+        fill_value = fill_value.item()
+    if dtype is None:
+        dtype = out._dtype if out is not None else promotion.scalar_dtype(fill_value)
+    shape = sizes_of((size,) if not isinstance(size, int) else ((size,),))
+    if out is not None:
+        outs.check_out_dtype(dtype, out)
+        outs.resize_out("full", out, shape)
+        fill(out, fill_value)
+        return out
+    t = blank(shape, dtype, device, layout)
+    fill(t, fill_value)
+    return finish(t, requires_grad)
+
+
+@create
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """A tensor of one value, shaped and laid out as the input."""
+    t = empty_as(input, dtype, device, memory_format)
+    fill(t, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)
+    return finish(t, requires_grad)
+
+
+def new_full(
+    input: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of one value, of this tensor's dtype."""
+    return full(
+        size, fill_value, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad
+    )
+
+
+def new_tensor(
+    input: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    layout: Any = None,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A copy of `data`, of this tensor's dtype."""
+    return tensor(data, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad)
+
+
+export("new_full", new_full, namespaces=())
+export("new_tensor", new_tensor, namespaces=())
+
+
+@create
+def arange(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """start, start + step, ... below end."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = (
+        v.item() if isinstance(v, (Tensor, np.generic)) else v for v in (start, end, step)
+    )
+    if out is not None:
+        outs.check_out_dtype(dtype, out)
+        dtype = out._dtype
+    dtype = dtypes.asked(dtype)
+    if dtype is None:
+        whole = all(isinstance(v, int) for v in (start, end, step))
+        dtype = dtypes.int64 if whole else promotion.get_default_dtype()
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if (step > 0) != (end >= start) and end != start:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if all(isinstance(v, int) for v in (start, end, step)):
+        n = max(0, -((start - end) // step))
+    elif dtype.category == dtypes.INT:
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError("step must be nonzero")
+        n = max(0, -((start - end) // step))
+    else:
+        n = max(0, math.ceil((end - start) / step))
+    devices.check(device)
+    t = blank((n,), dtype, device)
+    values = t.writable()
+    if dtype.category == dtypes.INT:
+        copy(values, np.arange(start, start + n * step, step, dtype=np.int64)[:n])
+    else:
+        # PyTorch computes start + i * step in the accumulate type: double for float, float for the
+        # halves
+        wide: Any = (
+            np.float64
+            if dtype in (dtypes.float32, dtypes.float64) or dtype.is_complex
+            else np.float32
+        )
+        copy(values, (start + np.arange(n, dtype=np.int64).astype(wide) * wide(step)).astype(wide))
+    if out is not None:
+        outs.resize_out("arange", out, (n,))
+        move(out, t)
+        return out
+    return finish(t, requires_grad)

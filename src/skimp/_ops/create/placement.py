@@ -1,0 +1,45 @@
+"""Tensor methods about places, of which there is one, the CPU, and those that are left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._compat import left_out, refusals
+from skimp._engine.dispatch.forms import export
+from skimp._engine.tensor import devices
+from skimp._engine.tensor.tensor import Tensor
+
+
+def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself: it is on the CPU."""
+    return self
+
+
+def cuda(
+    self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Tensor:
+    """PyTorch's error of a build without CUDA."""
+    devices.check("cuda")
+    return self
+
+
+def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    """PyTorch's error of a machine without an accelerator."""
+    raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether the bytes are in page-locked memory: never."""
+    return False
+
+
+def get_device(input: Tensor) -> int:
+    """The number of the tensor's GPU; -1 on the CPU."""
+    return -1
+
+
+for _f in (cpu, cuda, pin_memory, is_pinned):
+    export(_f.__name__, _f, namespaces=())
+export("get_device", get_device)
+for _name, _reason in left_out.REASONS["skimp.Tensor"].items():
+    export(_name, refusals.method(_name, _reason), namespaces=())

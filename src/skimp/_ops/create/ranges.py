@@ -1,0 +1,213 @@
+"""Evenly spaced numbers and the identity matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch import outs
+from skimp._engine.eval.copy import copy
+from skimp._engine.tensor import devices, dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels.random.arithmetic import fma32, fma64
+from skimp._ops.create.creation import blank, create, finish
+from skimp._ops.shape.views import as_int
+
+_BLOCK = 1 << 16
+
+
+def _ends(name: str, start: Any, end: Any) -> tuple[Any, Any]:
+    """Both ends as numbers."""
+    values = []
+    for word, v in (("start", start), ("end", end)):
+        if isinstance(v, Tensor):
+            if v.ndim:
+                raise RuntimeError(
+                    f"{name} only supports 0-dimensional start and end tensors, but got {word} "
+                    f"with {v.ndim} "
+                    "dimension(s)."
+                )
+            v = v.item()
+        values.append(v.item() if isinstance(v, np.generic) else v)
+    return values[0], values[1]
+
+
+def _steps(name: str, steps: Any) -> int:
+    if isinstance(steps, Tensor):
+        steps = steps.item()
+    if isinstance(steps, float):
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: steps must be an int, not a "
+            "float"
+        )
+    count = as_int(steps, "steps")
+    if count < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    return count
+
+
+def _type_of(name: str, start: Any, end: Any, dtype: Any, out: Tensor | None) -> dtypes.dtype:
+    dtype = dtypes.asked(dtype)
+    if out is not None:
+        dtype = _of_out(dtype, out)
+    inferred = promotion.get_default_dtype()
+    if isinstance(start, complex) or isinstance(end, complex):
+        inferred = promotion.default_complex_dtype()
+        if dtype is not None and not dtype.is_complex:
+            have, want = promotion.scalar_type_name(inferred), promotion.scalar_type_name(dtype)
+            have = {
+                "ComplexFloat": "c10::complex<float>",
+                "ComplexDouble": "c10::complex<double>",
+            }.get(have, have)
+            raise RuntimeError(
+                f"torch.{name}(): inferred dtype {have} can't be safely cast to passed dtype {want}"
+            )
+    found: dtypes.dtype = inferred if dtype is None else dtype
+    if found is dtypes.bool:
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for 'Bool'")
+    return found
+
+
+def _of_out(dtype: Any, out: Tensor) -> dtypes.dtype:
+    if dtype is not None and dtype is not out._dtype:
+        names = [promotion.scalar_type_name(d) for d in (dtype, out._dtype)]
+        raise RuntimeError(f"dtype {names[0]} does not match dtype of out parameter ({names[1]})")
+    return out._dtype
+
+
+def _spaced(start: Any, end: Any, count: int, dtype: dtypes.dtype, work: np.dtype[Any]) -> Any:
+    """Blocks of `count` numbers from start to end, each half reckoned from its own end, with
+    (first, last) places.
+
+    As PyTorch's loops do it: a multiplication and an addition, in float and double without rounding
+    between them.
+    """
+    if dtype.category == dtypes.INT:
+        start, end = int(start), int(end)
+    first, last = dtype.np.type(start).astype(work), dtype.np.type(end).astype(work)
+    step = (last - first) / work.type(count - 1)
+    half = count // 2
+    for low, high in ((0, half), (half, count)):
+        for i in range(low, high, _BLOCK):
+            j = min(i + _BLOCK, high)
+            places = np.arange(i, j)
+            values = (
+                _fma(step, places, first) if low == 0 else _fma(-step, count - 1 - places, last)
+            )
+            yield i, j, values
+
+
+def _fma(step: Any, places: Array, add: Any) -> Array:
+    if step.dtype == np.float32:
+        return fma32(places.astype(np.float32), step, add)
+    if step.dtype == np.float64:
+        return fma64(places.astype(np.float64), step, add)
+    values: Array = add + step * places.astype(step.dtype)
+    return values
+
+
+def _working(dtype: dtypes.dtype) -> np.dtype[Any]:
+    """Integers are spaced in float64; halves are rounded at each step, as PyTorch's are."""
+    return np.dtype(np.float64) if dtype.category == dtypes.INT else dtype.np
+
+
+def _write(
+    name: str, out: Tensor | None, count: int, dtype: dtypes.dtype, device: Any, layout: Any
+) -> tuple[Tensor, Array]:
+    if out is None:
+        t = blank((count,), dtype, device, layout)
+        return t, t._storage.view(t.layout_of(), dtype.np)
+    devices.check(device)
+    outs.resize_out(name, out, (count,))
+    return out, out.writable()
+
+
+@create
+def linspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` numbers from start to end, both included, evenly apart."""
+    start, end = _ends("linspace", start, end)
+    count = _steps("linspace", steps)
+    dtype = _type_of("linspace", start, end, dtype, out)
+    t, into = _write("linspace", out, count, dtype, device, layout)
+    if count == 1:
+        into[0] = dtype.np.type(int(start) if dtype.category == dtypes.INT else start)
+    elif count:
+        for i, j, values in _spaced(start, end, count, dtype, _working(dtype)):
+            copy(into[i:j], values)
+    return finish(t, requires_grad) if out is None else t
+
+
+@create
+def logspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    base: Any = 10.0,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` powers of base, whose exponents go evenly from start to end, both included."""
+    start, end = _ends("logspace", start, end)
+    count = _steps("logspace", steps)
+    dtype = _type_of("logspace", start, end, dtype, out)
+    if isinstance(base, complex):
+        raise TypeError(
+            "logspace() received an invalid combination of arguments: base must be a float, not "
+            "complex"
+        )
+    t, into = _write("logspace", out, count, dtype, device, layout)
+    work = _working(dtype)
+    if count == 1:
+        first = int(start) if dtype.category == dtypes.INT else start
+        copy(into, np.power(work.type(base), work.type(first))[None])
+    elif count:
+        for i, j, values in _spaced(start, end, count, dtype, work):
+            copy(into[i:j], np.power(work.type(base), values))
+    return finish(t, requires_grad) if out is None else t
+
+
+@create
+def eye(
+    n: Any,
+    m: Any = None,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A matrix of zeros with ones on the diagonal."""
+    rows = as_int(n, "n")
+    columns = rows if m is None else as_int(m, "m")
+    for word, size in (("n", rows), ("m", columns)):
+        if size < 0:
+            raise RuntimeError(f"{word} must be greater or equal to 0, got {size}")
+    if out is not None:
+        _of_out(dtype, out)
+        outs.resize_out("eye", out, (rows, columns))
+        t, into = out, out.writable()
+        into[...] = 0
+    else:
+        t = blank((rows, columns), dtype, device, layout, zeroed=True)
+        into = t._storage.view(t.layout_of(), t._dtype.np)
+    np.einsum("ii->i", into[: min(rows, columns), : min(rows, columns)])[...] = 1
+    return finish(t, requires_grad) if out is None else t

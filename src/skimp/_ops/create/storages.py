@@ -1,0 +1,463 @@
+"""Storages as Python sees them, and questions about who shares what."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import export
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_bits as B
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.tensor import dtypes, printing, promotion
+from skimp._engine.tensor.devices import CPU, device
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Tensor, VersionCounter, mark, wrap
+from skimp._ops.shape.views import ints
+
+F = TypeVar("F", bound=Callable[..., Any])
+_C_NAMES = {
+    "bool": "bool",
+    "uint8": "unsigned char",
+    "int8": "signed char",
+    "int16": "short int",
+    "int32": "int",
+    "int64": "long int",
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    **{d.name: f"c10::{d.name.capitalize()}" for d in dtypes.FLOAT8},
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "c10::complex<float>",
+    "complex128": "c10::complex<double>",
+}  # C++'s names of the dtypes
+
+
+class UntypedStorage:
+    """The bytes that a tensor and its views share."""
+
+    __slots__ = ("_storage",)
+
+    def __init__(self, nbytes: int | storages.Storage = 0, *, device: Any = None) -> None:
+        self._storage = (
+            nbytes if isinstance(nbytes, storages.Storage) else storages.empty(int(nbytes))
+        )
+
+    @classmethod
+    def from_file(
+        cls, filename: Any, shared: bool = False, nbytes: int = 0, **_: Any
+    ) -> UntypedStorage:
+        """The first bytes of a file, read when they are looked at; writes go to the file only if
+        `shared`, which makes it so long.
+        """
+        path = os.fspath(filename)
+        if shared:
+            with open(path, "ab") as file:
+                if file.tell() < nbytes:
+                    file.truncate(nbytes)
+        elif nbytes > (size := os.path.getsize(path)):
+            raise RuntimeError(f"{path} has {size} bytes, fewer than the {nbytes} asked for")
+        if nbytes == 0:
+            return cls(0)
+        array = np.memmap(path, np.uint8, "r+" if shared else "c", shape=(nbytes,))
+        return cls(storages.external(np.asarray(array)))
+
+    def __sizeof__(self) -> int:
+        """With the bytes, as PyTorch counts it: `sys.getsizeof` is what programs ask."""
+        return super().__sizeof__() + self.nbytes()
+
+    def nbytes(self) -> int:
+        """Bytes that tensors may use."""
+        return len(self._storage)
+
+    size = __len__ = nbytes
+
+    def untyped(self) -> UntypedStorage:
+        """Itself."""
+        return self
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; delivers."""
+        return self._storage.address()
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    def _bytes(self) -> Any:
+        return self._storage.flat()
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            if i.step not in (None, 1):
+                raise TypeError(f"Trying to slice with a step of {i.step}, but only a step of 1 is "
+                                "supported")  # fmt: skip
+            return UntypedStorage(storages.external(self._storage.export()[i]))
+        return int(self._bytes()[i])
+
+    def __setitem__(self, i: Any, value: Any) -> None:
+        self._storage.will_write()
+        self._bytes()[i] = value
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[int]:
+        """The bytes as ints."""
+        found: list[int] = self._bytes().tolist()
+        return found
+
+    def clone(self) -> UntypedStorage:
+        """A copy of the bytes."""
+        new = UntypedStorage(len(self))
+        new._bytes()[:] = self._bytes()
+        return new
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        """Write the bytes of another storage of this size."""
+        self._storage.will_write()
+        self._bytes()[:] = source._bytes()
+        return self
+
+    def fill_(self, value: int) -> UntypedStorage:
+        """Write one value over all bytes."""
+        self._storage.will_write()
+        self._bytes()[:] = value
+        return self
+
+    def resize_(self, nbytes: int) -> UntypedStorage:
+        """Another number of bytes; the old ones stay as far as they reach."""
+        self._storage.resize(nbytes)
+        return self
+
+    def cpu(self) -> UntypedStorage:
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether another process may see the bytes: storages of this version never are."""
+        return False
+
+    def element_size(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UntypedStorage) and other._storage is self._storage
+
+    def __hash__(self) -> int:
+        return hash(id(self._storage))
+
+    def __repr__(self) -> str:
+        return printing.untyped_storage_str(self._bytes())
+
+
+class TypedStorage:
+    """The bytes that a tensor shares, as elements of its dtype: indexing gives plain numbers."""
+
+    __slots__ = ("_untyped", "dtype")
+
+    def __init__(
+        self, *args: Any, wrap_storage: Any = None, dtype: Any = None, _internal: bool = False
+    ) -> None:
+        self.dtype: dtypes.dtype = dtype or dtypes.float32
+        self._untyped: UntypedStorage = (
+            wrap_storage
+            if wrap_storage is not None
+            else UntypedStorage(int(args[0]) * self.dtype.itemsize)
+        )
+
+    def _array(self) -> Any:
+        flat = self._untyped._bytes()
+        n = len(flat) // self.dtype.itemsize
+        return np.ndarray((n,), self.dtype.np, flat) if n else np.empty(0, self.dtype.np)
+
+    def untyped(self) -> UntypedStorage:
+        """The same bytes without a type."""
+        return self._untyped
+
+    def __len__(self) -> int:
+        return self._untyped.nbytes() // self.dtype.itemsize
+
+    def size(self) -> int:
+        """Number of elements."""
+        return len(self)
+
+    def __sizeof__(self) -> int:
+        """With the bytes, as PyTorch counts it: `sys.getsizeof` is what programs ask."""
+        return super().__sizeof__() + self.nbytes()
+
+    def nbytes(self) -> int:
+        """Number of bytes."""
+        return self._untyped.nbytes()
+
+    def element_size(self) -> int:
+        return self.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of the first byte; delivers."""
+        return self._untyped.data_ptr()
+
+    @property
+    def device(self) -> device:
+        return CPU
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if not isinstance(i, (int, np.integer)):
+            raise RuntimeError(
+                f"Tensors used as indices of a storage: expected an int, got {type(i).__name__}"
+            )
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"index {i} out of range for storage of size {len(self)}")
+        found = self._array()[i].item()
+        return float(found) if self.dtype in dtypes.FOREIGN else found
+
+    def __setitem__(self, i: Any, value: Any) -> None:
+        self._untyped._storage.will_write()
+        self._array()[i] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers."""
+        a = self._array()
+        found: list[Any] = (a.astype(np.float32) if self.dtype in dtypes.FOREIGN else a).tolist()
+        return found
+
+    def __repr__(self) -> str:
+        return printing.storage_str(self._array(), self.dtype)
+
+
+def _method(f: F) -> F:
+    export(f.__name__, f, namespaces=())
+    return f
+
+
+@_method
+def untyped_storage(self: Tensor) -> UntypedStorage:
+    """The bytes that this tensor shares with its views."""
+    return UntypedStorage(self._storage)
+
+
+@_method
+def storage(self: Tensor) -> TypedStorage:
+    """The bytes that this tensor shares with its views, as elements of its dtype."""
+    return TypedStorage(wrap_storage=UntypedStorage(self._storage), dtype=self._dtype)
+
+
+@_method
+def is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both tensors are the same part of the same storage."""
+    return self._storage is tensor._storage and self.layout_of() == tensor.layout_of()
+
+
+def shares_memory(a: Tensor, b: Tensor) -> bool:
+    """Whether some byte belongs to both tensors."""
+    one, two = a.layout_of(), b.layout_of()
+    if a._storage is not b._storage:
+        if not (a._storage.exported and b._storage.exported):
+            return False
+        return bool(np.shares_memory(a.array(), b.array()))
+    if 0 in one.shape or 0 in two.shape:
+        return False
+    return bool(np.shares_memory(_footprint(a), _footprint(b)))
+
+
+class _Place:
+    """A layout as an array that is never read, so that nothing delivers."""
+
+    def __init__(self, t: Tensor) -> None:
+        layout, size = t.layout_of(), t._dtype.itemsize
+        strides = tuple([s * size for s in layout.strides])
+        start = (1 << 40) + layout.offset * size
+        self.__array_interface__ = {
+            "data": (start, True),
+            "shape": layout.shape,
+            "strides": strides,
+            "typestr": f"|V{size}",
+            "version": 3,
+        }
+
+
+def _footprint(t: Tensor) -> Any:
+    return np.asarray(_Place(t))
+
+
+def aliases(x: Tensor) -> list[Tensor]:
+    """The live tensors on x's storage, x among them."""
+    return [t for t in storages.users(x._storage) if isinstance(t, Tensor)]
+
+
+@_method
+def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Row-major of another shape on the same storage, which grows if it must."""
+    shape = ints(sizes)
+    if self._rg:
+        raise RuntimeError("cannot resize variables that require grad")
+    history.before_inplace(self)
+    _resized(self, shape, memory_format)
+    return self
+
+
+def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
+    from skimp._engine.tensor import formats
+
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
+            )
+    before = self.layout_of()
+    if memory_format in (formats.channels_last, formats.channels_last_3d):
+        outs.resize(self, shape, layouts.channels_last_strides(shape))
+    elif before.shape != shape:
+        outs.resize(self, shape)
+    if before != self.layout_of():
+        self.bump()
+        self._accumulate = None
+
+
+@_method
+def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """`resize_` to the shape of another tensor."""
+    return resize_(self, tuple(the_template.shape), memory_format=memory_format)
+
+
+export("resize_as_", resize_as_, method=False)
+
+
+class FollowingCounter(VersionCounter):
+    """The version of a tensor that went over to another storage: its own so far, then that
+    storage's, so that a write by either is seen by both.
+    """
+
+    __slots__ = ("ahead", "storage")
+
+    def __init__(self, storage: storages.Storage, version: int) -> None:
+        self.storage = storage
+        self.ahead = version - storage.version
+
+    @property
+    def version(self) -> int:
+        return self.storage.version + self.ahead
+
+    @version.setter
+    def version(self, value: int) -> None:
+        self.storage.version = value - self.ahead
+
+
+def _no_derivative(g: Tensor) -> Any:
+    raise RuntimeError("derivative for set_ is not implemented")
+
+
+SET = Rule("NotImplemented", {("input", "source"): _no_derivative})
+
+
+@_method
+def set_(
+    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+) -> Tensor:
+    """Look at another tensor's or storage's bytes from now on; without arguments, at none.
+
+    The tensor is no view any more, and its views stay with the old bytes. No gradient passes.
+    """
+    found, layout = _looked_at(self, source, storage_offset, size, stride)
+    history.before_inplace(self)
+    need = layouts.nbytes_needed(layout, self._dtype.itemsize)
+    if need > len(found):
+        found.resize(need)
+    given = {"input": self, "source": source if size is None else None}
+    tracked = modes.state.grad and (self._rg or (size is None and getattr(source, "_rg", False)))
+    kept = history.prepare(self, SET, given) if tracked else None
+    self.bump()
+    history.rebase(self, kept)
+    history.leave(self)
+    version = self._version
+    self._np = None
+    self._storage = found
+    self._layout = layout
+    mark(self, _counter=FollowingCounter(found, version))
+    self._accumulate = None
+    if kept is not None:
+        self._node, self._index = kept, 0
+        kept._shape = layout.shape
+    return self
+
+
+def _looked_at(
+    self: Tensor, source: Any, offset: int, size: Any, stride: Any
+) -> tuple[storages.Storage, Layout]:
+    """The storage that the arguments of `set_` name, and the layout on it."""
+    if source is None:
+        return storages.empty(0), Layout((0,), (1,), 0)
+    if isinstance(source, Tensor):
+        there = source.layout_of()
+        if size is not None:
+            if not layouts.is_contiguous(there):
+                raise RuntimeError("passed in tensor to be used as storage must be contiguous")
+            return source._storage, _given(size, stride, there.offset + offset)
+        if source._dtype is not self._dtype:
+            raise RuntimeError(
+                f"Could not set tensor of type {_C_NAMES[source._dtype.name]} to a tensor of type "
+                f"{_C_NAMES[self._dtype.name]}"
+            )
+        return source._storage, there
+    if isinstance(source, TypedStorage):
+        if source.dtype is not self._dtype:
+            raise RuntimeError(
+                f"Expected a Storage of type {_C_NAMES[self._dtype.name]} or an UntypedStorage, "
+                f"but got type {scalar_type_name(source.dtype)} for argument 1 'storage'"
+            )
+        source = source.untyped()
+    if not isinstance(source, UntypedStorage):
+        raise TypeError(
+            "set_() received an invalid combination of arguments - got "
+            f"({type(source).__name__}), but expected a tensor or a storage"
+        )
+    if size is not None:
+        return source._storage, _given(size, stride, offset)
+    return source._storage, Layout((source.nbytes() // self._dtype.itemsize,), (1,), 0)
+
+
+def _given(size: Any, stride: Any, offset: int) -> Layout:
+    shape = ints((size,))
+    strides = (
+        contiguous_strides(shape)
+        if stride is None or (shape and len(tuple(stride)) == 0)
+        else ints((stride,), "stride")
+    )
+    return B.as_strided(shape, strides, offset)
+
+
+def from_file(
+    filename: Any, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, **_: Any
+) -> Tensor:
+    """A flat tensor of the first elements of a file; writes go to the file only if `shared`."""
+    wanted = promotion.get_default_dtype() if dtype is None else dtype
+    nbytes = (size or 0) * wanted.itemsize
+    return on_storage(UntypedStorage.from_file(filename, bool(shared), nbytes)._storage, wanted)
+
+
+export("from_file", from_file, method=False)
+
+
+def on_storage(s: storages.Storage, dtype: dtypes.dtype) -> Tensor:
+    """A flat tensor of all elements of a storage."""
+    n = len(s) // dtype.itemsize
+    return wrap(s, Layout((n,), (1,), 0), dtype)

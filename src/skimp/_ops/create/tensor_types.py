@@ -1,0 +1,113 @@
+"""PyTorch's types by element: `FloatTensor`, `LongTensor` and so on, and `FloatStorage`,
+`LongStorage` and so on.
+
+`FloatTensor(2, 3)` makes a tensor, `isinstance(x, FloatTensor)` asks for its dtype, and there are
+no instances of the types themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Tensor, empty
+from skimp._ops.create.creation import tensor
+from skimp._ops.create.storages import TypedStorage, UntypedStorage, on_storage
+
+KINDS: Final[Mapping[str, dtypes.dtype]] = {
+    "Float": dtypes.float32,
+    "Double": dtypes.float64,
+    "Half": dtypes.float16,
+    "BFloat16": dtypes.bfloat16,
+    "Long": dtypes.int64,
+    "Int": dtypes.int32,
+    "Short": dtypes.int16,
+    "Char": dtypes.int8,
+    "Byte": dtypes.uint8,
+    "Bool": dtypes.bool,
+    "ComplexFloat": dtypes.complex64,
+    "ComplexDouble": dtypes.complex128,
+}
+
+
+_TensorMeta = type(Tensor)  # libraries annotate with it
+
+
+class _TensorType(type):
+    """The class of `FloatTensor` and the like."""
+
+    dtype: dtypes.dtype
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor) and instance.dtype is cls.dtype
+
+    def __call__(cls, *args: Any, device: Any = None) -> Tensor:
+        return made(cls.dtype, args)
+
+    def __repr__(cls) -> str:
+        return f"<class 'torch.{cls.__name__}'>"
+
+
+def made(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
+    """What `FloatTensor(...)` gives: of sizes uninitialised elements, of data a tensor."""
+    if len(args) == 1 and isinstance(args[0], (UntypedStorage, TypedStorage)):
+        given = args[0]
+        return on_storage(
+            (given if isinstance(given, UntypedStorage) else given.untyped())._storage, dtype
+        )
+    if len(args) == 1 and isinstance(args[0], bool):
+        raise TypeError("new(): data must be a sequence (got bool)")
+    if len(args) == 1 and not isinstance(args[0], int) and type(args[0]).__name__ != "Size":
+        data = args[0]
+        if isinstance(data, (float, complex)):
+            raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+        if isinstance(data, Tensor) and data.dtype is not dtype:
+            raise TypeError(f"expected {dtype} (got {data.dtype})")
+        return data if isinstance(data, Tensor) else tensor(data, dtype=dtype)
+    shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+    return empty(tuple([int(n) for n in shape]) if shape else (0,), dtype)
+
+
+class _StorageType(type):
+    """The class of `FloatStorage` and the like."""
+
+    dtype: dtypes.dtype
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
+
+    def __call__(cls, *args: Any) -> TypedStorage:
+        if len(args) == 1 and not isinstance(args[0], int):
+            return TypedStorage(
+                wrap_storage=UntypedStorage(tensor(args[0], dtype=cls.dtype)._storage),
+                dtype=cls.dtype,
+            )
+        return TypedStorage(*(args or (0,)), dtype=cls.dtype)
+
+
+TENSOR_TYPES: Final[dict[dtypes.dtype, _TensorType]] = {
+    dtype: _TensorType(f"{kind}Tensor", (), {"dtype": dtype, "__module__": "torch"})
+    for kind, dtype in KINDS.items()
+}
+STORAGE_TYPES: Final[dict[dtypes.dtype, _StorageType]] = {
+    dtype: _StorageType(f"{kind}Storage", (), {"dtype": dtype, "__module__": "torch"})
+    for kind, dtype in KINDS.items()
+}
+NAMES: Final[dict[str, type]] = {
+    t.__name__: t for t in (*TENSOR_TYPES.values(), *STORAGE_TYPES.values())
+}
+
+
+def type_of(dtype: dtypes.dtype) -> str:
+    """What `Tensor.type()` answers."""
+    return f"torch.{scalar_type_name(dtype)}Tensor"
+
+
+def dtype_of(kind: Any) -> dtypes.dtype | None:
+    """The dtype that a tensor type or its name means; None where it is neither."""
+    if isinstance(kind, _TensorType):
+        return kind.dtype
+    found = NAMES.get(str(kind).rpartition(".")[2])
+    return found.dtype if isinstance(found, _TensorType) else None

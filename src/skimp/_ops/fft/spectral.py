@@ -1,0 +1,336 @@
+"""Fourier transforms: three kernels (complex, from real, to real) and the family made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import OPS, export, op
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, adopt
+from skimp._ops.create.creation import arange
+from skimp._ops.linalg.checks import hidden, rows
+from skimp._ops.shape.rearranging import roll
+
+Dims = tuple[int, ...]
+NORMS = ("backward", "ortho", "forward")
+
+# -- kernels --------------------------------------------------------------------------------------
+
+
+def _numpy_norm(norm: str, forward: bool) -> Literal["backward", "ortho", "forward"]:
+    """NumPy names a norm by the direction in which it divides; here it is the caller's function's.
+
+    `norm` is the factor: "none", "ortho" or "all" (1 / n).
+    """
+    if norm == "ortho":
+        return "ortho"
+    return "backward" if (norm == "none") == forward else "forward"
+
+
+def _along(a: Array, dims: Dims, norm: str, forward: bool) -> Array:
+    run = np.fft.fft if forward else np.fft.ifft
+    for d in reversed(dims):
+        a = run(a, axis=d, norm=_numpy_norm(norm, forward))
+    return a
+
+
+def _order(a: Array, dims: Dims, last: bool) -> Dims:
+    """PyTorch's order in memory: what is not transformed by stride, then what is; its `last` dim,
+    if that is cut in half, stays the innermost.
+    """
+    far = [-abs(s) for s in a.strides]
+    inside = [d % a.ndim for d in dims]
+    end = inside[-1:] if last else []
+    moved = sorted(inside[:-1] if last else inside, key=far.__getitem__)
+    rest = sorted([d for d in range(a.ndim) if d not in inside], key=far.__getitem__)
+    return (*rest, *moved, *end)
+
+
+def _laid(made: Array, order: Dims, dtype: dtypes.dtype) -> Tensor:
+    """A result whose dims lie in memory in this order."""
+    dense = np.ascontiguousarray(made.transpose(order), dtype.np)
+    if dense.base is not None or not dense.flags.owndata:
+        dense = dense.copy()
+    back = [0] * len(order)
+    for i, d in enumerate(order):
+        back[d] = i
+    return adopt(dense.transpose(back), dtype)
+
+
+def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
+    return _c2c(g, dim, norm, not forward)
+
+
+@hidden("_fft_c2c", rule=Rule("FftC2CBackward0", {"input": _c2c_back}))
+def _c2c(input: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
+    if not dim:
+        return input.clone()
+    a = input.array()
+    return _laid(_along(a, dim, norm, forward), _order(a, dim, False), input._dtype)
+
+
+def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool) -> Tensor:
+    if onesided:
+        last = dim[-1]
+        g = _resized(g, last, input_shape[last])
+    return _c2c(g, dim, norm, False).real
+
+
+@hidden("_fft_r2c", rule=Rule("FftR2CBackward0", {"input": _r2c_back}))
+def _r2c(input: Tensor, dim: Dims, norm: str, onesided: bool) -> Tensor:
+    a, d = input.array(), input._dtype.to_complex()
+    order = _order(a, dim, True)
+    if not onesided:
+        return _laid(_along(a, dim, norm, True), order, d)
+    half = np.fft.rfft(a, axis=dim[-1], norm=_numpy_norm(norm, True))
+    return _laid(_along(half, dim[:-1], norm, True), order, d)
+
+
+def _c2r_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, size: int) -> Tensor:
+    """Every element but the first (and the middle one) stands for itself and its conjugate."""
+    last = dim[-1]
+    made = _r2c(g, dim, norm, True)
+    twice = size - made.shape[last]
+    if twice > 0:
+        n = made.shape[last]
+        factor = np.ones(n, g._dtype.np)
+        factor[1 : 1 + twice] = 2
+        made = made * rows(factor.reshape(n, *[1] * (made.ndim - last % made.ndim - 1)), g._dtype)
+    return made
+
+
+@hidden("_fft_c2r", rule=Rule("FftC2RBackward0", {"input": _c2r_back}))
+def _c2r(input: Tensor, dim: Dims, norm: str, size: int) -> Tensor:
+    a = input.array()
+    if len(dim) > 1:  # in two steps, of which the second sees the strides that the first left
+        order = _order(a, dim[:-1], False)
+        a = _laid(_along(a, dim[:-1], norm, False), order, input._dtype).array()
+    made = np.fft.irfft(a, size, axis=dim[-1], norm=_numpy_norm(norm, False))
+    return _laid(made, _order(a, dim[-1:], False), input._dtype.to_real())
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def _factor(norm: Any, forward: bool) -> str:
+    if norm not in (None, *NORMS):
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    if norm == "ortho":
+        return "ortho"
+    return "none" if ((norm or "backward") == "backward") == forward else "all"
+
+
+def _promoted(t: Tensor, to_complex: bool = False) -> Tensor:
+    d = t._dtype
+    if d.category < dtypes.FLOAT:
+        d = promotion.get_default_dtype()
+    if d in (dtypes.float16, dtypes.bfloat16):
+        raise RuntimeError(f"Unsupported dtype {promotion.scalar_type_name(d)}")
+    d = d.to_complex() if to_complex else d
+    return t if d is t._dtype else t.to(d)
+
+
+def _resized(t: Tensor, d: int, n: int) -> Tensor:
+    """`t` cut or padded with zeros to size n along a dimension."""
+    size = t.shape[d]
+    if n == size:
+        return t
+    if n < size:
+        return t.narrow(d, 0, n)
+    d %= t.ndim
+    more = t.new_zeros((*t.shape[:d], n - size, *t.shape[d + 1 :]))
+    return OPS["cat"].forms["cat"]([t, more], d)  # type: ignore[no-any-return]
+
+
+def _shape_and_dims(t: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], Dims]:
+    """The sizes and the dims of an n-dimensional transform."""
+    s = (s,) if isinstance(s, int) else s
+    dim = (dim,) if isinstance(dim, int) else dim
+    if dim is not None:
+        dims = tuple([layouts.normalize_dim(d, t.ndim) for d in dim])
+        if len(set(dims)) != len(dims):
+            raise RuntimeError("FFT dims must be unique")
+        if s is not None and len(s) != len(dims):
+            raise RuntimeError("When given, dim and shape arguments must have the same length")
+    elif s is not None:
+        if len(s) > t.ndim:
+            raise RuntimeError(
+                f"Got shape with {len(s)} values but input tensor only has {t.ndim} dimensions."
+            )
+        dims = tuple(range(t.ndim - len(s), t.ndim))
+    else:
+        dims = tuple(range(t.ndim))
+    sizes = [t.shape[d] if s is None or s[i] == -1 else s[i] for i, d in enumerate(dims)]
+    for n in sizes:
+        if n < 1:
+            raise RuntimeError(f"Invalid number of data points ({n}) specified")
+    return tuple(sizes), dims
+
+
+def _refuse_complex(name: str, t: Tensor) -> None:
+    if t._dtype.is_complex:
+        raise RuntimeError(
+            f"{name} expects a real input tensor, but got {promotion.scalar_type_name(t._dtype)}"
+        )
+
+
+# -- the four kinds, in n dimensions --------------------------------------------------------------
+
+
+def _complex(t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:
+    sizes, dims = _shape_and_dims(t, s, dim)
+    t = _promoted(t, True)
+    for d, n in zip(dims, sizes, strict=True):
+        t = _resized(t, d, n)
+    return _c2c(t, dims, _factor(norm, forward), forward)
+
+
+def _from_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:
+    """Half of the spectrum of a real tensor; of its conjugate without `forward` (ihfftn)."""
+    _refuse_complex(name, t)
+    t = _promoted(t)
+    sizes, dims = _shape_and_dims(t, s, dim)
+    if not dims:
+        raise RuntimeError(f"{name} must transform at least one axis")
+    for d, n in zip(dims, sizes, strict=True):
+        t = _resized(t, d, n)
+    factor = _factor(norm, forward)
+    if forward:
+        return _r2c(t, dims, factor, True)
+    half = _r2c(t, dims[-1:], factor, True).conj_physical()
+    return _c2c(half, dims[:-1], factor, False) if len(dims) > 1 else half
+
+
+def _to_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:
+    """The real tensor whose half spectrum this is (irfftn), or the spectrum of a Hermitian one."""
+    _, dims = _shape_and_dims(t, None if s is None else [max(n, 1) for n in _list(s)], dim)
+    if not dims:
+        raise RuntimeError(f"{name} must transform at least one axis")
+    given = [-1] * len(dims) if s is None else _list(s)
+    last = 2 * (t.shape[dims[-1]] - 1) if given[-1] == -1 else given[-1]
+    t = _promoted(t, True)
+    wanted = [t.shape[d] if n == -1 else n for d, n in zip(dims, given, strict=True)]
+    wanted[-1] = last // 2 + 1
+    for n in (*wanted[:-1], last):
+        if n < 1:
+            raise RuntimeError(f"Invalid number of data points ({n}) specified")
+    for d, n in zip(dims, wanted, strict=True):
+        t = _resized(t, d, n)
+    factor = _factor(norm, forward)
+    if forward:
+        t = _c2c(t, dims[:-1], factor, True) if len(dims) > 1 else t
+        return _c2r(t.conj(), dims[-1:], factor, last)
+    return _c2r(t, dims, factor, last)
+
+
+def _list(s: Any) -> list[int]:
+    return [s] if isinstance(s, int) else list(s)
+
+
+# -- the family -----------------------------------------------------------------------------------
+
+Kernel = Callable[..., Tensor]
+
+
+def _named(kernel: Kernel, name: str) -> Kernel:
+    """The kernels that refuse some tensors say which function was called."""
+    if kernel is _complex:
+        return _complex
+    return lambda *given: kernel(name, *given)
+
+
+def _family(stem: str, kernel: Any, forward: bool, doc: str) -> None:
+    """`fft`, `fft2` and `fftn` of one kind of transform."""
+    run, runs = _named(kernel, stem), _named(kernel, f"{stem}n")
+
+    def one(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
+        return run(input, None if n is None else (n,), (dim,), norm, forward)
+
+    def two(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+        return runs(input, s, dim, norm, forward)
+
+    def many(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
+        return runs(input, s, dim, norm, forward)
+
+    for f, end, what in ((one, "", "one dimension"), (two, "2", "two"), (many, "n", "several")):
+        f.__doc__ = f"{doc} (along {what})."
+        # those of PyTorch's that don't scale in place give an empty `out` their own strides
+        out = "layout" if not end and stem in ("ifft", "ihfft") else True
+        op(f"{stem}{end}", method=False, namespaces=("fft",), out=out)(f)
+
+
+_family("fft", _complex, True, "The discrete Fourier transform")
+_family("ifft", _complex, False, "The inverse of the discrete Fourier transform")
+_family("rfft", _from_real, True, "Half of the Fourier transform of a real tensor")
+_family("irfft", _to_real, False, "The real tensor with this half of a Fourier transform")
+_family("hfft", _to_real, True, "The real Fourier transform of half of a Hermitian tensor")
+_family("ihfft", _from_real, False, "The half of a Hermitian tensor with this Fourier transform")
+
+
+# -- frequencies and shifts -----------------------------------------------------------------------
+
+
+def _frequencies(n: int, d: float, whole: bool, forms: dict[str, Any]) -> Tensor:
+    if forms["dtype"] is None:
+        forms["dtype"] = promotion.get_default_dtype()
+    made = arange(n, **forms) if whole else arange(n // 2 + 1, **forms)
+    if whole:
+        half = (n + 1) // 2
+        made.narrow(0, half, n - half).sub_(n)
+    made.mul_(1.0 / (n * d))
+    return made
+
+
+def _frequency(name: str, whole: bool, doc: str) -> None:
+    def f(
+        n: int,
+        d: float = 1.0,
+        *,
+        out: Tensor | None = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        if dtype is None and out is not None:
+            dtype = out._dtype
+        made = _frequencies(n, d, whole, {"dtype": dtype, "device": device})
+        if out is not None:
+            outs.resize_out(name, out, tuple(made.shape))
+            return out.copy_(made)
+        return made.requires_grad_() if requires_grad else made
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    export(name, f, ("fft",), method=False)
+
+
+_frequency(
+    "fftfreq", True, "The frequencies of the elements of a transform of n points at distance d."
+)
+_frequency("rfftfreq", False, "The frequencies of half a transform, of a real tensor.")
+
+
+def _shift(input: Tensor, dim: Any, back: bool) -> Tensor:
+    dims = range(input.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
+    at = [layouts.normalize_dim(d, input.ndim) for d in dims]
+    by = [(input.shape[d] + back) // 2 for d in at]
+    return roll(input, tuple(by), tuple(at)) if at else input.clone()
+
+
+@op(method=False, namespaces=("fft",))
+def fftshift(input: Tensor, dim: Any = None) -> Tensor:
+    """The frequency 0 moved to the middle."""
+    return _shift(input, dim, False)
+
+
+@op(method=False, namespaces=("fft",))
+def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
+    """The frequency 0 moved from the middle to the start."""
+    return _shift(input, dim, True)

@@ -1,0 +1,1 @@
+"""Elements chosen by position, mask or index."""

@@ -1,0 +1,347 @@
+"""Indexing by tensors: gathers copy, scatters write, with PyTorch's order of the resulting
+dimensions.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.positions import (
+    Joint,
+    bits,
+    counted_from_front,
+    first_outside,
+    in_windows,
+    span,
+    steps,
+    take_slices,
+    windows,
+)
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_views
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops.index.masks import masked_fill_, selected
+from skimp._ops.index.writers import writer
+
+MASKS = (dtypes.bool, dtypes.uint8)
+INDICES = (dtypes.int64, dtypes.int32, dtypes.bool, dtypes.uint8)
+_SMALL = 1 << 12  # elements below which NumPy's own indexing is the shortest way
+
+
+def as_index(i: Any) -> Tensor:
+    """An index item as a tensor: lists become int64 or bools, as PyTorch reads them."""
+    if isinstance(i, Tensor):
+        if i._dtype not in INDICES:
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        return i
+    if isinstance(i, np.ndarray):
+        from skimp._ops.create.creation import as_tensor
+
+        return as_index(as_tensor(i))
+    from skimp._ops.create.creation import infer
+
+    array = infer(i)
+    if array.dtype.kind == "b":
+        return fresh(array, dtypes.bool)
+    return fresh(array.astype(np.int64), dtypes.int64)
+
+
+# -- a plan of the index -------------------------------------------------------------------------
+
+
+class Where:
+    """Checked index arrays for some dims of a tensor, and where the dims they make go in the
+    result.
+    """
+
+    def __init__(self, shape: tuple[int, ...], indices: Any) -> None:
+        self.dims: list[int] = []
+        found: list[Array] = []
+        dim = 0
+        for one in indices:
+            if one is None:
+                dim += 1
+            elif one._dtype in MASKS:
+                found += _of_mask(one, shape, dim)
+                self.dims += range(dim, dim + one.ndim)
+                dim += one.ndim
+            else:
+                if dim >= len(shape):
+                    raise IndexError(
+                        f"too many indices for tensor of dimension {len(shape)} (got "
+                        f"{len(indices)})"
+                    )
+                found.append(one.array())
+                self.dims.append(dim)
+                dim += 1
+        if dim > len(shape):
+            raise IndexError(f"too many indices for tensor of dimension {len(shape)} (got {dim})")
+        self.shape = _broadcast(found)
+        self.arrays = [_checked(a, shape, d) for a, d in zip(found, self.dims, strict=True)]
+        self.rest = [d for d in range(len(shape)) if d not in self.dims]
+        adjacent = (
+            self.dims == list(range(self.dims[0], self.dims[0] + len(self.dims)))
+            if self.dims
+            else True
+        )
+        self.at = self.dims[0] if adjacent and self.dims else 0
+        rest = [shape[d] for d in self.rest]
+        self.result = (*rest[: self.at], *self.shape, *rest[self.at :])
+
+    def front(self) -> list[int]:
+        """The order of the indexed tensor's dims with the indexed ones first."""
+        return [*self.dims, *self.rest]
+
+    def result_front(self) -> list[int]:
+        """The order of the result's dims with the index's own first."""
+        width = len(self.shape)
+        own = list(range(self.at, self.at + width))
+        return [*own, *[d for d in range(len(self.result)) if d not in own]]
+
+    def strides(self, layout: Layout) -> tuple[int, ...]:
+        """The strides of a fresh result: PyTorch's, which iterates over the indexed tensor and the
+        indices together.
+        """
+        rest = [layout.strides[d] for d in self.rest]
+        own = (*rest[: self.at], *[0] * len(self.shape), *rest[self.at :])
+        sources = [Layout(self.result, own, 0)]
+        shape = (*(1,) * self.at, *self.shape, *(1,) * (len(rest) - self.at))
+        for a in self.arrays:
+            wide = Layout(self.shape, steps(np.broadcast_to(a, self.shape)), 0)
+            sources.append(layout_views.view(wide, shape) or layouts.contiguous(shape))
+        return layouts.dense_strides_like(sources, self.result)
+
+
+def _of_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> list[Array]:
+    """A mask as the positions of its trues, one array for each of its dims."""
+    if mask._dtype is dtypes.uint8:
+        warnings.warn(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+            "instead.",
+            UserWarning,
+            stacklevel=3,
+        )
+    if dim + mask.ndim > len(shape):
+        raise IndexError(
+            f"too many indices for tensor of dimension {len(shape)} (got {dim + mask.ndim})"
+        )
+    _check_mask(mask, shape, dim)
+    array = mask.array()
+    if mask.ndim == 0:
+        raise IndexError("a 0-d mask is no index of a dimension")
+    return list(np.nonzero(array))
+
+
+def _check_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> None:
+    for k, n in enumerate(mask.shape):
+        if n != shape[dim + k]:
+            raise IndexError(
+                f"The shape of the mask {list(mask.shape)} at index {k} does not match the shape "
+                "of the indexed "
+                f"tensor {list(shape)} at index {dim + k}"
+            )
+
+
+def _broadcast(found: list[Array]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*[a.shape for a in found])
+    except ValueError:
+        shapes = ", ".join(str(list(a.shape)) for a in found)
+        raise IndexError(
+            f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+        ) from None
+
+
+def _checked(index: Array, shape: tuple[int, ...], dim: int) -> Array:
+    n = shape[dim]
+    bad = first_outside(index, -n, n)
+    if bad is None:
+        return index
+    if n == 0:
+        raise IndexError("index is out of bounds for dimension with size 0")
+    raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
+
+
+def _only_mask(indices: Any, ndim: int) -> Tensor | None:
+    """The mask, if the index is one mask of all the tensor's dims."""
+    if (
+        len(indices) == 1
+        and indices[0] is not None
+        and indices[0]._dtype is dtypes.bool
+        and indices[0].ndim == ndim
+    ):
+        mask: Tensor = indices[0]
+        return mask
+    return None
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@op(
+    "_gather_at",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "IndexBackward0",
+        {
+            "input": lambda g, input_shape, indices: index_put(
+                g.new_zeros(tuple(input_shape)), indices, g, True
+            )
+        },
+    ),
+)
+def gather_at(input: Tensor, indices: Any) -> Tensor:
+    """`input[indices]`; `indices` has a tensor, or None, for each of the first dims."""
+    shape = tuple(input.shape)
+    mask = _only_mask(indices, len(shape))
+    if mask is not None and shape:
+        _check_mask(mask, shape, 0)
+        return selected(input, mask)
+    where = Where(shape, indices)
+    if not where.dims:
+        return input.clone()
+    result, target = blank(where.result, input._dtype, where.strides(input.layout_of()))
+    if target.size:
+        _read(bits(target), bits(input.array()), where)
+    return result
+
+
+def _read(target: Array, source: Array, where: Where) -> None:
+    front = target.transpose(where.result_front())
+    if target.size < _SMALL:
+        front[...] = source.transpose(where.front())[tuple(where.arrays)]
+        return
+    if len(where.dims) == 1 and where.arrays[0].ndim == 1:
+        index = counted_from_front(where.arrays[0], source.shape[where.dims[0]])
+        if take_slices(target, source, where.dims[0], index):
+            return
+    places = _joint(source, where)
+    memory = span(source)
+
+    def work(window: Any) -> None:
+        front[window] = memory[places(window)]
+
+    in_windows(front.shape, work)
+
+
+def _joint(array: Array, where: Where) -> Joint:
+    own = steps(array)
+    indices = [
+        np.broadcast_to(counted_from_front(a, array.shape[d]), where.shape)
+        for a, d in zip(where.arrays, where.dims, strict=True)
+    ]
+    rest = tuple([(array.shape[d], own[d]) for d in where.rest])
+    return Joint(tuple([own[d] for d in where.dims]), indices, rest)
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+@writer(
+    "index_put",
+    out=False,
+    rule=Rule(
+        "IndexPutBackward0",
+        {
+            "input": lambda g, indices, accumulate: (
+                g if accumulate else index_put(g, indices, g.new_zeros(()), False)
+            ),
+            "values": lambda g, indices, values_shape: _put_values_back(g, indices, values_shape),
+        },
+    ),
+)
+def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:
+    """Write `values` (`accumulate`: add them, every repetition of a place) where the index tensors
+    point.
+    """
+    indices = tuple([None if i is None else as_index(i) for i in indices])
+    shape = tuple(input.shape)
+    mask = _only_mask(indices, len(shape))
+    if mask is not None and shape and not accumulate and values.numel() == 1:
+        _check_mask(mask, shape, 0)
+        _check_dtype(input, values)
+        value = values.array().reshape(())
+        masked_fill_(input.detach(), mask, fresh(value, values._dtype))
+        return
+    where = Where(shape, indices)
+    source = values.array()
+    if input._storage is values._storage:
+        source = source.copy()
+    _check_values(where.result, source.shape)
+    _check_dtype(input, values)
+    source = np.broadcast_to(_stripped(source, len(where.result)), where.result)
+    target = input.writable()
+    if source.size:
+        _write(target, source.transpose(where.result_front()), where, accumulate)
+
+
+def _check_dtype(input: Tensor, values: Tensor) -> None:
+    if values._dtype is not input._dtype:
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{scalar_type_name(input._dtype)} for the destination and "
+            f"{scalar_type_name(values._dtype)} for the source."
+        )
+
+
+def _stripped(source: Array, ndim: int) -> Array:
+    while source.ndim > ndim and source.shape[0] == 1:
+        source = source[0]
+    return source
+
+
+def _check_values(result: tuple[int, ...], values: tuple[int, ...]) -> None:
+    own = values
+    while len(own) > len(result) and own[0] == 1:
+        own = own[1:]
+    fits = len(own) <= len(result) and all(
+        n in (1, m)
+        for n, m in zip(own[::-1], result[::-1])  # noqa: B905
+    )
+    if not fits:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values)} cannot be broadcast to indexing "
+            "result of shape "
+            f"{list(result)}"
+        )
+
+
+def _write(target: Array, source: Array, where: Where, accumulate: bool) -> None:
+    """`source` has the index's own dims first."""
+    if not where.dims:
+        target[...] = target + source if accumulate else source
+        return
+    if not accumulate and (source.size < _SMALL or not source.ndim):
+        bits(target).transpose(where.front())[tuple(where.arrays)] = bits(
+            np.ascontiguousarray(source)
+        )
+        return
+    places = _joint(target, where)
+    memory = span(target)
+    for window in windows(places.shape):
+        at = places(window).reshape(-1)
+        if accumulate:
+            np.add.at(memory, at, source[window].reshape(-1))
+        else:
+            memory[at] = source[window].reshape(-1)
+
+
+def _put_values_back(g: Tensor, indices: Any, shape: Any) -> Tensor:
+    found = gather_at(g, tuple([None if i is None else as_index(i) for i in indices]))
+    extra = len(shape) - found.ndim
+    return found.reshape((1,) * extra + tuple(found.shape)) if extra > 0 else found
+
+
+@op(method=False, namespaces=("",), name="_unsafe_index")
+def _unsafe_index(input: Tensor, indices: Any) -> Tensor:
+    return gather_at(input, tuple(indices))

@@ -1,0 +1,390 @@
+"""`x[...]`, read and write: ints, slices, None and Ellipsis make views; tensors, lists and bools
+gather and scatter.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import other_way
+from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.pointwise_forms import FLOATS
+from skimp._engine.memory import layout_views as V
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
+from skimp._ops.index import advanced
+from skimp._ops.index.masks import check_number
+from skimp._ops.shape.copies import _filled, write
+from skimp._ops.shape.views import scattered
+from skimp.errors import WithoutBytes
+
+_new = object.__new__
+_view_of = history.view_of
+_plain_view = history.plain_view
+_MANY = history.MANY
+_state = modes.state
+_ref = weakref.ref
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+
+
+def _rule(name: str) -> Rule:
+    return Rule(
+        name, {"input": lambda g, input_shape, index: scattered(g, input_shape, lambda z: z[index])}
+    )
+
+
+_RULES = {
+    "select": _rule("SelectBackward0"),
+    "slice": _rule("SliceBackward0"),
+    "unsqueeze": _rule("UnsqueezeBackward0"),
+    "alias": _rule("AliasBackward0"),
+}
+
+
+def getitem(self: Tensor, index: Any) -> Tensor:
+    x = self._np
+    if x is None and not self._hollow and self._storage.promise is None and not self._rg:
+        self.array()  # a small one stays at hand
+        x = self._np
+    if x is not None and not self._rg and type(self) is Tensor:
+        if type(index) is int and x.ndim and -(n := len(x)) <= index < n:
+            found = x[index, ...]
+        else:
+            found = _at_hand(x, index)
+        if found is not None:
+            t = _new(Tensor)
+            t._np = found
+            t._storage = storage = self._storage
+            t._dtype = dtype = self._dtype
+            if self._turned:
+                t._turned = True
+            # `view_of`, written out: this is the path of `x[i]`
+            if self._marked:
+                mark(t, _counter=self._counter)
+                _view_of(self, t)
+                return t
+            base = self._base
+            if base is None:
+                base = self
+            views = base._views
+            if dtype.category < 2:  # its base will never require grad
+                t._base = base
+            elif views is None or len(views) > _MANY or not _state.grad:
+                _plain_view(base, t)
+            else:
+                t._base = base
+                t._stale = storage.version
+                views.append(_ref(t))
+            return t
+    return _general(self, index)
+
+
+def _at_hand(x: Any, index: Any) -> Any:
+    """NumPy's own view for plain ints and slices within bounds; None sends the index the general
+    way.
+    """
+    kind = type(index)
+    if kind is int:
+        n = len(x) if x.ndim else 0
+        return x[index, ...] if -n <= index < n else None
+    if kind is slice:
+        index = (index,)
+    elif kind is not tuple:
+        return None
+    if len(index) > x.ndim:
+        return None
+    for i, n in zip(index, x.shape):  # noqa: B905  (an index may be shorter than the shape)
+        if type(i) is slice:
+            step = i.step
+            if step is not None and (type(step) is not int or step <= 0):
+                return None
+            start = i.start
+            if start is not None and (type(start) is not int or not -n <= start < n):
+                return None
+            stop = i.stop
+            if stop is not None and type(stop) is not int:
+                return None
+        elif type(i) is not int or not -n <= i < n:
+            return None
+    found = x[(*index, ...)]
+    return found if found.size else None
+
+
+def split(index: Any) -> tuple[Any, ...]:
+    """The index as a tuple of its items; PyTorch still reads a list that holds sequences, slices
+    or None as one.
+    """
+    if type(index) is tuple:
+        return index
+    if (
+        isinstance(index, (Tensor, np.ndarray, np.generic))
+        or type(index) in _BASIC
+        or not hasattr(index, "__getitem__")
+    ):
+        return (index,)
+    if isinstance(index, tuple):
+        return tuple(index)
+    if isinstance(index, str):
+        raise TypeError("new(): invalid data type 'str'")
+    if len(index) < 32 and any([_is_nested(i) for i in index]):
+        warnings.warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be "
+            "changed in pytorch 2.9; "
+            "use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as "
+            "tensor index, "
+            "x[torch.tensor(seq)], which will result either in an error or a different result",
+            UserWarning,
+            stacklevel=4,
+        )
+        return tuple(index)
+    return (index,)
+
+
+def _is_nested(i: Any) -> bool:
+    return (
+        i is None
+        or i is Ellipsis
+        or isinstance(i, (Tensor, slice, np.ndarray, list, tuple, range, str))
+    )
+
+
+def _general(self: Tensor, index: Any) -> Tensor:
+    try:
+        new, rest = viewed(self, split(index))
+        return new if rest is None else advanced.gather_at(new, rest)
+    except WithoutBytes as e:
+        given = {"self": self, "index": split(index)}
+        return other_way("__getitem__", getitem, given, e)  # type: ignore[no-any-return]
+
+
+def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...] | None]:
+    """The view that the plain items make, and, where there are others, an index tensor or None for
+    each dim of it.
+    """
+    plan = Plan(self, items)
+    if plan.last is None and plan.tensors is not None:
+        return self, plan.tensors
+    new = alias(self, plan.layout)
+    plain = tuple(plan.plain)
+    # a slice of everything is one where it is the whole index, else nothing
+    kind = plan.last or ("slice" if len(items) == 1 and type(items[0]) is slice else "alias")
+    history.view_of(self, new, _RULES[kind], {"input": self, "index": plain})
+    return new, plan.tensors
+
+
+class Plan:
+    """An index read from left to right, as PyTorch reads it: views first, tensors noted for the
+    dims where they stand.
+    """
+
+    def __init__(self, self_: Tensor, items: tuple[Any, ...]) -> None:
+        self.layout = self_.layout_of()
+        self.ndim = len(self.layout.shape)
+        self.last: str | None = None  # the kind of the last view that was made
+        self.plain: list[Any] = []  # the index of the view alone
+        self.found: list[Any] = []
+        self.any = False
+        items = tuple([_tensor_of(i) for i in items])
+        self.used = sum(map(consumed, items))
+        if self.used > self.ndim:
+            _refuse_0d(self.ndim, items[0])
+            raise IndexError(f"too many indices for tensor of dimension {self.ndim}")
+        self.selects = 0
+        for i in items:
+            self.take(i)
+
+    @property
+    def tensors(self) -> tuple[Any, ...] | None:
+        return tuple(self.found) if self.any else None
+
+    @property
+    def dim(self) -> int:
+        """Where the next item stands in the view: masks stand for all their dims."""
+        return sum(
+            [1 if t is None or t._dtype not in advanced.MASKS else t.ndim for t in self.found]
+        )
+
+    def take(self, i: Any) -> None:
+        kind = type(i)
+        if i is None:
+            self.inserted(None)
+            self.plain.append(None)
+        elif i is Ellipsis:
+            skip = self.ndim - self.used
+            self.found.extend([None] * skip)
+            self.plain.append(i)
+        elif kind is slice:
+            self.cut(i)
+        elif kind is int:
+            self.one(i)
+        elif kind is bool:
+            place = [0] if i else []
+            self.inserted(fresh(np.array(place, np.int64), dtypes.int64))
+            self.plain.append(None)
+            self.any = True
+        else:
+            width = i.ndim if i._dtype in advanced.MASKS else 1
+            self.found.append(i)
+            self.plain.extend([slice(None)] * width)
+            self.any = True
+
+    def inserted(self, what: Any) -> None:
+        self.layout = V.unsqueeze(self.layout, self.dim)
+        self.last = "unsqueeze"
+        self.found.append(what)
+
+    def cut(self, i: slice) -> None:
+        start, stop, step = _bound(i.start), _bound(i.stop), _bound(i.step)
+        if step is not None and step <= 0:
+            raise ValueError(
+                "slice step cannot be zero" if step == 0 else "step must be greater than zero"
+            )
+        n = self.layout.shape[self.dim]
+        if not (start in (None, 0) and (stop is None or stop >= n) and step in (None, 1)):
+            self.layout = V.slice_(self.layout, self.dim, start, stop, 1 if step is None else step)
+            self.last = "slice"
+        self.found.append(None)
+        self.plain.append(i)
+
+    def one(self, i: int) -> None:
+        dim = self.dim
+        n = self.layout.shape[dim] if dim < len(self.layout.shape) else 0
+        if not -n <= i < n:
+            raise IndexError(
+                f"index {i} is out of bounds for dimension {dim + self.selects} with size {n}"
+            )
+        self.selects += 1
+        self.layout = V.select(self.layout, dim, i)
+        self.last = "select"
+        self.plain.append(i)
+
+
+def _refuse_0d(ndim: int, first: Any) -> None:
+    if ndim == 0 and type(first) is slice:
+        raise IndexError("slice() cannot be applied to a 0-dim tensor.")
+    if ndim == 0 and type(first) is int:
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` "
+            "in C++ to convert a "
+            "0-dim tensor to a number"
+        )
+
+
+def _tensor_of(i: Any) -> Any:
+    """An index item as an int, a bool, a slice, None, Ellipsis or an index tensor."""
+    if type(i) in _BASIC or type(i) is bool:
+        return i
+    if isinstance(i, Tensor):
+        if i.ndim == 0 and i._dtype.category <= dtypes.INT:
+            value = i.array().item()
+            return bool(value) if i._dtype in advanced.MASKS else value
+        return advanced.as_index(i)
+    if isinstance(i, np.bool_):
+        raise _no_index(i)
+    if isinstance(i, np.ndarray) and i.ndim == 0 and i.dtype.kind in "iub":
+        return i.item()
+    if isinstance(i, np.ndarray) or (
+        hasattr(i, "__getitem__") and hasattr(i, "__len__") and not isinstance(i, dict)
+    ):
+        return advanced.as_index(i)
+    if hasattr(i, "__index__"):
+        return int(i.__index__())
+    raise _no_index(i)
+
+
+def _no_index(i: Any) -> IndexError:
+    name = (
+        f"{type(i).__module__}.{type(i).__name__}"
+        if isinstance(i, np.generic)
+        else type(i).__name__
+    )
+    return IndexError(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid "
+        f"indices (got {name})"
+    )
+
+
+def consumed(i: Any) -> int:
+    """How many dimensions an index item takes up."""
+    if i is None or i is Ellipsis or type(i) is bool:
+        return 0
+    if isinstance(i, Tensor) and i._dtype in advanced.MASKS:
+        return i.ndim
+    return 1
+
+
+def _bound(v: Any) -> int | None:
+    if v is None or type(v) is int:
+        return v
+    try:
+        return int(v.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(
+            "slice indices must be integers or None or have an __index__ method"
+        ) from None
+
+
+def setitem(self: Tensor, index: Any, value: Any) -> None:
+    number = isinstance(value, (int, float, complex, np.generic)) and not isinstance(value, Tensor)
+    if not number and not isinstance(value, Tensor):
+        raise TypeError(
+            f"can't assign a {_type_name(value)} to a torch.{scalar_type_name(self._dtype)}Tensor"
+        )
+    if number:
+        value = value.item() if isinstance(value, np.generic) else value
+        check_number(value, self._dtype)
+        a = self._np
+        if a is not None and not self._rg and self._dtype in FLOATS and type(value) is not complex:
+            place = _at_hand(a, index) if a.flags.c_contiguous else None
+            if place is not None:
+                history.before_inplace(self)
+                self.writable()
+                place[...] = value
+                return
+    if index is False:
+        return
+    try:
+        _put(self, (None,) if index is True else split(index), value, number)
+    except WithoutBytes as e:
+        given = {"self": self, "index": split(index), "value": value}
+        other_way("__setitem__", setitem, given, e)
+
+
+def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None:
+    target, tensors = viewed(self, items)
+    if tensors is not None:
+        source = fresh(constant(value, self._dtype), self._dtype) if number else value
+        advanced_put(target, tensors, source)
+    elif number:
+        outs.check_overlap(target, ())
+        _filled(target, value)
+    else:
+        write(target, _without_leading_ones(value))
+
+
+def advanced_put(target: Tensor, tensors: tuple[Any, ...], source: Tensor) -> None:
+    target.index_put_(tensors, _without_leading_ones(source))
+
+
+def _without_leading_ones(t: Tensor) -> Tensor:
+    """PyTorch drops the leading dims of size 1 of what is assigned."""
+    lead = next((d for d, n in enumerate(t.shape) if n != 1), t.ndim)
+    return t.view(tuple(t.shape)[lead:]) if lead else t
+
+
+def _type_name(value: Any) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+Tensor.__getitem__ = getitem  # type: ignore[method-assign]
+Tensor.__setitem__ = setitem  # type: ignore[method-assign]

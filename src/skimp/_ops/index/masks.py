@@ -1,0 +1,451 @@
+"""Ops on masks: where, masked_fill, masked_select, masked_scatter, and the positions that a mask
+holds (nonzero).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import NAMESPACES, door, export, op
+from skimp._engine.dispatch.pointwise import Pointwise, call, common
+from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.expr import Expr, Kernel
+from skimp._engine.eval.positions import bits
+from skimp._engine.eval.run import Reader, prepare_runs, threads_for
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_views
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
+from skimp._kernels.pointwise import select
+from skimp._kernels.threads import share
+from skimp._ops.index.writers import writer
+
+_RUN = 1 << 16  # elements of a mask that are looked at together
+
+# -- where, masked_fill: pointwise, so they wait
+# -----------------------------------------------------
+
+SELECT = Kernel("where", select)
+
+
+def _branches(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    d = common(args[1:])
+    return d, d
+
+
+WHERE = Pointwise(
+    "where",
+    SELECT,
+    _branches,
+    Rule(
+        "WhereBackward0",
+        {
+            "input": lambda g, condition: where(condition, g, 0),
+            "other": lambda g, condition: where(condition, 0, g),
+        },
+    ),
+    ("condition", "input", "other"),
+    opmath=False,
+    masks=(0,),
+    also=dtypes.NARROW,
+)
+
+
+def where(
+    condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
+) -> Any:
+    """`input` where the condition holds, else `other`; the condition alone: the positions of its
+    trues.
+    """
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    if input is None or other is None:
+        raise TypeError(
+            "where() received an invalid combination of arguments - got (Tensor, Tensor)"
+        )
+    condition = _condition(condition)
+    if out is not None and isinstance(out, Tensor):
+        kinds = [v for v in (input, other) if isinstance(v, (Tensor, int, float, complex))]
+        if len(kinds) == 2 and out._dtype is not common(kinds):
+            raise RuntimeError(
+                f"Expected out type to be {scalar_type_name(common(kinds))} but got "
+                f"{scalar_type_name(out._dtype)}"
+            )
+    return call(WHERE, (condition, input, other), (), out)
+
+
+def _condition(condition: Any) -> Tensor:
+    if not isinstance(condition, Tensor):
+        raise TypeError(
+            "where(): argument 'condition' (position 1) must be Tensor, not "
+            f"{type(condition).__name__}"
+        )
+    if condition._dtype is dtypes.uint8:
+        return condition.to(dtypes.bool)
+    if condition._dtype is not dtypes.bool:
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            + scalar_type_name(condition._dtype)
+        )
+    return condition
+
+
+def _where_method(self: Tensor, condition: Any, other: Any) -> Any:
+    return where(condition, self, other)
+
+
+export("where", where, method=False)
+export("where", named(_where_method, "where", where.__doc__), namespaces=())
+
+
+def _filled(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    return args[1]._dtype, args[1]._dtype
+
+
+def _fill_kernel(mask: Array, x: Array, value: Array, *, out: Array) -> None:
+    select(mask, value, x, out=out)
+
+
+FILL_RULE = Rule(
+    "MaskedFillBackward0",
+    {
+        "input": lambda g, mask: masked_fill(g, mask, 0),
+        "value": lambda g, mask: where(mask, g, 0).sum(),
+    },
+)
+FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FILL_RULE,
+                 ("mask", "input", "value"), opmath=False, masks=(0,))  # fmt: skip
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`value`, a number or a 0-d tensor, where the mask holds, else the input."""
+    return call(FILL, (_check_fill(input, mask, value), input, value))
+
+
+def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`value`, a number or a 0-d tensor, where the mask holds, in place."""
+    _check_fill(input, mask, value)
+    shape = layouts.broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    if shape != tuple(input.shape):
+        raise RuntimeError(
+            f"output with shape {list(input.shape)} doesn't match the broadcast shape {list(shape)}"
+        )
+    return _masked_fill_in_place(input, mask, value)
+
+
+def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
+    if not isinstance(mask, Tensor):
+        raise TypeError(
+            f"masked_fill(): argument 'mask' (position 2) must be Tensor, not {type(mask).__name__}"
+        )
+    if mask._dtype is not dtypes.bool:
+        raise RuntimeError(
+            "masked_fill_ only supports boolean masks, but got mask with dtype "
+            f"{_C_NAMES.get(mask._dtype, mask._dtype)}"
+        )
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(
+                "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            )
+        if value._dtype.category > max(input._dtype.category, dtypes.FLOAT):
+            raise RuntimeError(
+                "value cannot be converted to type " + c_name(input._dtype) + " without overflow"
+            )
+    else:
+        check_number(value, input._dtype)
+    return mask
+
+
+_C_NAMES = {
+    dtypes.uint8: "unsigned char", dtypes.int8: "signed char", dtypes.int16: "short int",
+    dtypes.int32: "int", dtypes.int64: "long int", dtypes.float32: "float",
+    dtypes.float64: "double", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
+    dtypes.complex64: "c10::complex<float>", dtypes.complex128: "c10::complex<double>",
+}  # fmt: skip
+_CASTS = {
+    dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
+    dtypes.int64: "int64_t", dtypes.float16: "at::Half", dtypes.bfloat16: "at::BFloat16",
+}  # fmt: skip
+
+
+def c_name(dtype: dtypes.dtype) -> str:
+    """The type's name in PyTorch's message about a number that doesn't fit."""
+    return _CASTS.get(dtype, dtype.name if dtype is not dtypes.float64 else "double").replace(
+        "float32", "float"
+    )
+
+
+def check_number(value: Any, dtype: dtypes.dtype) -> None:
+    """Refuse a number that the type can't hold: too large, or with an imaginary part."""
+    if isinstance(value, complex) and not isinstance(value, np.generic):
+        fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
+    elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
+        info = np.iinfo(dtype.np)
+        fits = (info.min if dtype.is_signed else -info.max) <= value <= info.max
+    elif dtype.category == dtypes.FLOAT and isinstance(value, (int, float)) and np.isfinite(value):
+        fits = dtype.itemsize > 4 or abs(value) <= float(_largest(dtype))
+    else:
+        fits = True
+    if not fits:
+        raise RuntimeError(f"value cannot be converted to type {c_name(dtype)} without overflow")
+
+
+def _largest(dtype: dtypes.dtype) -> float:
+    from skimp._engine.tensor.finfo import finfo
+
+    return finfo(dtype).max
+
+
+def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    from skimp._engine.dispatch import pointwise
+    from skimp._ops.index.writers import in_place
+
+    kernel = FILL.kernel(input._dtype)
+
+    def write() -> None:
+        pointwise.assign(FILL, kernel, (mask, input, value), input._dtype, input._dtype, input)
+
+    return in_place(input, FILL_RULE, {"input": input, "mask": mask, "value": value}, write)
+
+
+export("masked_fill", masked_fill)
+export("masked_fill_", door(masked_fill_), namespaces=())
+
+
+# -- masked_select --------------------------------------------------------------------------------
+
+
+@op(out="same", rule=Rule("MaskedSelectBackward0", {
+    "input": lambda g, input_shape, mask: _select_back(g, input_shape, mask)}))  # fmt: skip
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask (broadcast against the input) holds, as a vector."""
+    if mask._dtype not in (dtypes.bool, dtypes.uint8):
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    shape = layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
+    return selected(input.expand(shape), mask.expand(shape))
+
+
+def _select_back(g: Tensor, shape: Any, mask: Tensor) -> Tensor:
+    wide = layouts.broadcast_shapes(tuple(mask.shape), tuple(shape))
+    return g.new_zeros(wide).masked_scatter(mask, g)
+
+
+class Mask:
+    """A mask's trues, counted run by run of C order; a comparison that waits is computed run by
+    run, never written.
+    """
+
+    def __init__(self, mask: Tensor) -> None:
+        self.shape = tuple(mask.shape)
+        self.size = layouts.numel(self.shape)
+        self.source = _mask_source(mask)
+        self.prepared = prepare_runs(self.source)
+        starts = range(0, self.size, _RUN)
+        self.counts = np.zeros(len(starts) + 1, np.int64)
+
+        def count(reader: Reader, i: int) -> None:
+            self.counts[i + 1] = np.count_nonzero(
+                reader.run(i * _RUN, min((i + 1) * _RUN, self.size))
+            )
+
+        self._each(count)
+        np.cumsum(self.counts, out=self.counts)
+        self.count = int(self.counts[-1])
+
+    def _each(self, work: Any) -> None:
+        numbers = iter(range(len(self.counts) - 1))
+
+        def run() -> None:
+            reader = Reader(self.source, self.prepared, _RUN, self.source.dtype)
+            try:
+                for i in numbers:
+                    work(reader, i)
+            finally:
+                reader.close()
+
+        share(run, threads_for(self.size))
+
+    def each(self, work: Any) -> None:
+        """work(mask, start, stop, first, last) for every run that holds a true: its elements are
+        start..stop of C order, its trues number first..last."""
+
+        def one(reader: Reader, i: int) -> None:
+            first, last = int(self.counts[i]), int(self.counts[i + 1])
+            if first < last:
+                start, stop = i * _RUN, min((i + 1) * _RUN, self.size)
+                work(reader.run(start, stop).view(np.bool_), start, stop, first, last)
+
+        self._each(one)
+
+
+def _mask_source(mask: Tensor) -> Expr | Array:
+    """The mask's bools in C order; a promise of a few steps is not kept but computed twice."""
+    source: Expr | Array
+    source, _ = source_of(mask, in_order=True)
+    if isinstance(source, Expr) and source.size > 3:
+        source = mask.array()
+    return source if isinstance(source, Expr) else source.view(np.uint8)
+
+
+def _run_of(source: Array, start: int, stop: int) -> Array:
+    """The elements start..stop of C order: where they are, or gathered into a buffer."""
+    if source.flags.c_contiguous:
+        return source.reshape(-1)[start:stop]
+    reader = Reader(source, prepare_runs(source), _RUN, source.dtype)
+    try:
+        return reader.run(start, stop).copy()
+    finally:
+        reader.close()
+
+
+def selected(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements of `input` where `mask`, of the same shape, holds."""
+    if layouts.numel(tuple(mask.shape)) < _RUN:
+        return fresh(input.array()[mask.array().view(np.bool_)], input._dtype)
+    trues = Mask(mask)
+    result, target = blank((trues.count,), input._dtype)
+    source, into = bits(input.array()), bits(target)
+
+    def work(holds: Array, start: int, stop: int, first: int, last: int) -> None:
+        run = _run_of(source, start, stop)
+        if last - first == stop - start:
+            into[first:last] = run
+        else:
+            np.compress(holds, run, out=into[first:last])
+
+    trues.each(work)
+    return result
+
+
+# -- masked_scatter -------------------------------------------------------------------------------
+
+
+@writer(out=False, rule=Rule("MaskedScatterBackward0", {
+    "input": lambda g, mask: masked_fill(g, mask, 0),
+    "source": lambda g, mask, source_shape: _scatter_back(g, mask, source_shape),
+}))  # fmt: skip
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
+    """The elements of `source`, in order, where the mask holds."""
+    if input._dtype is not source._dtype:
+        raise RuntimeError(
+            "masked_scatter: expected self and source to have same dtypes but got"
+            f"{scalar_type_name(input._dtype)} and {scalar_type_name(source._dtype)}"
+        )
+    if mask._dtype is not dtypes.bool:
+        raise RuntimeError(
+            "masked_scatter_ only supports boolean masks, but got mask with dtype "
+            f"{scalar_type_name(mask._dtype)}"
+        )
+    layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
+    layout_views.expand(mask.layout_of(), tuple(input.shape))  # raises where the mask is larger
+    holds = np.broadcast_to(mask.array(), tuple(input.shape))
+    count = int(np.count_nonzero(holds))
+    values = source.array()
+    if values.size < count:
+        raise RuntimeError("Number of elements of source < number of ones in mask")
+    target = input.writable()
+    target[holds] = values.reshape(-1)[:count]
+
+
+_scattered = NAMESPACES[""]["masked_scatter"]
+
+
+def masked_scatter_broadcast(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The elements of `source`, in order, where the mask holds; input and mask broadcast."""
+    if isinstance(input, Tensor):  # its own refusal follows
+        shape = layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
+        if shape != tuple(input.shape):
+            input = input.expand(shape)
+    return _scattered(input, mask, source)  # type: ignore[no-any-return]
+
+
+export(
+    "masked_scatter",
+    named(masked_scatter_broadcast, "masked_scatter", masked_scatter_broadcast.__doc__ or ""),
+)
+
+
+def _scatter_back(g: Tensor, mask: Tensor, shape: Any) -> Tensor:
+    found = g.masked_select(mask)
+    n = layouts.numel(tuple(shape))
+    have = found.numel()
+    if have < n:
+        whole = g.new_zeros((n,))
+        whole[:have] = found
+        found = whole
+    return found.view(tuple(shape))
+
+
+# -- nonzero --------------------------------------------------------------------------------------
+
+
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
+    """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for
+    each dim.
+    """
+    if as_tuple:
+        if out is not None:
+            raise TypeError(
+                "nonzero() received an invalid combination of arguments - got (out=Tensor, "
+                "as_tuple=bool)"
+            )
+        rows: Any = _nonzero(input if input.ndim else input.reshape(1))
+        return tuple([_own(p) for p in rows.unbind(1)])
+    return _nonzero(input, out=out)
+
+
+def _own(view: Tensor) -> Tensor:
+    """The view as a result: it is no view of anything that the user has."""
+    return alias(view, view.layout_of())
+
+
+def _positions(input: Tensor) -> tuple[Array, ...]:
+    array = input.array()
+    if (
+        array.dtype.kind not in "biufc"
+    ):  # bfloat16: NumPy's nonzero is slow on types that are not its own
+        array = array != 0
+    return np.nonzero(array)
+
+
+@op("_nonzero", out="same", method=False, namespaces=())
+def _nonzero(input: Tensor) -> Tensor:
+    if input.ndim == 0:
+        n = int(bool(input.array() != 0))
+        return fresh(np.empty((n, 0), np.int64), dtypes.int64)
+    found = _positions(input)
+    n = len(found[0])
+    result, target = blank((n, len(found)), dtypes.int64, (1, max(n, 1)))
+    for d, one in enumerate(found):
+        target[:, d] = one
+    return result
+
+
+export("nonzero", nonzero)
+
+
+@op()
+def argwhere(input: Tensor) -> Tensor:
+    """The positions of the elements that are not zero, a row each."""
+    return _nonzero(input)
+
+
+@op(out="same")
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` rows of `nonzero`, filled up with rows of `fill_value`."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    rows = _nonzero(input).array()
+    result = np.full((size, input.ndim), fill_value, np.int64)
+    n = min(size, len(rows))
+    result[:n] = rows[:n]
+    return fresh(result, dtypes.int64)

@@ -1,0 +1,393 @@
+"""Writes along a dim where an index tells: scatter, scatter_add, scatter_reduce, and gather, which
+reads so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.positions import (
+    Along,
+    bits,
+    first_outside,
+    in_windows,
+    span,
+    windows,
+)
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops.index.writers import writer
+
+UFUNCS: dict[str, Any] = {
+    "sum": np.add, "add": np.add, "mean": np.add, "prod": np.multiply, "multiply": np.multiply,
+    "amax": np.maximum, "amin": np.minimum,
+}  # fmt: skip
+
+
+# -- checks ---------------------------------------------------------------------------------------
+
+
+def check_index_dtype(name: str, index: Tensor) -> None:
+    if index.numel() and index._dtype not in (dtypes.int64, dtypes.int32):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
+
+
+def check_inside(index: Array, dim: int, n: int) -> None:
+    bad = first_outside(index, 0, n)
+    if bad is not None:
+        raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
+
+
+def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -> None:
+    check_index_dtype("scatter", index)
+    if src is not None and src._dtype is not input._dtype:
+        raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    if not index.numel():
+        return
+    own, have = _sizes(index), _sizes(input)
+    if len(own) != len(have):
+        raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
+    if src is None:
+        if any(n > m for d, (n, m) in enumerate(zip(own, have, strict=True)) if d != dim):
+            raise RuntimeError(
+                f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} "
+                f"apart from dimension {dim}"
+            )
+        return
+    given = _sizes(src)
+    if len(own) != len(given):
+        raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
+    beyond = any(n > m for d, (n, m) in enumerate(zip(own, have, strict=True)) if d != dim)
+    if beyond or any(n > m for n, m in zip(own, given, strict=True)):
+        raise RuntimeError(
+            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} "
+            "apart from dimension "
+            f"{dim} and to be no larger size than src {list(src.shape)}"
+        )
+
+
+def _sizes(t: Tensor) -> tuple[int, ...]:
+    return tuple(t.shape) or (1,)
+
+
+# -- gather ---------------------------------------------------------------------------------------
+
+
+@op(
+    out="same",
+    rule=Rule(
+        "GatherBackward0",
+        {
+            "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(
+                dim, index, g
+            )
+        },
+    ),
+)
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """For every element of `index`, the input's element at that position of `dim` and at its own
+    in the others.
+    """
+    dim = layouts.normalize_dim(dim, input.ndim)
+    check_index_dtype("gather", index)
+    if index.numel():
+        own, have = _sizes(index), _sizes(input)
+        if len(own) != len(have):
+            raise RuntimeError(
+                "Index tensor must have the same number of dimensions as input tensor"
+            )
+        for d, (n, m) in enumerate(zip(own, have, strict=True)):
+            if d != dim and n > m:
+                raise RuntimeError(
+                    f"Size does not match at dimension {d} expected index {list(index.shape)} to "
+                    "be no larger than "
+                    f"self {list(input.shape)} apart from dimension {dim}"
+                )
+    result, target = blank(tuple(index.shape), input._dtype)
+    if target.size:
+        where = index.array()
+        check_inside(where, dim, _sizes(input)[dim])
+        read_along(bits(target), bits(input.array()), dim, where)
+    return result
+
+
+def read_along(target: Array, source: Array, dim: int, index: Array) -> None:
+    """`target` (row-major) becomes the elements of `source` along `dim` at `index`."""
+    if source.ndim == 0:
+        source, index, target = source.reshape(1), index.reshape(1), target.reshape(1)
+    if index.ndim == 0:
+        index, target = index.reshape(1), target.reshape(1)
+    memory, places = span(source), Along(source, dim, index)
+
+    def work(window: Any) -> None:
+        np.take(memory, places(window), out=target[window], mode="clip")
+
+    in_windows(target.shape, work)
+
+
+# -- scatter --------------------------------------------------------------------------------------
+
+
+def write_along(target: Array, dim: int, index: Array, source: Any, ufunc: Any = None) -> None:
+    """Put (or with a ufunc merge) `source`, an array or a 0-d one, into `target` along `dim` at
+    `index`, in C order.
+    """
+    if target.ndim == 0:
+        target = target.reshape(1)
+    if index.ndim == 0:
+        index = index.reshape(1)
+    if isinstance(source, np.ndarray) and source.ndim == 0:
+        source = np.broadcast_to(source, index.shape)
+    memory, places = span(target), Along(target, dim, index)
+    if ufunc is None:
+        memory, source = bits(memory), bits(source)
+    for window in windows(index.shape):
+        at = places(window).reshape(-1)
+        values = source[
+            tuple(
+                [slice(c.start, min(c.stop, n)) for c, n in zip(window, index.shape, strict=True)]
+            )
+        ]
+        if ufunc is None:
+            memory[at] = values.reshape(-1)
+        else:
+            ufunc.at(memory, at, values.reshape(-1))
+
+
+def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:
+    return g.scatter(dim, index, 0)
+
+
+@writer(rule=Rule("ScatterBackward0", {
+    "input": lambda g, dim, index: _zeroed(g, dim, index),
+    "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
+}))  # fmt: skip
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: Any = None,
+) -> None:
+    """Write `src` (a tensor or a number) where `index` tells along `dim`; or add or multiply it
+    there.
+    """
+    src = value if src is None else src
+    if src is None:
+        raise TypeError('scatter() missing 1 required positional arguments: "src"')
+    dim = layouts.normalize_dim(dim, input.ndim)
+    _check_scatter(input, dim, index, src if isinstance(src, Tensor) else None)
+    if reduce is not None and reduce not in ("add", "multiply"):
+        raise RuntimeError("reduce argument must be either add or multiply.")
+    source = src.array() if isinstance(src, Tensor) else constant(src, input._dtype)
+    _write(input, dim, index, source, None if reduce is None else UFUNCS[reduce])
+
+
+def _src_back(g: Tensor, dim: int, index: Tensor, shape: Any) -> Any:
+    """The gradient of the values: zero where src is larger than index (PyTorch leaves that
+    undefined).
+    """
+    if shape == ():
+        return None if g.ndim else g
+    found = g.gather(dim, index)
+    if tuple(found.shape) == tuple(shape):
+        return found
+    whole = g.new_zeros(tuple(shape))
+    whole[tuple([slice(0, n) for n in found.shape])] = found
+    return whole
+
+
+def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) -> None:
+    where = index.array()
+    target = input.writable()
+    if where.size == 0:
+        return
+    check_inside(where, dim, _sizes(input)[dim])
+    write_along(target, dim, where, source, ufunc)
+
+
+@writer(
+    rule=Rule(
+        "ScatterAddBackward0",
+        {
+            "input": lambda g: g,
+            "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
+        },
+    )
+)
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
+    """Add `src` where `index` tells along `dim`, every repetition of a place."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    _check_scatter(input, dim, index, src)
+    _write(input, dim, index, src.array(), np.add)
+
+
+# -- scatter_reduce -------------------------------------------------------------------------------
+
+
+def identity(reduce: str, dtype: dtypes.dtype) -> Any:
+    """The number that a reduction starts from where the target's own value doesn't count."""
+    if reduce in ("sum", "mean"):
+        return constant(0, dtype)
+    if reduce == "prod":
+        return constant(1, dtype)
+    if dtype is dtypes.bool:
+        return constant(reduce == "amin", dtype)
+    low = reduce == "amax"
+    if dtype.category == dtypes.INT:
+        info = np.iinfo(dtype.np)
+        return constant(info.min if low else info.max, dtype)
+    return constant(-np.inf if low else np.inf, dtype)
+
+
+def divided(target: Array, count: Array) -> None:
+    """target / count in place: integers round down, half types divide in float32."""
+    if target.dtype.kind in "iu":
+        np.floor_divide(target, count, out=target, casting="unsafe")
+    elif target.dtype.kind == "c" or target.dtype.itemsize > 2:
+        np.divide(target, count, out=target, casting="unsafe")
+    else:
+        target[...] = (target.astype(np.float32) / count).astype(target.dtype)
+
+
+def _check_reduce(reduce: str) -> None:
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
+        )
+
+
+def _reduce_back(
+    g: Tensor,
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """PyTorch's scatter_reduce_backward: sums, shares of equal extremes, products without dividing
+    by zero.
+    """
+    own, other = _REDUCE_BACK[reduce](_Along(dim, index, include_self), g, input, src, result)
+    if not include_self:
+        own = own.scatter(dim, index, 0)
+    return own, _padded(other, tuple(src.shape))
+
+
+def _padded(found: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tuple(found.shape) == shape:
+        return found
+    whole = found.new_zeros(shape)
+    whole[tuple([slice(0, n) for n in found.shape])] = found
+    return whole
+
+
+class _Along:
+    """scatter and gather as a derivative of scatter_reduce uses them; index_reduce has its own."""
+
+    def __init__(self, dim: int, index: Tensor, include_self: bool) -> None:
+        self.dim, self.index, self.include_self = dim, index, include_self
+
+    def read(self, t: Any) -> Any:
+        return t.gather(self.dim, self.index)
+
+    def add(self, t: Any, src: Any) -> Any:
+        return t.scatter_add(self.dim, self.index, src)
+
+    def part(self, src: Any) -> Any:
+        """The part of src that the index reaches."""
+        if tuple(src.shape) == tuple(self.index.shape):
+            return src
+        return src[tuple([slice(0, n) for n in self.index.shape])]
+
+    def reduced(self, t: Any, src: Any, reduce: str) -> Any:
+        return t.scatter_reduce(self.dim, self.index, src, reduce, include_self=self.include_self)
+
+
+def sum_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
+    return g, how.read(g)
+
+
+def mean_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
+    src = how.part(src)
+    count = how.add(
+        g.new_ones(g.shape) if how.include_self else g.new_zeros(g.shape), src.new_ones(src.shape)
+    )
+    count = count.masked_fill(count == 0, 1)
+    share = g / count
+    return share, how.read(share)
+
+
+def extreme_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
+    src = how.part(src)
+    own = (input == result).to(g.dtype)
+    theirs = (src == how.read(result)).to(g.dtype)
+    share = g / how.add(own, theirs)
+    return share * own, how.read(share) * theirs
+
+
+def prod_back(how: Any, g: Any, input: Any, src: Any, result: Any) -> tuple[Any, Any]:
+    src = how.part(src)
+    nonzero_self = input.masked_fill(input == 0, 1)
+    own = g * how.reduced(nonzero_self, src, "prod") / nonzero_self
+    zero = src == 0
+    zeros = how.read(how.add(input.new_zeros(input.shape), zero.to(input.dtype)))
+    single = (zero.to(g.dtype) * (zeros == 1).to(g.dtype)) != 0
+    without = how.reduced(input, src.masked_fill(single, 1), "prod")
+    product = how.read(g * result) / src.masked_fill(zero, 1)
+    return own, how.read(g * without).where(single, product)
+
+
+_REDUCE_BACK: dict[str, Any] = {
+    "sum": sum_back,
+    "mean": mean_back,
+    "amax": extreme_back,
+    "amin": extreme_back,
+    "prod": prod_back,
+}
+REDUCE_BACK = _REDUCE_BACK
+
+
+@writer(rule=Rule("ScatterReduceBackward0", {("input", "src"): _reduce_back}))
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> None:
+    """Reduce `src` into the places that `index` tells along `dim`; `include_self`: their own
+    values count too.
+    """
+    dim = layouts.normalize_dim(dim, input.ndim)
+    _check_reduce(reduce)
+    _check_scatter(input, dim, index, src)
+    if input._dtype.is_complex and reduce in ("amax", "amin"):
+        raise RuntimeError(
+            f"\"scatter_reduce\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
+    if input._dtype is dtypes.bool and reduce == "mean":
+        raise NotImplementedError(
+            "\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'"
+        )
+    where = index.array()
+    target = input.writable()
+    if where.size == 0:
+        return
+    check_inside(where, dim, _sizes(input)[dim])
+    source = src.array()
+    if not include_self:
+        write_along(target, dim, where, identity(reduce, input._dtype))
+    write_along(target, dim, where, source, UFUNCS[reduce])
+    if reduce == "mean":
+        count = np.full(target.shape, int(include_self), np.int64)
+        write_along(count, dim, where, np.ones((), np.int64), np.add)
+        divided(target, np.maximum(count, 1))

@@ -1,0 +1,589 @@
+"""Slices along one dim, chosen by a vector of positions (index_select and its writers), and take,
+which sees one vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.positions import (
+    bits,
+    counted_from_front,
+    first_outside,
+    in_windows,
+    span,
+    take_slices,
+)
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops.index.masks import check_number
+from skimp._ops.index.scatter import (
+    REDUCE_BACK,
+    UFUNCS,
+    divided,
+    gather,
+    identity,
+    read_along,
+    write_along,
+)
+from skimp._ops.index.writers import writer
+
+_WIDE = 1 << 12  # elements of a slice above which it is copied by itself
+
+
+def _vector(index: Tensor, message: str) -> Array:
+    if index.ndim > 1:
+        raise IndexError(message)
+    return index.array().reshape(-1)
+
+
+def _need_int(name: str, index: Tensor) -> None:
+    if index._dtype not in (dtypes.int64, dtypes.int32):
+        raise RuntimeError(f"{name}: Expected dtype int32 or int64 for index")
+
+
+def _at(dim: int, where: Array) -> Any:
+    """The NumPy index of slices along `dim`."""
+    return (*[slice(None)] * dim, where)
+
+
+def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
+    """The vector `index` as the index of a gather along `dim` of a result of this shape (nothing
+    is written).
+    """
+    return np.broadcast_to(index.reshape([-1 if d == dim else 1 for d in range(len(shape))]), shape)
+
+
+# -- index_select ---------------------------------------------------------------------------------
+
+
+@op(
+    out="same",
+    rule=Rule(
+        "IndexSelectBackward0",
+        {
+            "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).index_add(
+                dim, index, g
+            )
+        },
+    ),
+)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of `input` along `dim` at the positions in a vector."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    where = _vector(index, "index_select(): Index is supposed to be a vector")
+    _need_int("index_select()", index)
+    if input.ndim == 0:
+        if where.size != 1:
+            raise RuntimeError(
+                f"index_select(): Index to scalar can have only 1 value, got {where.size} value(s)"
+            )
+        _check_in_self(where, 1)
+        return input.clone()
+    shape = tuple(input.shape)
+    if where.size and not shape[dim]:
+        raise RuntimeError("index_select(): self indexing axis dim should be positive")
+    _check_in_self(where, shape[dim])
+    result, target = blank((*shape[:dim], where.size, *shape[dim + 1 :]), input._dtype)
+    if target.size:
+        source = bits(input.array())
+        if not take_slices(bits(target), source, dim, where):
+            read_along(bits(target), source, dim, _along(source, dim, where, target.shape))
+    return result
+
+
+def _check_in_self(index: Array, n: int) -> None:
+    if first_outside(index, 0, n) is not None:
+        raise IndexError("index out of range in self")
+
+
+# -- index_add, index_copy, index_fill ------------------------------------------------------------
+
+
+def _slices(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[int, Array]:
+    """Checks of writers of slices: the dim, and the positions."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    where = _vector(index, f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
+    have, given = tuple(input.shape), tuple(source.shape)
+    if (len(given) > 1 and len(have) != len(given)) or (not given and where.size != 1):
+        problem = (
+            "When source and destination are not scalars, their dimensionality must match. Source "
+            f"dimensionality ({len(given)}), destination dimensionality ({len(have)})"
+            if given
+            else f"When source is scalar, index should have one element (got {where.size})"
+        )
+        raise IndexError(f"{name}(): {problem}")
+    return dim, where
+
+
+def _check_slice_shapes(name: str, dim: int, input: Tensor, source: Tensor) -> None:
+    own = [n for d, n in enumerate(input.shape) if d != dim]
+    theirs = [n for d, n in enumerate(source.shape) if d != dim]
+    if own != theirs:
+        raise RuntimeError(
+            f"{name}(): Source/destination tensor must have same slice shapes except at dimension "
+            f"{dim} "
+            f"Destination slice shape: {own} and source slice shape: {theirs}."
+        )
+
+
+def _add_back(g: Tensor, dim: int, index: Tensor, source_shape: Any, alpha: Any) -> Tensor:
+    found = g.index_select(dim, index)
+    if alpha != 1:
+        found = found * alpha
+    return found.reshape(tuple(source_shape))
+
+
+@writer(
+    rule=Rule(
+        "IndexAddBackward0",
+        {
+            "input": lambda g: g,
+            "source": lambda g, dim, index, source_shape, alpha: _add_back(
+                g, dim, index, source_shape, alpha
+            ),
+        },
+    )
+)
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> None:
+    """Add alpha times the slices of `source` to those of the input at the positions in a vector."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    where = _vector(
+        index,
+        f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with type: "
+        f"{scalar_type_name(index._dtype)} and size: {list(index.shape)}",
+    )
+    if index._dtype not in (dtypes.int64, dtypes.int32):
+        raise RuntimeError(
+            "index_add_(): Expected dtype int32/int64 for index but got: "
+            f"{scalar_type_name(index._dtype)}"
+        )
+    if input._dtype is not source._dtype:
+        raise RuntimeError(
+            f"index_add_(): self ({scalar_type_name(input._dtype)}) and source "
+            f"({scalar_type_name(source._dtype)}) must "
+            "have the same scalar type"
+        )
+    if source.ndim and dim >= source.ndim:
+        raise RuntimeError(
+            f"index_add_(): Indexing dim {dim} is out of bounds of the source tensor with shape "
+            f"{list(source.shape)}"
+        )
+    count = source.shape[dim] if source.ndim else 1
+    if where.size != count:
+        raise RuntimeError(
+            f"index_add_(): Number of indices ({where.size}) should be equal to source.size(dim): "
+            f"({count}), for dim: {dim}"
+        )
+    if input.ndim and source.ndim:
+        own = [n for d, n in enumerate(input.shape) if d != dim]
+        if own != [n for d, n in enumerate(source.shape) if d != dim]:
+            raise RuntimeError(
+                "source tensor shape must match self tensor shape, excluding the specified "
+                "dimension. Got self.shape = "
+                f"{list(input.shape)} source.shape = {list(source.shape)}"
+            )
+    if isinstance(alpha, (float, complex)) and input._dtype is dtypes.bool:
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
+    values = source.array()
+    if alpha != 1:
+        values = (
+            (source * (int(alpha) if input._dtype.category <= dtypes.INT else alpha))
+            .to(input._dtype)
+            .array()
+        )
+    target = input.writable()
+    _merge(target, dim, where, values, np.add)
+
+
+def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> None:
+    """Merge slices into the target, one after the other; long ones as slices, short ones element
+    by element.
+    """
+    n = target.shape[dim] if target.ndim else 1
+    if not values.size or not target.size:
+        return
+    bad = first_outside(where, 0, n)
+    if bad is not None:
+        raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
+    if target.ndim == 0:
+        target, values = target.reshape(1), values.reshape(-1)
+    values = values.reshape(
+        tuple([where.size if d == dim else m for d, m in enumerate(target.shape)])
+    )
+    if values.size // max(1, where.size) >= _WIDE:
+        rows, slices = np.moveaxis(target, dim, 0), np.moveaxis(values, dim, 0)
+        for k, i in enumerate(where):
+            ufunc(rows[i], slices[k], out=rows[i])
+        return
+    write_along(target, dim, _along(target, dim, where, values.shape), values, ufunc)
+
+
+def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
+    return g.index_fill(dim, index.long(), 0)
+
+
+@writer(
+    rule=Rule(
+        "IndexCopyBackward0",
+        {
+            "input": lambda g, dim, index: _unselected(g, dim, index),
+            "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(
+                tuple(source_shape)
+            ),
+        },
+    )
+)
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
+    """Write the slices of `source` over those of the input at the positions in a vector."""
+    dim, where = _slices("index_copy_", input, dim, index, source)
+    if input._dtype is not source._dtype:
+        raise RuntimeError(
+            "index_copy_(): self and source expected to have the same dtype, but got (self) "
+            f"{scalar_type_name(input._dtype)} and (source) {scalar_type_name(source._dtype)}"
+        )
+    if index._dtype is not dtypes.int64:
+        raise RuntimeError(
+            "index_copy_(): Expected a long tensor for index, but got "
+            f"{scalar_type_name(index._dtype)}"
+        )
+    if input.ndim and source.ndim:
+        _check_slice_shapes("index_copy_", dim, input, source)
+    count = source.shape[dim] if source.ndim else 1
+    if where.size != count:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({where.size}) should be equal to source.size(dim) "
+            f"({count})"
+        )
+    n = input.shape[dim] if input.ndim else 1
+    bad = first_outside(where, 0, n)
+    if bad is not None:
+        raise IndexError(
+            f"index_copy_(): index {bad} is out of bounds for dimension {dim} with size {n}"
+        )
+    values = source.array()
+    target = input.writable()
+    if target.ndim == 0:
+        target[...] = values.reshape(())
+    elif values.size:
+        rows = bits(target)
+        rows[_at(dim, where)] = bits(values)
+
+
+def _need_place(input: Tensor, dim: int, index: Tensor) -> tuple[int, Array]:
+    dim = layouts.normalize_dim(dim, input.ndim)
+    if index._dtype is not dtypes.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    where = _vector(index, "Index has to be a vector/scalar")
+    n = input.shape[dim] if input.ndim else 1
+    bad = first_outside(where, -n, n)
+    if bad is not None:
+        raise IndexError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
+    return dim, where
+
+
+@writer(out=False, rule=Rule("IndexFillBackward0", {
+    "input": lambda g, dim, index: _unselected(g, dim, index),
+    "value": lambda g, dim, index: g.index_select(dim, _front(g, dim, index).unique()).sum(),
+}))  # fmt: skip
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
+    """Write one value over the slices at the positions in a vector."""
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(
+                "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            )
+        value = value.item()
+    if isinstance(value, complex) and not input._dtype.is_complex:
+        raise RuntimeError(
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported"
+        )
+    check_number(value, input._dtype)
+    dim, where = _need_place(input, dim, index)
+    target = input.writable()
+    number = constant(value, input._dtype)
+    if target.ndim == 0:
+        if where.size:
+            target[...] = number
+        return
+    target[_at(dim, where)] = number
+
+
+def _front(g: Tensor, dim: int, index: Tensor) -> Tensor:
+    n = g.shape[dim] if g.ndim else 1
+    return fresh(counted_from_front(index.array().astype(np.int64), n), dtypes.int64)
+
+
+# -- index_reduce ---------------------------------------------------------------------------------
+
+
+class _Slices:
+    """What the derivatives of scatter_reduce ask for, for slices."""
+
+    def __init__(self, dim: int, index: Tensor, include_self: bool) -> None:
+        self.dim, self.index, self.include_self = dim, index, include_self
+
+    def read(self, t: Any) -> Any:
+        return t.index_select(self.dim, self.index)
+
+    def add(self, t: Any, src: Any) -> Any:
+        return t.index_add(self.dim, self.index, src)
+
+    def part(self, src: Any) -> Any:
+        return src
+
+    def reduced(self, t: Any, src: Any, reduce: str) -> Any:
+        return t.index_reduce(self.dim, self.index, src, reduce, include_self=self.include_self)
+
+
+def _reduce_back(
+    g: Tensor,
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    include_self: bool,
+    result: Tensor,
+) -> tuple[Tensor, Tensor]:
+    own, other = REDUCE_BACK[reduce](_Slices(dim, index, include_self), g, input, source, result)
+    return own if include_self else _unselected(own, dim, index), other
+
+
+@writer(rule=Rule("IndexReduceBackward0", {("input", "source"): _reduce_back}))
+def index_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> None:
+    """Reduce slices of `source` into those at the positions in a vector; `include_self`: their own
+    values count too.
+    """
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            f"{reduce}."
+        )
+    dim, where = _slices("index_reduce", input, dim, index, source)
+    if input._dtype is not source._dtype:
+        raise RuntimeError("index_reduce(): self and source must have the same scalar type")
+    _need_int("index_reduce()", index)
+    count = source.shape[dim] if source.ndim else 1
+    if where.size != count:
+        raise IndexError(
+            f"index_reduce(): Number of indices ({where.size}) should be equal to source.size(dim) "
+            f"({count})"
+        )
+    if input.ndim and source.ndim:
+        _check_slice_shapes("index_reduce", dim, input, source)
+    _check_in_self(where, input.shape[dim] if input.ndim else 1)
+    values = source.array()
+    target = input.writable()
+    rows = target.reshape(1) if target.ndim == 0 else target
+    if not include_self and where.size:
+        rows[_at(dim, where)] = identity(reduce, input._dtype)
+    _merge(rows, dim, where, values, UFUNCS[reduce])
+    if reduce == "mean":
+        counts = np.bincount(where, minlength=rows.shape[dim]) + int(include_self)
+        divided(
+            rows, np.maximum(counts, 1).reshape([-1 if d == dim else 1 for d in range(rows.ndim)])
+        )
+
+
+# -- take, put, take_along_dim --------------------------------------------------------------------
+
+
+def _flat_index(name: str, index: Tensor, n: int) -> Array:
+    if index._dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"{name}(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
+        )
+    where = index.array()
+    if n == 0 and where.size:
+        raise IndexError(f"{name}(): tried to take from an empty tensor")
+    bad = first_outside(where, -n, n)
+    if bad is not None:
+        raise IndexError(f"out of range: tried to access index {bad} on a tensor of {n} elements.")
+    return counted_from_front(where, n)
+
+
+@op(
+    out="same",
+    rule=Rule(
+        "TakeBackward0",
+        {
+            "input": lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(
+                index, g, True
+            )
+        },
+    ),
+)
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements by their positions in the input seen as one vector."""
+    where = _flat_index("take", index, input.numel())
+    result, target = blank(tuple(index.shape), input._dtype)
+    source, into = bits(input.array()), bits(target)
+    if not into.size:
+        return result
+    if not into.ndim:
+        into, where = into.reshape(1), where.reshape(1)
+    if source.flags.c_contiguous:
+        flat = source.reshape(-1)
+
+        def from_flat(window: Any) -> None:
+            np.take(flat, where[window], out=into[window], mode="clip")
+
+        in_windows(into.shape, from_flat)
+        return result
+
+    def work(window: Any) -> None:
+        into[window] = source[np.unravel_index(where[window], source.shape)]
+
+    in_windows(into.shape, work)
+    return result
+
+
+@writer(
+    out=False,
+    rule=Rule(
+        "PutBackward0",
+        {
+            "input": lambda g, index, source, accumulate: (
+                g if accumulate else g.put(index, source.new_zeros(source.shape))
+            ),
+            "source": lambda g, index, source_shape: g.take(index).reshape(tuple(source_shape)),
+        },
+    ),
+)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> None:
+    """Write (or add) elements at positions in the input seen as one vector."""
+    if index._dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"put_(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
+        )
+    if input._dtype is not source._dtype:
+        raise RuntimeError(
+            "put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{scalar_type_name(input._dtype)} and source.dtype = {scalar_type_name(source._dtype)}"
+        )
+    count, own = source.numel(), index.numel()
+    if count != own:
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of but got "
+            "source.numel() = "
+            f"{count}, index.numel() = {own}"
+        )
+    where = _flat_index("put_", index, input.numel()).reshape(-1)
+    values = source.array().reshape(-1)
+    target = input.writable()
+    if not where.size:
+        return
+    at: Any = where
+    if not target.flags.c_contiguous:
+        parts = np.unravel_index(where, target.shape)
+        at = sum(p * (s // target.itemsize) for p, s in zip(parts, target.strides, strict=True))
+    if accumulate:
+        np.add.at(span(target), at, values)
+    else:
+        span(target)[at] = values
+
+
+@op(out="same")
+def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
+    """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one
+    vector.
+    """
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            "but got "
+            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    if indices._dtype is not dtypes.int64 and indices._dtype is not dtypes.int32:
+        raise RuntimeError("torch.take_along_dim(): dtype of indices should be Long or Int but got "
+                           + scalar_type_name(indices._dtype))  # fmt: skip
+    dim = layouts.normalize_dim(dim, input.ndim)
+    own, have = list(indices.shape), list(input.shape)
+    if input.ndim == 0:
+        return gather(input, dim, indices)
+    indices = _from_front(indices, have[dim])
+    one_off = (
+        [1 if d == dim else n for d, n in enumerate(have)],
+        [1 if d == dim else n for d, n in enumerate(own)],
+    )
+    wide = layouts.broadcast_shapes(tuple(one_off[0]), tuple(one_off[1]))
+    of_input = tuple([have[d] if d == dim else n for d, n in enumerate(wide)])
+    of_index = tuple([own[d] if d == dim else n for d, n in enumerate(wide)])
+    return gather(input.expand(of_input), dim, indices.expand(of_index))
+
+
+def _from_front(indices: Tensor, n: int) -> Tensor:
+    where = indices.array()
+    front = counted_from_front(where, n)
+    return indices if front is where else fresh(front, indices._dtype)
+
+
+# -- positions of triangles and grids -------------------------------------------------------------
+
+
+def _triangle(name: str, of: Any) -> None:
+    def f(
+        row: int,
+        col: int,
+        offset: int = 0,
+        *,
+        dtype: Any = dtypes.int64,
+        device: Any = None,
+        layout: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        if row < 0 or col < 0:
+            raise RuntimeError(
+                f"{'row' if row < 0 else 'col'} must be non-negative, got{row if row < 0 else col}"
+            )
+        if dtype not in (dtypes.int64, dtypes.int32):
+            raise RuntimeError(f"\"{name}\" not implemented for '{scalar_type_name(dtype)}'")
+        return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"Rows and columns of the {'lower' if name[3] == 'l' else 'upper'} triangle."
+    export(name, f, method=False)
+
+
+_triangle("tril_indices", np.tril_indices)
+_triangle("triu_indices", np.triu_indices)
+
+
+@op(method=False)
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
+    if indices._dtype.category != dtypes.INT:
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices._dtype}")
+    sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    if not sizes:
+        return ()
+    found = np.empty((*indices.shape, len(sizes)), indices._dtype.np)
+    rest = indices.array()
+    for d in reversed(range(len(sizes))):
+        rest, found[..., d] = np.divmod(rest, sizes[d])
+    return fresh(found, indices._dtype).unbind(-1)

@@ -1,0 +1,133 @@
+"""What the files of linear algebra share: refusals, LAPACK's column-major results, triangles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.dispatch.forms import op
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, adopt, fresh
+
+LAPACK = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no such inverse, factors or values (PyTorch: torch.linalg.LinAlgError)."""
+
+
+R = TypeVar("R")
+
+
+def linear(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Declare a function of torch.linalg, which is no method; an empty `out=` becomes column-major
+    where the result is.
+    """
+    forms = {"out": "layout", **forms}
+    return op(name, method=False, namespaces=("linalg",), **forms)
+
+
+def hidden(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Declare an op that others are made of."""
+    return op(name, method=False, namespaces=(), **forms)
+
+
+def check_matrices(name: str, t: Tensor, what: str = "A") -> None:
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{name}(): argument '{what}' must be Tensor, not {type(t).__name__}")
+    if t.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor {what} must have at least 2 dimensions.")
+
+
+def check_square(name: str, t: Tensor, what: str = "A") -> None:
+    check_matrices(name, t, what)
+    if t.shape[-1] != t.shape[-2]:
+        raise RuntimeError(
+            f"{name}: {what} must be batches of square matrices, but they are {t.shape[-2]} by "
+            f"{t.shape[-1]} matrices"
+        )
+
+
+def check_number(name: str, t: Tensor, kernel: str = "") -> None:
+    """Refuse what LAPACK has no routine for; `kernel` is the one that PyTorch names for halves."""
+    if t._dtype in LAPACK:
+        return
+    title = promotion.scalar_type_name(t._dtype)
+    if t._dtype.category < dtypes.FLOAT:
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {title}"
+        )
+    if kernel:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{title}'")
+    raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {title}")
+
+
+def check_like(name: str, a: Tensor, b: Tensor) -> None:
+    if a._dtype is not b._dtype:
+        raise RuntimeError(
+            f"{name}: Expected A and B to have the same dtype, but found A of type "
+            f"{promotion.scalar_type_name(a._dtype)} and B of type "
+            f"{promotion.scalar_type_name(b._dtype)} instead"
+        )
+
+
+def recorded(t: Tensor) -> bool:
+    """Whether somebody may ask for a gradient of what becomes of `t`."""
+    return modes.state.grad and t.requires_grad
+
+
+def rows(array: Any, dtype: dtypes.dtype) -> Tensor:
+    """A result, row-major."""
+    return fresh(np.ascontiguousarray(array, dtype.np).reshape(np.shape(array)), dtype)
+
+
+def columns(array: Any, dtype: dtypes.dtype) -> Tensor:
+    """A result with each matrix column-major, as LAPACK writes it and PyTorch returns it."""
+    turned = np.ascontiguousarray(np.swapaxes(array, -1, -2), dtype.np)
+    if turned.base is not None or not turned.flags.owndata:
+        turned = turned.copy()
+    return adopt(turned, dtype).mT
+
+
+def integers(array: Any) -> Tensor:
+    """LAPACK's int32: pivots, where it stopped."""
+    return fresh(np.array(array, np.int32), dtypes.int32)
+
+
+def at_batch(index: int, batched: bool) -> str:
+    return f"(Batch element {index}): " if batched else ""
+
+
+def first_bad(info: Tensor) -> tuple[int, int]:
+    """The first matrix on which a routine stopped (-1: none), and what it said."""
+    flat = info.array().reshape(-1)
+    bad = np.flatnonzero(flat)
+    return (int(bad[0]), int(flat[bad[0]])) if bad.size else (-1, 0)
+
+
+def failed_inverse(name: str, info: Tensor) -> None:
+    """Raise what PyTorch says of a singular matrix, if there is one."""
+    at, where = first_bad(info)
+    if at < 0:
+        return
+    batch = at_batch(at, info.ndim > 0)
+    if name == "linalg.solve":
+        raise LinAlgError(
+            f"torch.linalg.solve: {batch}The solver failed because the input matrix is singular."
+        )
+    raise LinAlgError(
+        f"{name}: {batch}The diagonal element {where} is zero, the inversion could not be "
+        "completed because the input matrix is singular."
+    )
+
+
+def triangle(a: Array, upper: bool, unit: bool = False) -> Array:
+    """A triangle of the matrices, with zeros elsewhere; `unit`: ones on its diagonal."""
+    kept = np.triu(a) if upper else np.tril(a)
+    if unit:
+        n = kept.shape[-1]
+        kept[..., np.arange(n), np.arange(n)] = 1
+    return kept

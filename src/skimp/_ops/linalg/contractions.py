@@ -1,0 +1,317 @@
+"""Products over chosen dimensions: tensordot, inner, outer, kron, cross, and chains of matrices in
+the cheapest order.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, move, op
+from skimp._engine.dispatch.outs import resize_out
+from skimp._engine.dispatch.rows import conj
+from skimp._engine.dispatch.targets import check_out, target
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.linalg.matmul import mm
+from skimp._ops.math.arithmetic import mul
+from skimp._ops.shape.joining import tensor_list, varargs
+
+# -- two tensors ----------------------------------------------------------------------------------
+
+
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """Every product of an element of the first vector with one of the second."""
+    for word, v in (("self", input), ("vec2", vec2)):
+        if v.ndim != 1:
+            raise RuntimeError(f"outer: Expected 1-D argument {word}, but got {v.ndim}-D")
+    return mul(input.unsqueeze(1), vec2)
+
+
+op("outer", out=True, aliases=("ger",))(outer)
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
+    """The products summed over dims of both: the last `dims` of a with the first of b, or two lists
+    of dims.
+    """
+    result = _tensordot(a, b, *_tensordot_dims(a, b, dims))
+    if out is None:
+        return result
+    if out._dtype is not result._dtype:
+        have, want = (
+            promotion.scalar_type_name(out._dtype),
+            promotion.scalar_type_name(result._dtype),
+        )
+        raise RuntimeError(
+            f"tensordot: Expected the output tensor to have dtype {want}, but got an output tensor "
+            f"with dtype {have}"
+        )
+    check_out(out, result._dtype, tuple(result.shape), "tensordot")
+    move(out, result)
+    return out
+
+
+def _tensordot_dims(a: Tensor, b: Tensor, dims: Any) -> tuple[list[int], list[int]]:
+    if isinstance(dims, Tensor):
+        dims = dims.tolist() if dims.numel() > 1 else dims.item()
+    if isinstance(dims, (tuple, list)):
+        first, second = dims
+        as_list = [list(d) if isinstance(d, (tuple, list)) else [d] for d in (first, second)]
+        return as_list[0], as_list[1]
+    if dims < 0:
+        raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+    if dims > min(a.ndim, b.ndim):
+        raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+    return list(range(-dims, 0)), list(range(dims))
+
+
+def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Tensor:
+    if len(dims_a) != len(dims_b):
+        raise RuntimeError("both dimension lists should have same length")
+    if a._dtype is not b._dtype:
+        raise RuntimeError("both inputs should have same dtype")
+    x = layouts.normalize_dims(dims_a, a.ndim)
+    y = layouts.normalize_dims(dims_b, b.ndim)
+    for d, (i, j) in enumerate(zip(x, y, strict=True)):
+        n, m = a.shape[i], b.shape[j]
+        if n == m:
+            continue
+        if n == 1:
+            b = b.sum(j, keepdim=True)
+        elif m == 1:
+            a = a.sum(i, keepdim=True)
+        else:
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {n} in dim {dims_a[d]} "
+                f"and second has size {m} "
+                f"in dim {dims_b[d]}"
+            )
+    rest_a = [d for d in range(a.ndim) if d not in x]
+    rest_b = [d for d in range(b.ndim) if d not in y]
+    shape = [*[a.shape[d] for d in rest_a], *[b.shape[d] for d in rest_b]]
+    k = math.prod([a.shape[d] for d in x])
+    left = a.permute((*rest_a, *x)).reshape(math.prod([a.shape[d] for d in rest_a]), k)
+    right = b.permute((*y, *rest_b)).reshape(k, math.prod([b.shape[d] for d in rest_b]))
+    return mm(left, right).view(shape)
+
+
+op("tensordot", method=False)(tensordot)
+
+
+@op()
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The products of the vectors along the last dimensions."""
+    if input.ndim == 0 or other.ndim == 0:
+        return mul(input, other, out=out)
+    if input.shape[-1] != other.shape[-1]:
+        raise RuntimeError(
+            "inner() the last dimension must match on both input tensors but got shapes "
+            f"{list(input.shape)} and {list(other.shape)}"
+        )
+    return tensordot(input, other, [[-1], [-1]], out=out)
+
+
+@op(out=True)
+def kron(input: Tensor, other: Tensor) -> Tensor:
+    """The Kronecker product: each element of the first times the whole of the second."""
+    ndim = max(input.ndim, other.ndim)
+    a = (1,) * (ndim - input.ndim) + tuple(input.shape)
+    b = (1,) * (ndim - other.ndim) + tuple(other.shape)
+    x = input.reshape([n for size in a for n in (size, 1)])
+    y = other.reshape([n for size in b for n in (1, size)])
+    return mul(x, y).reshape([n * m for n, m in zip(a, b, strict=True)])
+
+
+# -- cross ----------------------------------------------------------------------------------------
+
+
+def _cross(input: Tensor, other: Tensor, dim: int) -> Tensor:
+    return linalg_cross(input, other, dim=dim)
+
+
+CROSS = Rule("LinalgCrossBackward0", {
+    "input": lambda g, other, dim: _cross(*_spread(conj(other), g), dim),
+    "other": lambda g, input, dim: _cross(*_spread(g, conj(input)), dim),
+})  # fmt: skip
+
+
+def _spread(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    shape = layouts.broadcast_shapes(tuple(a.shape), tuple(b.shape))
+    return a.expand(shape), b.expand(shape)
+
+
+@op("_cross", method=False, namespaces=(), rule=CROSS)
+def linalg_cross_along(
+    input: Tensor, other: Tensor, dim: int, *, out: Tensor | None = None
+) -> Tensor:
+    dtype = input._dtype
+    shape = layouts.broadcast_shapes(tuple(input.shape), tuple(other.shape))
+    if out is not None:
+        check_out(out, dtype, shape, "cross")
+    made, into = target("cross", out, shape, dtype, (input, other))
+    x, y = [np.moveaxis(np.broadcast_to(t.array(), shape), dim, 0) for t in (input, other)]
+    parts = np.moveaxis(into, dim, 0)
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        parts[i] = _minor(x[j], y[k], x[k], y[j], dtype)
+    return made
+
+
+def _minor(a: Any, b: Any, c: Any, d: Any, dtype: dtypes.dtype) -> Any:
+    """a * b - c * d; half precision in float32."""
+    work = np.dtype(np.float32) if dtype in (dtypes.float16, dtypes.bfloat16) else dtype.np
+    a, b, c, d = [v.astype(work, copy=False) for v in (a, b, c, d)]
+    first = a * b
+    first -= c * d
+    return first
+
+
+def linalg_cross(
+    input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None
+) -> Tensor:
+    """The cross product of vectors of length 3 along a dimension; the others broadcast."""
+    n, m = input.ndim, other.ndim
+    if n != m:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    along = layouts.normalize_dim(dim, n)
+    if input.shape[along] != 3 or other.shape[along] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[along]} "
+            f"and {other.shape[along]}"
+        )
+    if input._dtype is not other._dtype:
+        names = [promotion.scalar_type_name(t._dtype) for t in (input, other)]
+        raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
+    return linalg_cross_along(input, other, along - n, out=out)
+
+
+op("cross", method=False, namespaces=("linalg",))(linalg_cross)
+
+
+def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
+    if dim is None:
+        warnings.warn(
+            "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass "
+            "the dim explicitly or "
+            "simply use torch.linalg.cross.\nThe default value of dim will change to agree with "
+            "that of linalg.cross in a "
+            "future release.",
+            UserWarning,
+            stacklevel=2,
+        )
+        if 3 not in input.shape:
+            raise RuntimeError("no dimension of size 3 in input")
+        dim = tuple(input.shape).index(3)
+    return linalg_cross(input, other, dim=dim, out=out)
+
+
+export("cross", cross)
+
+# -- chains ---------------------------------------------------------------------------------------
+
+
+def _cheapest(sizes: list[int]) -> list[list[int]]:
+    """Where to split the chain i..j (CLRS 15.2: matrix-chain multiplication)."""
+    n = len(sizes) - 1
+    cost = [[0] * n for _ in range(n)]
+    split = [[0] * n for _ in range(n)]
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            cost[i][j], split[i][j] = min(
+                (cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1], k)
+                for k in range(i, j)
+            )
+    return split
+
+
+def _chain(matrices: list[Tensor]) -> Tensor:
+    split = _cheapest([matrices[0].shape[0], *[m.shape[1] for m in matrices]])
+    return _part(matrices, split, 0, len(matrices) - 1)
+
+
+def _part(matrices: list[Tensor], split: list[list[int]], i: int, j: int) -> Tensor:
+    if i == j:
+        return matrices[i]
+    k = split[i][j]
+    return mm(_part(matrices, split, i, k), _part(matrices, split, k + 1, j))
+
+
+def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
+    """The product of matrices in the order that takes the fewest multiplications (deprecated)."""
+    warnings.warn(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use "
+        "torch.linalg.multi_dot "
+        "instead, which accepts a list of two or more tensors rather than multiple parameters.",
+        UserWarning,
+        stacklevel=2,
+    )
+    given = varargs(matrices)
+    for m in given:
+        if m.ndim != 2:
+            raise RuntimeError(f"Tensor dimension is {m.ndim}, expected 2 instead.")
+    if not given:
+        raise RuntimeError("chain_matmul(): Expected one or more matrices")
+    if len(given) == 1:
+        return given[0].clone()
+    return multi_dot(given, out=out)
+
+
+export("chain_matmul", chain_matmul, method=False)
+
+
+def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
+    """The product of matrices in the cheapest order; the first and last may be vectors."""
+    given = tensor_list("multi_dot", tensors)
+    _check_chain(given)
+    first, last = given[0].ndim == 1, given[-1].ndim == 1
+    if first:
+        given[0] = given[0].unsqueeze(0)
+    if last:
+        given[-1] = given[-1].unsqueeze(1)
+    for i, (a, b) in enumerate(pairwise(given)):
+        if a.shape[1] != b.shape[0]:
+            raise RuntimeError(
+                f"multi_dot(): tensors {i} and {i + 1} with shapes {list(a.shape)} and "
+                f"{list(b.shape)} cannot be multiplied"
+            )
+    m, n = given[0].shape[0], given[-1].shape[1]
+    shape = tuple([s for s, gone in ((m, first), (n, last)) if not gone])
+    result = _chain(given).view(shape)
+    if out is None:
+        return result
+    if out._dtype is not result._dtype:
+        raise RuntimeError(
+            f"multi_dot(): expected out tensor to have dtype {result._dtype} but got {out._dtype}"
+        )
+    resize_out("multi_dot", out, shape)
+    move(out, result)
+    return out
+
+
+op("multi_dot", method=False, namespaces=("linalg",))(multi_dot)
+
+
+def _check_chain(given: list[Tensor]) -> None:
+    n = len(given)
+    if n < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {n}")
+    for i, t in enumerate(given):
+        ends = i in (0, n - 1)
+        if t.ndim not in ((1, 2) if ends else (2,)):
+            what = "1D or 2D" if ends else "2D"
+            raise RuntimeError(f"multi_dot(): tensor {i} must be {what} but got {t.ndim}D")
+        if t._dtype is not given[0]._dtype:
+            raise RuntimeError(
+                "multi_dot(): all tensors must have be the same dtype but tensor 0 is "
+                f"{given[0]._dtype} and tensor {i} "
+                f"{t._dtype}"
+            )

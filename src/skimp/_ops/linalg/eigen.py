@@ -1,0 +1,444 @@
+"""Singular values, eigenvalues, and what is made of them: pseudo-inverses, least squares."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import OPS, op
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops import return_types
+from skimp._ops.linalg.checks import (
+    LAPACK,
+    LinAlgError,
+    check_like,
+    check_matrices,
+    check_number,
+    check_square,
+    columns,
+    hidden,
+    linear,
+    recorded,
+    rows,
+)
+from skimp._ops.linalg.solve import inv, solve
+
+# -- singular values ------------------------------------------------------------------------------
+
+
+def _gaps(s: Tensor) -> Tensor:
+    """s_k - s_j in row j and column k, with ones on the diagonal."""
+    eye = rows(np.eye(s.shape[-1], dtype=s._dtype.np), s._dtype)
+    return s.unsqueeze(-2) - s.unsqueeze(-1) + eye
+
+
+def _skew(x: Tensor) -> Tensor:
+    return x - x.mH
+
+
+def _svd_back(
+    g0: Any, g1: Any, g2: Any, input: Tensor, result0: Tensor, result1: Tensor, result2: Tensor
+) -> Tensor:
+    """Townsend, Differentiating the singular value decomposition (2016); Wan and Zhang (2019) for
+    complex matrices.
+    """
+    m, n = input.shape[-2:]
+    k = result1.shape[-1]
+    u, s, vh = result0.narrow(-1, 0, k), result1, result2.narrow(-2, 0, k)
+    if g0 is None and g1 is None and g2 is None:
+        return input * 0
+    if g0 is None and g2 is None:
+        return u @ (g1.to(u._dtype).unsqueeze(-1) * vh)  # type: ignore[no-any-return]
+    line, size = s.unsqueeze(-2), s.unsqueeze(-1)
+    gaps = _gaps(s) * (line + size)
+    gaps = gaps - gaps.diagonal(0, -2, -1).diag_embed() + _identity(s)
+    inner = (result1 * 0 if g1 is None else g1).to(u._dtype).diag_embed()
+    gu = None if g0 is None else g0.narrow(-1, 0, k)
+    if gu is not None:
+        inside = u.mH @ gu
+        inner = inner + _skew(inside) / gaps * line
+        if u._dtype.is_complex:
+            phase = _skew(inside).diagonal(0, -2, -1) / (s * 2)
+            inner = inner - inner_diagonal(_skew(inside) / gaps * line) + phase.diag_embed()
+    gv = None if g2 is None else g2.narrow(-2, 0, k).mH
+    if gv is not None:
+        turned = size * (_skew(vh @ gv) / gaps)
+        inner = inner + (turned - inner_diagonal(turned))
+    made = u @ inner @ vh
+    if gu is not None and m > k:
+        part = gu / line
+        made = made + (part - u @ (u.mH @ part)) @ vh
+    if gv is not None and n > k:
+        part = gv.mH / size
+        made = made + u @ (part - (part @ vh.mH) @ vh)
+    return made
+
+
+def inner_diagonal(x: Tensor) -> Tensor:
+    """The diagonal alone, as a matrix."""
+    return x.diagonal(0, -2, -1).diag_embed()
+
+
+def _identity(s: Tensor) -> Tensor:
+    return rows(np.eye(s.shape[-1], dtype=s._dtype.np), s._dtype)
+
+
+def _decomposed(a: Array, full: bool) -> tuple[Array, Array, Array]:
+    _check_finite(a)
+    u, s, vh = np.linalg.svd(a, full_matrices=full)
+    return u, s, vh
+
+
+def _check_finite(a: Array) -> None:
+    if not np.isfinite(a).all():
+        raise LinAlgError(
+            "linalg.svd: The algorithm failed to converge because the input matrix contained "
+            "non-finite values."
+        )
+
+
+@hidden("_linalg_svd", rule=Rule("LinalgSvdBackward0", {"input": _svd_back}))
+def _svd(input: Tensor, full_matrices: bool) -> Any:
+    u, s, vh = _decomposed(input.array(), full_matrices)
+    d = input._dtype
+    return columns(u, d), rows(s, d.to_real()), columns(vh, d)
+
+
+def _check_svd(name: str, A: Tensor, driver: Any) -> None:  # noqa: N803
+    check_matrices(name, A)
+    check_number(name, A, "linalg_svd_cpu")
+    if driver is not None:
+        raise RuntimeError(
+            f"{name}: keyword argument `driver=` is only supported on CUDA inputs "
+            "with cuSOLVER backend."
+        )
+
+
+@linear("svd")
+def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:  # noqa: N803
+    """U, S and Vh with A = U diag(S) Vh, singular values descending."""
+    _check_svd("linalg.svd", A, driver)
+    return return_types.linalg_svd(_svd(A, full_matrices))
+
+
+@linear("svdvals")
+def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
+    """The singular values, descending."""
+    _check_svd("linalg.svdvals", A, driver)
+    if recorded(A):
+        return _svd(A, False)[1]  # type: ignore[no-any-return]
+    a = A.array()
+    _check_finite(a)
+    return rows(np.linalg.svd(a, compute_uv=False), A._dtype.to_real())
+
+
+@op("svd", out=True)
+def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """U, S and V with A = U diag(S) V^H; U and V are zeros without `compute_uv`."""
+    check_matrices("linalg.svd", input)
+    if compute_uv:
+        u, s, vh = svd(input, not some)
+        return return_types.svd(u, s, vh.mH)
+    m, n = input.shape[-2:]
+    batch = tuple(input.shape[:-2])
+    return return_types.svd(
+        input.new_zeros((*batch, m, m)), svdvals(input), input.new_zeros((*batch, n, n))
+    )
+
+
+# -- eigenvalues ----------------------------------------------------------------------------------
+
+
+def _eigh_back(g0: Any, g1: Any, result0: Tensor, result1: Tensor) -> Tensor:
+    values, v = result0, result1
+    g0 = values * 0 if g0 is None else g0
+    inner = g0.to(v._dtype).diag_embed()
+    if g1 is not None:
+        turned = (v.mH @ g1) / _gaps(values)
+        turned = turned - inner_diagonal(turned)
+        inner = inner + (turned + turned.mH) / 2
+    return v @ inner @ v.mH  # type: ignore[no-any-return]
+
+
+Half = Literal["L", "U"]  # of a Hermitian matrix
+
+
+@hidden("_linalg_eigh", rule=Rule("LinalgEighBackward0", {"input": _eigh_back}))
+def _eigh(input: Tensor, UPLO: Half) -> Any:  # noqa: N803
+    try:
+        values, v = np.linalg.eigh(input.array(), UPLO)
+    except np.linalg.LinAlgError as e:
+        raise LinAlgError(
+            "linalg.eigh: The algorithm failed to converge because the input matrix is "
+            "ill-conditioned or has too many repeated eigenvalues"
+        ) from e
+    return rows(values, input._dtype.to_real()), columns(v, input._dtype)
+
+
+def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:  # noqa: N803
+    check_square(name, A)
+    if str(UPLO).upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    if A._dtype not in LAPACK:
+        title = promotion.scalar_type_name(A._dtype)
+        raise NotImplementedError(f"\"linalg_eigh_cpu\" not implemented for '{title}'")
+    return "U" if str(UPLO).upper() == "U" else "L"
+
+
+@linear("eigh")
+def eigh(A: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
+    """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices, of which one
+    triangle is read.
+    """
+    half = _checked_half("linalg.eigh", A, UPLO)
+    return return_types.linalg_eigh(_eigh(A, half))
+
+
+@linear("eigvalsh")
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
+    """The eigenvalues of Hermitian matrices, ascending."""
+    half = _checked_half("linalg.eigvalsh", A, UPLO)
+    if recorded(A):
+        return _eigh(A, half)[0]  # type: ignore[no-any-return]
+    return rows(np.linalg.eigvalsh(A.array(), half), A._dtype.to_real())
+
+
+def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor) -> Tensor:
+    """Boeddeker et al. (2017), with eigenvectors of norm 1."""
+    values, v = result0, result1
+    g0 = values * 0 if g0 is None else g0
+    inner = g0.diag_embed()
+    if g1 is not None:
+        inside = v.mH @ g1
+        real = inside.diagonal(0, -2, -1).real
+        inside = inside - (v.mH @ v) * real.unsqueeze(-2)
+        turned = inside / _gaps(values).conj()
+        inner = inner + turned - inner_diagonal(turned)
+    made = solve(v.mH, inner @ v.mH)
+    return made if input._dtype.is_complex else made.real
+
+
+@hidden("_linalg_eig", rule=Rule("LinalgEigBackward0", {"input": _eig_back}))
+def _eig(input: Tensor) -> Any:
+    values, v = np.linalg.eig(input.array())
+    d = input._dtype.to_complex()
+    return rows(values.astype(d.np), d), columns(v.astype(d.np), d)
+
+
+def _check_eig(name: str, A: Tensor) -> None:  # noqa: N803
+    check_square(name, A)
+    if A._dtype.category < dtypes.FLOAT:
+        raise RuntimeError(f"Unknown Complex ScalarType for {promotion.scalar_type_name(A._dtype)}")
+    check_number(name, A, "linalg_eig_out_cpu")
+    if not np.isfinite(A.detach().array()).all():
+        raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
+
+
+@linear("eig")
+def eig(A: Tensor) -> Any:  # noqa: N803
+    """Eigenvalues and eigenvectors of square matrices, complex, in no order."""
+    _check_eig("linalg.eig", A)
+    return return_types.linalg_eig(_eig(A))
+
+
+@linear("eigvals")
+def eigvals(A: Tensor) -> Tensor:  # noqa: N803
+    """The eigenvalues of square matrices, complex, in no order."""
+    _check_eig("linalg.eigvals", A)
+    if recorded(A):
+        return _eig(A)[0]  # type: ignore[no-any-return]
+    d = A._dtype.to_complex()
+    return rows(np.linalg.eigvals(A.array()).astype(d.np), d)
+
+
+# -- ranks and pseudo-inverses --------------------------------------------------------------------
+
+
+def _bounds(name: str, A: Tensor, s: Array, atol: Any, rtol: Any) -> Array:  # noqa: N803
+    """Below what a singular value counts as 0, for each matrix."""
+    real = A._dtype.to_real().np
+    tolerances = []
+    for title, t in (("atol", atol), ("rtol", rtol)):
+        if isinstance(t, Tensor):
+            if t._dtype.is_complex:
+                raise RuntimeError(
+                    f"{name}: {title} tensor of complex type is not supported. Got "
+                    f"{promotion.scalar_type_name(t._dtype)}"
+                )
+            t = t.detach().array()
+        tolerances.append(None if t is None else np.asarray(t, real))
+    a, r = tolerances
+    if r is None:
+        default = np.asarray(np.finfo(real).eps * max(A.shape[-2:]), real)
+        r = default if a is None else np.where(a > 0, np.asarray(0, real), default)
+    a = np.asarray(0, real) if a is None else a
+    biggest = s.max(-1, initial=0) if s.shape[-1] else np.zeros(s.shape[:-1], real)
+    found: Array = np.maximum(a, r * biggest)
+    return found
+
+
+def _sizes(A: Tensor, hermitian: bool) -> Array:  # noqa: N803
+    plain = A.detach()
+    found: Array = (eigvalsh(plain).abs() if hermitian else svdvals(plain)).array()
+    return found
+
+
+@linear("matrix_rank")
+def matrix_rank(
+    A: Tensor,  # noqa: N803
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Tensor:
+    """How many singular values are larger than max(atol, rtol * the largest)."""
+    check_matrices("torch.linalg.matrix_rank", A)
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    if hermitian:
+        check_square("torch.linalg.matrix_rank", A)
+    s = _sizes(A, hermitian)
+    count = (s > _bounds("torch.linalg.matrix_rank", A, s, atol, rtol)[..., None]).sum(-1)
+    return fresh(np.asarray(count, np.int64), dtypes.int64)
+
+
+def _pinv_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
+    """Golub and Pereyra, The differentiation of pseudo-inverses (1973)."""
+    p = result
+    first = p.mH @ g @ p.mH
+    right = g.mH @ p @ p.mH
+    left = p.mH @ (p @ g.mH)
+    return right - input @ (p @ right) + left - (left @ p) @ input - first
+
+
+@hidden("_linalg_pinv", rule=Rule("LinalgPinvBackward0", {"input": _pinv_back}))
+def _pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
+    a = input.array()
+    if hermitian:
+        values, u = np.linalg.eigh(a)
+        size, v = np.abs(values), u
+    else:
+        u, values, vh = _decomposed(a, False)
+        size, v = values, np.conj(np.swapaxes(vh, -1, -2))
+    kept = size > _bounds("linalg.pinv", input, size, atol, rtol)[..., None]
+    scale = np.where(kept, 1 / np.where(kept, values, 1), 0).astype(values.dtype)
+    return rows((v * scale[..., None, :]) @ np.conj(np.swapaxes(u, -1, -2)), input._dtype)
+
+
+@linear("pinv")
+def pinv(
+    A: Tensor,  # noqa: N803
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+) -> Tensor:
+    """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as 0."""
+    if A.ndim < 2 or A._dtype not in LAPACK:
+        title = promotion.scalar_type_name(A._dtype)
+        raise RuntimeError(
+            f"linalg.pinv({title}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions "
+            "of float, double, cfloat or cdouble types"
+        )
+    if hermitian:
+        check_square("linalg.pinv", A)
+    if rcond is not None:
+        atol, rtol = 0.0, rcond
+    if not A.numel():
+        return A.mT.square()  # empty, with a history
+    return _pinv(A, atol, rtol, hermitian)
+
+
+@op()
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """`linalg.pinv` with a tolerance relative to the largest singular value."""
+    return pinv(input, rcond)
+
+
+# -- least squares --------------------------------------------------------------------------------
+
+_DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+
+
+@linear("lstsq")
+def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:  # noqa: N803
+    """The X for which A X is closest to B, the squared distances where A is tall and of full rank,
+    A's rank and singular values (where the driver finds them).
+    """
+    _check_lstsq(A, B)
+    how = "gelsy" if driver is None else driver
+    if how not in _DRIVERS:
+        raise RuntimeError(
+            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
+        )
+    vector = B.ndim == A.ndim - 1 or B.ndim == 1
+    b = B.unsqueeze(-1) if vector else B
+    m, n = A.shape[-2:]
+    eps = float(np.finfo(A._dtype.to_real().np).eps) * max(m, n)
+    limit = eps if rcond is None else rcond
+    found = pinv(A, limit) @ b
+    found = found.mT.contiguous().mT  # column-major, as LAPACK's
+    none = A.new_empty((0,), dtype=A._dtype.to_real())
+    s = _sizes(A, False)
+    count = (s > limit * s.max(-1, initial=0)[..., None]).sum(-1)
+    rank = fresh(np.asarray(count, np.int64), dtypes.int64)
+    residuals = found.reshape(-1)[:0].abs()
+    if m > n and bool((count == n).all()):
+        residuals = (A @ found - b).abs().square().sum(-2)
+    values = rows(s, A._dtype.to_real()) if how in ("gelsd", "gelss") else none
+    no_rank = fresh(np.empty((0,), np.int64), dtypes.int64)
+    return return_types.linalg_lstsq(
+        found.squeeze(-1) if vector else found,
+        residuals,
+        no_rank if how == "gels" else rank,
+        values,
+    )
+
+
+def _check_lstsq(A: Tensor, B: Tensor) -> None:  # noqa: N803
+    name = "torch.linalg.lstsq"
+    if A.ndim < 2:
+        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
+    if B.ndim < 1:
+        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
+    gap = A.ndim - B.ndim
+    if gap not in (0, 1):
+        raise RuntimeError(
+            f"{name}: input.dim() must be greater or equal to other.dim() and "
+            "(input.dim() - other.dim()) <= 1"
+        )
+    rows_of = B.shape[-1] if gap else B.shape[-2]
+    if A.shape[-2] != rows_of:
+        raise RuntimeError(f"{name}: input.size(-2) should match other.size({-1 if gap else -2})")
+    check_like(name, A, B)
+    check_number(name, A, "linalg_lstsq_cpu")
+
+
+# -- condition numbers ----------------------------------------------------------------------------
+
+
+@linear("cond")
+def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803
+    """The norm of a matrix times the norm of its inverse (p None or 2: of singular values)."""
+    check_matrices("linalg.cond", A)
+    check_number("linalg.cond", A)
+    if p in (None, 2, -2):
+        s = svdvals(A)
+        if not s.numel():
+            return s.new_zeros(s.shape[:-1])
+        first, last = s.select(-1, 0), s.select(-1, -1)
+        return last / first if p == -2 else first / last
+    norm = OPS["matrix_norm"].forms["matrix_norm"]
+    check_square("linalg.cond", A)
+    if not A.numel():
+        return norm(A, p)  # type: ignore[no-any-return]
+    try:
+        return norm(A, p) * norm(inv(A), p)  # type: ignore[no-any-return]
+    except LinAlgError:
+        real = A._dtype.to_real()
+        return rows(np.full(tuple(A.shape[:-2]), np.inf), real)

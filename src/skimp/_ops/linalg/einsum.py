@@ -1,0 +1,321 @@
+"""einsum: the equation is read into labels of dimensions, and pairs of operands are contracted by
+batched products.
+
+A label is an int: letters are 0 to 51, the dimensions of the ellipsis are 52 and on, counted from
+the last. Dimensions of size 1 are taken out before anything is multiplied and put back at the end,
+so broadcasting needs no care in between.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from skimp._engine.dispatch.forms import op
+from skimp._engine.tensor import promotion
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.linalg.matmul import bmm, mm
+from skimp._ops.math.arithmetic import mul
+
+ELLIPSIS: Final = -1
+_LETTERS: Final = 52
+Labels = list[int]
+
+
+@dataclass
+class Term:
+    """An operand and the label of each of its dimensions."""
+
+    tensor: Tensor
+    labels: Labels
+
+
+@op(method=False)
+def einsum(*args: Any) -> Tensor:
+    """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1],
+    b, [1, 2], [0, 2])`.
+    """
+    if len(args) < 2:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one "
+            "operand and its "
+            "subscripts list"
+        )
+    inputs, output, tensors = (
+        _parse(args[0], args[1:]) if isinstance(args[0], str) else _parse_lists(args)
+    )
+    width = _ellipsis_width(inputs, tensors)
+    terms = [
+        _term(i, t, labels, width)
+        for i, (t, labels) in enumerate(zip(tensors, inputs, strict=True))
+    ]
+    sizes = _sizes(terms)
+    wanted = _output(inputs, output, width)
+    if len(terms) == 1:
+        return _contract(terms, wanted, sizes)
+    return _contract([_thin(t) for t in terms], wanted, sizes)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _parse(equation: str, operands: Any) -> tuple[list[Labels], Labels | None, list[Tensor]]:
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = operands[0]
+    left, arrow, right = equation.partition("->")
+    inputs = [_labels(part, f"operand {i}", equation) for i, part in enumerate(left.split(","))]
+    tensors = list(operands)
+    if not tensors:
+        raise RuntimeError("einsum(): must provide at least one operand")
+    if len(tensors) != len(inputs):
+        more = "more" if len(tensors) > len(inputs) else "fewer"
+        raise RuntimeError(
+            f"einsum(): {more} operands were provided than specified in the equation"
+        )
+    return inputs, _labels(right, "output", equation) if arrow else None, tensors
+
+
+def _labels(text: str, what: str, equation: str) -> Labels:
+    found: Labels = []
+    i = 0
+    while i < len(text):
+        c = text[i]
+        i += 1
+        if c == " ":
+            continue
+        if c == ".":
+            if ELLIPSIS in found:
+                rest = (
+                    "for which an ellipsis was already found"
+                    if what != "output"
+                    else "but an ellipsis (...) was already found"
+                )
+                raise RuntimeError(f"einsum(): found '.' for {what} {rest}")
+            if text[i : i + 2] != "..":
+                raise RuntimeError(
+                    f"einsum(): found '.' for {what} that is not part of any ellipsis"
+                )
+            found.append(ELLIPSIS)
+            i += 2
+        elif c.isascii() and c.isalpha():
+            found.append(ord(c) - 65 if c.isupper() else ord(c) - 97 + 26)
+        else:
+            raise RuntimeError(
+                f"einsum(): invalid subscript given at index {equation.index(c)} in the equation "
+                "string, subscripts must be "
+                "in [a-zA-Z]"
+            )
+    return found
+
+
+def _parse_lists(args: Any) -> tuple[list[Labels], Labels | None, list[Tensor]]:
+    output = None
+    if len(args) % 2:
+        args, output = args[:-1], _listed(args[-1])
+    tensors = list(args[::2])
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"einsum(): expected Tensor as operand {i}, but got {type(t).__name__}")
+    return [_listed(labels) for labels in args[1::2]], output, tensors
+
+
+def _listed(labels: Any) -> Labels:
+    found = []
+    for n in labels:
+        if n is Ellipsis:
+            found.append(ELLIPSIS)
+        elif 0 <= n < _LETTERS:
+            found.append(int(n))
+        else:
+            raise ValueError(
+                "einsum(): subscript in subscript list is not within the valid range [0, "
+                f"{_LETTERS})"
+            )
+    return found
+
+
+def name(label: int) -> str:
+    """The letter of a label, for messages."""
+    return chr(label + 65) if label < 26 else chr(label - 26 + 97) if label < _LETTERS else "..."
+
+
+# -- labels of each operand -----------------------------------------------------------------------
+
+
+def _ellipsis_width(inputs: list[Labels], tensors: list[Any]) -> int:
+    """How many dimensions the widest ellipsis covers."""
+    widths = [0]
+    for i, (labels, t) in enumerate(zip(inputs, tensors, strict=True)):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"einsum(): argument 'operands' must be tuple of Tensors, not {type(t).__name__}"
+            )
+        named, ndim = len([n for n in labels if n != ELLIPSIS]), t.ndim
+        if ELLIPSIS in labels:
+            if named > ndim:
+                raise RuntimeError(
+                    f"einsum(): the number of subscripts in the equation ({named}) is more than "
+                    "the number of dimensions "
+                    f"({ndim}) for operand {i}"
+                )
+            widths.append(ndim - named)
+        elif named != ndim:
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({named}) does not match the "
+                "number of dimensions "
+                f"({ndim}) for operand {i} and no ellipsis was given"
+            )
+    return max(widths)
+
+
+def _spelled(labels: Labels, covered: int) -> Labels:
+    """With the ellipsis as the labels of the dimensions that it covers."""
+    found: Labels = []
+    for n in labels:
+        found.extend(range(_LETTERS + covered - 1, _LETTERS - 1, -1) if n == ELLIPSIS else [n])
+    return found
+
+
+def _term(i: int, t: Tensor, labels: Labels, width: int) -> Term:
+    """An operand whose repeated labels have become diagonals."""
+    spelled = _spelled(labels, t.ndim - len(labels) + 1 if ELLIPSIS in labels else 0)
+    seen: Labels = []
+    dim = 0
+    for label in spelled:
+        if label not in seen:
+            seen.append(label)
+            dim += 1
+            continue
+        first = seen.index(label)
+        n, m = t.shape[first], t.shape[dim]
+        if n != m:
+            raise RuntimeError(
+                f"einsum(): subscript {name(label)} is repeated for operand {i} but the sizes "
+                f"don't match, {m} != {n}"
+            )
+        t = t.diagonal(0, first, dim).movedim(-1, first)
+    return Term(t, seen)
+
+
+def _sizes(terms: list[Term]) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for i, term in enumerate(terms):
+        for label, n in zip(term.labels, term.tensor.shape, strict=True):
+            known = sizes.get(label, 1)
+            if known != n and known != 1 and n != 1:
+                raise RuntimeError(
+                    f"einsum(): subscript {name(label)} has size {n} for operand {i} which does "
+                    "not broadcast with "
+                    f"previously seen size {known}"
+                )
+            sizes[label] = n if known == 1 else known
+    return sizes
+
+
+def _output(inputs: list[Labels], output: Labels | None, width: int) -> Labels:
+    given = [n for labels in inputs for n in labels]
+    if output is None:
+        once = sorted([n for n in set(given) if n != ELLIPSIS and given.count(n) == 1])
+        return _spelled([ELLIPSIS], width) + once
+    for n in output:
+        if n != ELLIPSIS and n not in given:
+            raise RuntimeError(
+                f"einsum(): output subscript {name(n)} does not appear in the equation for any "
+                "input operand"
+            )
+        if output.count(n) > 1:
+            raise RuntimeError(
+                f"einsum(): output subscript {name(n)} appears more than once in the output"
+            )
+    return _spelled(output, width)
+
+
+def _thin(term: Term) -> Term:
+    """Without dimensions of size 1."""
+    t, labels = term.tensor, term.labels
+    for dim in range(len(labels) - 1, -1, -1):
+        if t.shape[dim] == 1:
+            t = t.squeeze(dim)
+            labels = labels[:dim] + labels[dim + 1 :]
+    return Term(t, labels)
+
+
+# -- contracting ----------------------------------------------------------------------------------
+
+
+def _contract(terms: list[Term], wanted: Labels, sizes: dict[int, int]) -> Tensor:
+    while len(terms) > 1:
+        i, j = _next_pair(terms, wanted, sizes)
+        rest = [t for n, t in enumerate(terms) if n not in (i, j)]
+        kept = set(wanted).union(*[t.labels for t in rest])
+        terms = [*rest[:i], _pair(terms[i], terms[j], kept, sizes), *rest[i:]]
+    term = _summed(terms[0], set(wanted))
+    order = [term.labels.index(n) for n in wanted if n in term.labels]
+    result = term.tensor.permute(order) if order != list(range(len(order))) else term.tensor
+    for dim, label in enumerate(wanted):
+        if label not in term.labels:
+            result = result.unsqueeze(dim)
+    return result
+
+
+def _next_pair(terms: list[Term], wanted: Labels, sizes: dict[int, int]) -> tuple[int, int]:
+    """The pair whose product adds least to the memory in use; of those, the one with fewest
+    multiplications.
+    """
+
+    def price(i: int, j: int) -> tuple[int, int]:
+        rest = set(wanted).union(*[t.labels for n, t in enumerate(terms) if n not in (i, j)])
+        both = set(terms[i].labels) | set(terms[j].labels)
+        made, gone = both & rest, (terms[i].labels, terms[j].labels)
+        size = math.prod([sizes[n] for n in made]) - sum(
+            [math.prod([sizes[n] for n in g]) for g in gone]
+        )
+        return size, math.prod([sizes[n] for n in both])
+
+    pairs = [(i, j) for j in range(len(terms)) for i in range(j)]
+    return min(pairs, key=lambda pair: price(*pair)) if len(pairs) > 1 else pairs[0]
+
+
+def _summed(term: Term, kept: set[int]) -> Term:
+    """Summed over the labels that nobody else reads."""
+    gone = [d for d, n in enumerate(term.labels) if n not in kept]
+    if not gone:
+        return term
+    return Term(term.tensor.sum(gone), [n for n in term.labels if n in kept])
+
+
+def _pair(a: Term, b: Term, kept: set[int], sizes: dict[int, int]) -> Term:
+    """The product of two operands, summed over what is not kept."""
+    a, b = _summed(a, kept | set(b.labels)), _summed(b, kept | set(a.labels))
+    shared = [n for n in a.labels if n in b.labels]
+    batch = [n for n in shared if n in kept]
+    larger = a if a.tensor.numel() >= b.tensor.numel() else b
+    inner = [n for n in larger.labels if n in shared and n not in kept]
+    left = [n for n in a.labels if n not in shared]
+    right = [n for n in b.labels if n not in shared]
+    labels = batch + left + right
+    if not inner:
+        return Term(mul(_aligned(a, labels), _aligned(b, labels)), labels)
+    if a.tensor._dtype is not b.tensor._dtype:
+        kinds = [promotion.scalar_type_name(t.tensor._dtype) for t in (a, b)]
+        raise RuntimeError(f"expected scalar type {kinds[0]} but found {kinds[1]}")
+    groups = [math.prod([sizes[n] for n in group]) for group in (batch, left, inner, right)]
+    x = _merged(a, batch + left + inner, [groups[0], groups[1], groups[2]], bool(batch))
+    y = _merged(b, batch + inner + right, [groups[0], groups[2], groups[3]], bool(batch))
+    product = bmm(x, y) if batch else mm(x, y)
+    return Term(product.reshape([sizes[n] for n in labels]), labels)
+
+
+def _aligned(term: Term, labels: Labels) -> Tensor:
+    """The operand with its dimensions in the order of `labels`, size 1 where it has none."""
+    t = term.tensor.permute([term.labels.index(n) for n in labels if n in term.labels])
+    for dim, label in enumerate(labels):
+        if label not in term.labels:
+            t = t.unsqueeze(dim)
+    return t
+
+
+def _merged(term: Term, labels: Labels, groups: list[int], batched: bool) -> Tensor:
+    t = term.tensor.permute([term.labels.index(n) for n in labels])
+    return t.reshape(groups if batched else groups[1:])

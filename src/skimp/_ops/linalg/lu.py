@@ -1,0 +1,247 @@
+"""LU factors of matrices: elimination with row exchanges, and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import OPS, op
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops import return_types
+from skimp._ops.linalg.checks import (
+    at_batch,
+    check_like,
+    check_matrices,
+    check_number,
+    check_square,
+    first_bad,
+    hidden,
+    integers,
+    linear,
+    rows,
+    triangle,
+)
+
+_PANEL = 32  # columns eliminated one by one before the rest of the matrix is brought up to date
+
+
+def eliminate(a: Array, pivot: bool = True) -> tuple[Array, Array]:
+    """L below and U on the diagonal of one array, and each step's pivot row, from 1 (getrf)."""
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    flat = np.array(a, order="C").reshape(math.prod(a.shape[:-2]), m, n)
+    pivots = np.tile(np.arange(1, k + 1, dtype=np.int32), (len(flat), 1))
+    which = np.arange(len(flat))
+    for start in range(0, k, _PANEL):
+        end = min(start + _PANEL, k)
+        for j in range(start, end):
+            if pivot:
+                best = j + _size(flat[:, j:, j]).argmax(-1)
+                pivots[:, j] = best + 1
+                held = flat[which, best].copy()
+                flat[which, best] = flat[:, j]
+                flat[:, j] = held
+            _step(flat, j, end)
+        if end < n:
+            lower = triangle(flat[:, start:end, start:end], False, True)
+            flat[:, start:end, end:] = np.linalg.solve(lower, flat[:, start:end, end:])
+            flat[:, end:, end:] -= flat[:, end:, start:end] @ flat[:, start:end, end:]
+    return flat.reshape(a.shape), pivots.reshape(*a.shape[:-2], k)
+
+
+def _size(column: Array) -> Array:
+    """What LAPACK compares to choose a pivot: |re| + |im|."""
+    if column.dtype.kind == "c":
+        found: Array = np.abs(column.real) + np.abs(column.imag)
+        return found
+    return np.abs(column)
+
+
+def _step(flat: Array, j: int, end: int) -> None:
+    """Eliminate column j within the panel; a zero pivot leaves its column as it is."""
+    top = flat[:, j, j, None]
+    flat[:, j + 1 :, j] /= np.where(top == 0, 1, top)
+    below = flat[:, j + 1 :, j, None] * flat[:, j, None, j + 1 : end]
+    flat[:, j + 1 :, j + 1 : end] -= below
+
+
+def order_of(pivots: Array, m: int) -> Array:
+    """The order of rows that successive exchanges make."""
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    order = np.tile(np.arange(m), (len(flat), 1))
+    which = np.arange(len(flat))
+    for j in range(flat.shape[-1]):
+        other = flat[:, j] - 1
+        held = order[which, other].copy()
+        order[which, other] = order[:, j]
+        order[:, j] = held
+    return order.reshape(*pivots.shape[:-1], m)
+
+
+def _permutation(pivots: Array, m: int, dtype: Any) -> Array:
+    order = order_of(pivots, m)
+    found = np.zeros((*order.shape, m), dtype)
+    np.put_along_axis(found, order[..., None], 1, -1)
+    return np.swapaxes(found, -1, -2)
+
+
+def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor) -> Tensor:
+    """The gradients of L and U carried to P L U; wide and tall matrices part by part."""
+    p, lower, upper = result0, result1, result2
+    g1 = lower * 0 if g1 is None else g1
+    g2 = upper * 0 if g2 is None else g2
+    k, cat, tri = lower.shape[-1], OPS["cat"].forms["cat"], _triangular()
+    l1, u1 = lower.narrow(-2, 0, k), upper.narrow(-1, 0, k)
+    gl, gu = g1.narrow(-2, 0, k), g2.narrow(-1, 0, k)
+    extra_l, extra_u = lower.shape[-2] - k, upper.shape[-1] - k
+    ga2 = gb2 = None
+    if extra_l:  # A2 = L2 U1, so L2 = A2 U1^-1
+        l2 = lower.narrow(-2, k, extra_l)
+        ga2 = tri(u1.mH, g1.narrow(-2, k, extra_l), upper=False, left=False)
+        gu = gu - l2.mH @ ga2
+    if extra_u:  # A2 = L1 U2
+        u2 = upper.narrow(-1, k, extra_u)
+        gb2 = tri(l1.mH, g2.narrow(-1, k, extra_u), upper=True, unitriangular=True)
+        gl = gl - gb2 @ u2.mH
+    inner = (l1.mH @ gl).tril(-1) + (gu @ u1.mH).triu()
+    ga = tri(u1.mH, inner, upper=False, left=False)
+    ga = tri(l1.mH, ga, upper=True, unitriangular=True)
+    if ga2 is not None:
+        ga = cat([ga, ga2], -2)
+    if gb2 is not None:
+        ga = cat([ga, gb2], -1)
+    return p @ ga  # type: ignore[no-any-return]
+
+
+def _triangular() -> Any:
+    from skimp._ops.linalg.solve import solve_triangular
+
+    return solve_triangular
+
+
+@hidden("_linalg_lu", nondiff=(0, 3), rule=Rule("LinalgLuBackward0", {"input": _lu_back}))
+def _lu(input: Tensor, pivot: bool) -> Any:
+    """P, L, U and the pivots."""
+    a = input.array()
+    m, n = a.shape[-2:]
+    k = min(m, n)
+    both, pivots = eliminate(a, pivot)
+    lower = np.tril(both[..., :, :k], -1)
+    lower[..., np.arange(k), np.arange(k)] = 1
+    p = _permutation(pivots, m, a.dtype)
+    d = input._dtype
+    return rows(p, d), rows(lower, d), rows(np.triu(both[..., :k, :]), d), integers(pivots)
+
+
+def _check(name: str, A: Tensor) -> None:  # noqa: N803
+    if A.ndim < 2:
+        raise RuntimeError(
+            f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead"
+        )
+    check_number(name, A, "lu_cpu")
+
+
+@linear("lu")
+def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
+    """P, L and U with A = P L U; P is empty without `pivot`."""
+    _check("linalg.lu", A)
+    p, lower, upper, _ = _lu(A, pivot)
+    return return_types.linalg_lu(p if pivot else A.new_empty((0,)), lower, upper)
+
+
+@linear("lu_factor_ex")
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
+    """L and U in one matrix, the exchanges of rows, and where U has its first zero (0: none)."""
+    _check("torch.lu_factor", A)
+    m, n = A.shape[-2:]
+    _, lower, upper, pivots = _lu(A, pivot)
+    both = _both(lower.tril(-1), upper, m, n).mT.contiguous().mT  # column-major, as LAPACK's
+    diagonal = np.diagonal(both.detach().array(), axis1=-2, axis2=-1) == 0
+    info = (
+        np.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
+        if min(m, n)
+        else np.zeros(A.shape[:-2])
+    )
+    found = integers(info)
+    at, where = first_bad(found)
+    if check_errors and at >= 0:
+        raise RuntimeError(
+            f"torch.linalg.lu_factor: {at_batch(at, A.ndim > 2)}U[{where},{where}] is zero and "
+            "using it on lu_solve would result in a division by zero. If you still want to "
+            "perform the factorization, consider calling linalg.lu(A, pivot) or "
+            "linalg.lu_factor_ex(A, pivot)"
+        )
+    return return_types.linalg_lu_factor_ex(both, pivots, found)
+
+
+def _both(lower: Tensor, upper: Tensor, m: int, n: int) -> Tensor:
+    """A strict lower triangle and an upper one in the matrix that has room for both."""
+    cat = OPS["cat"].forms["cat"]
+    k = min(m, n)
+    if m > k:
+        upper = cat([upper, upper.new_zeros((*upper.shape[:-2], m - k, n))], -2)
+    if n > k:
+        lower = cat([lower, lower.new_zeros((*lower.shape[:-2], m, n - k))], -1)
+    return lower + upper
+
+
+@linear("lu_factor")
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
+    """L and U in one matrix, and the exchanges of rows."""
+    both, pivots, _ = lu_factor_ex(A, pivot=pivot, check_errors=True)
+    return return_types.linalg_lu_factor(both, pivots)
+
+
+@op(method=False, out=True)
+def lu_unpack(
+    LU_data: Tensor,  # noqa: N803
+    LU_pivots: Tensor,  # noqa: N803
+    unpack_data: bool = True,
+    unpack_pivots: bool = True,
+) -> Any:
+    """P, L and U of what `lu_factor` returns."""
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    p = lower = upper = LU_data.new_empty((0,))
+    if unpack_data:
+        eye = rows(np.eye(m, k, dtype=LU_data._dtype.np), LU_data._dtype)
+        lower = LU_data.narrow(-1, 0, k).tril(-1) + eye
+        upper = LU_data.narrow(-2, 0, k).triu()
+    if unpack_pivots:
+        p = rows(_permutation(LU_pivots.array(), m, LU_data._dtype.np), LU_data._dtype)
+    return return_types.lu_unpack(p, lower, upper)
+
+
+@linear("lu_solve")
+def lu_solve(
+    LU: Tensor,  # noqa: N803
+    pivots: Tensor,
+    B: Tensor,  # noqa: N803
+    *,
+    left: bool = True,
+    adjoint: bool = False,
+) -> Tensor:
+    """The X of A X = B (X A = B without `left`), with A's LU factors; of A's adjoint on wish."""
+    name = "torch.linalg.lu_solve"
+    check_square(name, LU, "LU")
+    check_matrices(name, B, "B")
+    check_like(name, LU, B)
+    if not left:
+        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
+    p = rows(_permutation(pivots.array(), LU.shape[-1], LU._dtype.np), LU._dtype)
+    tri = _triangular()
+    if adjoint:
+        half = tri(LU.mH, B, upper=False)
+        made = p @ tri(LU.mH, half, upper=True, unitriangular=True)
+        return made.mT.contiguous().mT  # type: ignore[no-any-return]
+    half = tri(LU, p.mT @ B, upper=False, unitriangular=True)
+    return tri(LU, half, upper=True)  # type: ignore[no-any-return]
+
+
+@op("lu_solve", out="layout")
+def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
+    """The X of A X = input, with A's LU factors."""
+    return lu_solve(LU_data, LU_pivots, input)

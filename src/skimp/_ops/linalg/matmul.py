@@ -1,0 +1,424 @@
+"""Matrix products: dot, mv, mm, bmm, and matmul, which is one of them. Inputs go to BLAS as they
+lie; results are row-major.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import export, move, op
+from skimp._engine.dispatch.pointwise import ORDINARY, PLAIN
+from skimp._engine.dispatch.rows import conj
+from skimp._engine.dispatch.targets import blank, c_name, check_out
+from skimp._engine.memory import copies as told
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_views as V
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
+from skimp._kernels import products
+from skimp._kernels.products import has_unit_stride
+from skimp._ops.shape.copies import describe
+from skimp.config import config
+
+Ints = tuple[int, ...]
+_multiply = np.matmul
+_REFUSED = (dtypes.bool, *dtypes.NARROW)
+
+
+def refuse_type(kernel: str, dtype: dtypes.dtype) -> None:
+    promotion.refuse(kernel, dtype, _REFUSED)
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) -> Tensor:
+    """a @ b (b may be a vector) in a blank tensor of `shape`, or in `out`."""
+    x, y = a.array(), b.array()
+    if y.ndim == 1:
+        y = y[:, None]
+    if out is None:
+        made, array = blank(shape, a._dtype)
+    else:
+        check_out(out, a._dtype, shape, name)
+        made, array = out, out.writable()
+        if _overlaps(out, (a, b)):
+            x, y = x.copy(), y.copy()
+    tell(name, a, x)
+    tell(name, b, y)
+    products.product(x, y, array[:, None] if b.ndim == 1 else array)
+    return made
+
+
+def _overlaps(out: Tensor, inputs: Sequence[Tensor]) -> bool:
+    return any([t._storage is out._storage for t in inputs])
+
+
+def tell(name: str, t: Tensor, array: Any) -> None:
+    """BLAS needs rows or columns that are runs of memory; anything else is copied, a block at a
+    time.
+    """
+    if array.dtype.char in "fdFD" and array.size and not has_unit_stride(array):
+        told.told(
+            array.nbytes, name, lambda: f"{name} of {describe(t)}, which BLAS can't read in place"
+        )
+
+
+# -- vectors --------------------------------------------------------------------------------------
+
+
+def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
+    if a.ndim != 1 or b.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
+    if a._dtype is not b._dtype:
+        x, y = promotion.scalar_type_name(a._dtype), promotion.scalar_type_name(b._dtype)
+        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {x} and {y}")
+    n, m = a.shape[0], b.shape[0]
+    if n != m:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same "
+            "number of elements, but got "
+            f"{n} and {m} elements respectively"
+        )
+    refuse_type(name, a._dtype)
+
+
+@op(rule=Rule("DotBackward0", {
+    "input": lambda g, tensor: g * conj(tensor),
+    "tensor": lambda g, input: g * conj(input)}))  # fmt: skip
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The sum of the products of two vectors' elements."""
+    _check_vectors("dot", input, tensor)
+    return _scalar(products.dot(input.array(), tensor.array()), input._dtype, out)
+
+
+@op(rule=Rule("VdotBackward0", {
+    "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}))  # fmt: skip
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """`dot` with the conjugate of the first vector."""
+    _check_vectors("dot", input, other)
+    return _scalar(
+        products.dot(input.array(), other.array(), input._dtype.is_complex), input._dtype, out
+    )
+
+
+def _scalar(value: Any, dtype: dtypes.dtype, out: Tensor | None) -> Tensor:
+    if out is None:
+        return fresh(value, dtype)
+    if out._dtype is not dtype:
+        have, want = promotion.scalar_type_name(out._dtype), promotion.scalar_type_name(dtype)
+        raise RuntimeError(f"result dtype {have} does not match input dtype {want}")
+    check_out(out, dtype, (), "dot")
+    out.writable()[...] = value
+    return out
+
+
+# -- a matrix and a vector ------------------------------------------------------------------------
+
+
+def _mv_vector_back(g: Tensor, input: Tensor) -> Tensor:
+    return mv(conj(input).t(), g)
+
+
+@op(rule=Rule("MvBackward0", {
+    "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
+    "vec": _mv_vector_back}))  # fmt: skip
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A matrix times a vector."""
+    if input.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
+    check_mv(input, vec, vec._dtype if out is None else out._dtype, input.shape[0])
+    return product("mv", input, vec, (input.shape[0],), out)
+
+
+def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
+    (m, k), n = mat.shape, vec.shape[0]
+    if k != n or rows not in (1, m):
+        raise RuntimeError(f"size mismatch, got input ({rows}), mat ({m}x{k}), vec ({n})")
+    if mat._dtype is not vec._dtype or own is not vec._dtype:
+        names = [promotion.scalar_type_name(d) for d in (own, mat._dtype, vec._dtype)]
+        raise RuntimeError(
+            f"addmv input tensors must have the same dtype, but got {names[0]}, {names[1]}, and "
+            f"{names[2]}"
+        )
+    refuse_type("addmv_impl_cpu", mat._dtype)
+
+
+# -- two matrices ---------------------------------------------------------------------------------
+
+
+def lies_in_columns(shape: Ints, strides: Ints) -> bool:
+    """Whether a matrix is the transpose of a row-major one: its gradient is made so too."""
+    return strides[0] == 1 and strides[1] == max(shape[0], 1)
+
+
+def mm_first_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
+    """The gradient of the first factor, in the first factor's memory order."""
+    pair = _at_hand(g, other, shape)
+    if lies_in_columns(shape, strides):
+        if pair is not None:
+            return as_it_lies(_multiply(pair[1], pair[0].T).T, g._dtype)
+        return mm(conj(other), g.t()).t()
+    if pair is not None:
+        return fresh(_multiply(pair[0], pair[1].T), g._dtype)
+    return mm(g, conj(other).t())
+
+
+def mm_second_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
+    """The gradient of the second factor, in the second factor's memory order."""
+    pair = _at_hand(g, other, shape)
+    if lies_in_columns(shape, strides):
+        if pair is not None:
+            return as_it_lies(_multiply(pair[0].T, pair[1]).T, g._dtype)
+        return mm(g.t(), conj(other)).t()
+    if pair is not None:
+        return fresh(_multiply(pair[1].T, pair[0]), g._dtype)
+    return mm(conj(other).t(), g)
+
+
+def _at_hand(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array] | None:
+    """The arrays of small real matrices whose product, of `shape` or its transpose, is small and
+    not recorded: no tensor is made of their transposes.
+    """
+    x, y = g._np, other._np
+    if x is None or y is None or modes.state.grad:
+        return None
+    dtype = g._dtype
+    if not (
+        dtype is other._dtype
+        and dtype in PLAIN
+        and dtype.category == dtypes.FLOAT
+        and x.ndim == 2 == y.ndim
+        and x.flags.forc
+        and y.flags.forc
+        and math.prod(shape) < config.small_below
+    ):
+        return None
+    return x, y
+
+
+def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
+    """The shape of the product."""
+    if input.ndim != 2:
+        raise RuntimeError(f"{first} must be a matrix")
+    if mat2.ndim != 2:
+        raise RuntimeError("mat2 must be a matrix")
+    (m, k), (k2, n) = input.shape, mat2.shape
+    if k != k2:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({m}x{k} and {k2}x{n})")
+    if input._dtype is not mat2._dtype:
+        if first == "mat1":
+            a, b = map(promotion.scalar_type_name, (input._dtype, mat2._dtype))
+            raise RuntimeError(f"mat1 and mat2 must have the same dtype, but got {a} and {b}")
+        raise RuntimeError(
+            f"expected m1 and m2 to have the same dtype, but got: {c_name(input._dtype)} != "
+            f"{c_name(mat2._dtype)}"
+        )
+    refuse_type("addmm_impl_cpu_", input._dtype)
+    return m, n
+
+
+@op("mm", rule=Rule("MmBackward0", {
+    "input": lambda g, mat2, input_shape, input_strides: mm_first_back(
+        g, mat2, input_shape, input_strides),
+    "mat2": lambda g, input, mat2_shape, mat2_strides: mm_second_back(
+        g, input, mat2_shape, mat2_strides)}, sheds=True))  # fmt: skip
+def _mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    shape = check_mm(input, mat2)
+    return product("mm", input, mat2, shape, out)
+
+
+def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
+    """The product of two matrices."""
+    if out is None and isinstance(input, Tensor) and isinstance(mat2, Tensor):
+        x, y, dtype = input._np, mat2._np, input._dtype
+        if (
+            x is not None
+            and y is not None
+            and not ((input._rg or mat2._rg) and modes.state.grad)
+            and dtype is mat2._dtype
+            and dtype in PLAIN
+            and x.ndim == 2 == y.ndim
+            and x.shape[1] == y.shape[0]
+            and x.flags.forc
+            and y.flags.forc
+            and len(x) * y.shape[1] < config.small_below
+        ):
+            return fresh(_multiply(x, y), dtype)
+    return _mm(input, mat2, out=out)
+
+
+export("mm", mm)
+export("dsmm", mm, method=False)
+
+
+# -- batches of matrices --------------------------------------------------------------------------
+
+
+def check_bmm(batch1: Tensor, batch2: Tensor, name: str = "bmm") -> Ints:
+    """The shape of the products."""
+    for word, t in (("batch1", batch1), ("batch2", batch2)):
+        if t.ndim != 3:
+            raise RuntimeError(f"{word} must be a 3D tensor")
+    b, m, k = batch1.shape
+    if tuple(batch2.shape[:2]) != (b, k):
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: "
+            f"[{batch2.shape[0]}, {batch2.shape[1]}]."
+        )
+    if batch1._dtype is not batch2._dtype:
+        x, y = promotion.scalar_type_name(batch1._dtype), promotion.scalar_type_name(batch2._dtype)
+        raise RuntimeError(f"expected scalar type {x} but found {y}")
+    refuse_type(name, batch1._dtype)
+    return b, m, batch2.shape[2]
+
+
+def adjoint(t: Tensor) -> Tensor:
+    """The matrices conjugated and transposed."""
+    found: Tensor = conj(t).transpose(-2, -1)
+    return found
+
+
+def _bmm_first_back(g: Tensor, mat2: Tensor) -> Tensor:
+    return bmm(g, adjoint(mat2))
+
+
+def _bmm_second_back(g: Tensor, input: Tensor) -> Tensor:
+    return bmm(adjoint(input), g)
+
+
+@op(rule=Rule("BmmBackward0", {"input": _bmm_first_back, "mat2": _bmm_second_back}))
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The products of the matrices of two batches, pair by pair."""
+    return product("bmm", input, mat2, check_bmm(input, mat2), out)
+
+
+def _first_back(g: Tensor, other: Tensor, shape: Ints) -> Tensor:
+    if len(shape) == 2 and other.ndim == g.ndim:
+        return _summed(g, adjoint(other))
+    return matmul(g, adjoint(other))
+
+
+def _second_back(g: Tensor, input: Tensor, shape: Ints) -> Tensor:
+    if len(shape) == 2 and input.ndim == g.ndim:
+        return _summed(adjoint(input), g)
+    return matmul(adjoint(input), g)
+
+
+def _summed(a: Tensor, b: Tensor) -> Tensor:
+    """The sum of the products over the batch: the gradient of a matrix that was multiplied by each,
+    never written in full.
+    """
+    from skimp._ops.linalg.matmul_add import addbmm
+
+    a, b = [t.reshape((-1, *t.shape[-2:])) for t in (a, b)]
+    return addbmm(a.new_zeros((a.shape[1], b.shape[2])), a, b, beta=0)
+
+
+@op("_batched", method=False, namespaces=(), rule=Rule("UnsafeViewBackward0", {
+    "input": lambda g, other, input_shape: _first_back(g, other, input_shape),
+    "other": lambda g, input, other_shape: _second_back(g, input, other_shape)}))  # fmt: skip
+def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Products of matrices whose batch dims broadcast: nothing is expanded in memory."""
+    batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(other.shape[:-2]))
+    (m, k), (k2, n) = input.shape[-2:], other.shape[-2:]
+    count = math.prod(batch)
+    if k != k2:
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {k}] but "
+            f"got: [{count}, {k2}]."
+        )
+    if input._dtype is not other._dtype:
+        x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(other._dtype)
+        raise RuntimeError(f"expected scalar type {x} but found {y}")
+    refuse_type("bmm", input._dtype)
+    return product("matmul", input, other, (*batch, m, n), out)
+
+
+# -- matmul ---------------------------------------------------------------------------------------
+
+
+@op("matmul", method=False, namespaces=())
+def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    a, b = input.ndim, other.ndim
+    if a == 0 or b == 0:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D"
+        )
+    if a == 2 and b == 2:
+        return mm(input, other, out=out)
+    if a == 1 and b == 1:
+        return dot(input, other, out=out)
+    if a == 2 and b == 1:
+        return mv(input, other, out=out)
+    if out is not None and (a == 1 or b <= 2):
+        return into(out, _matmul(input, other), a == 1)
+    if a == 1 and b == 2:
+        return mm(input.unsqueeze(0), other).squeeze(0)
+    if a == 1:
+        return _batched(input.unsqueeze(0), other).squeeze(-2)
+    if b <= 2:
+        return _with_matrix(input, other)
+    return _batched(input, other, out=out)
+
+
+def _with_matrix(input: Tensor, other: Tensor) -> Tensor:
+    """A batch times one matrix or vector: one product where the batch can be seen as one tall
+    matrix.
+    """
+    shape = tuple(input.shape)
+    flat = (math.prod(shape[:-1]), shape[-1])
+    if V.view(input.layout_of(), flat) is None:
+        if other.ndim == 1:
+            return _batched(input, other.unsqueeze(1)).squeeze(-1)
+        return _batched(input, other)
+    tall = input.view(flat)
+    if other.ndim == 1:
+        return mv(tall, other).view(shape[:-1])
+    return mm(tall, other).view((*shape[:-1], other.shape[1]))
+
+
+def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
+    """`result` moved into `out`. `row_major`: a vector times a matrix is a product of matrices,
+    whose shape `out` took.
+    """
+    check_out(out, result._dtype, tuple(result.shape), "matmul")
+    if row_major:
+        outs.resize(out, tuple(result.shape))
+    move(out, result)
+    return out
+
+
+def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
+    broadcast.
+    """
+    if out is None and type(input) in ORDINARY and type(other) in ORDINARY:
+        x, y = input._np, other._np
+        if x is not None and y is not None and x.ndim == 2 == y.ndim:
+            return mm(input, other)
+    elif getattr(input, "_sparse", False) or getattr(other, "_sparse", False):
+        return mm(input, other)
+    return _matmul(input, other, out=out)
+
+
+export("matmul", matmul, ("", "linalg"))
+
+
+def _operator(self: Tensor, other: Any) -> Tensor:
+    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+
+
+def _roperator(self: Tensor, other: Any) -> Tensor:
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+
+
+setattr(Tensor, "__matmul__", _operator)  # noqa: B010  (the stub has it as a method)
+setattr(Tensor, "__rmatmul__", _roperator)  # noqa: B010

@@ -1,0 +1,149 @@
+"""Norms of matrices, and linalg.norm, which chooses between them and norms of vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.linalg.checks import LAPACK, check_matrices, linear
+from skimp._ops.linalg.eigen import svdvals
+from skimp._ops.reduce.reductions import vector_norm
+
+_NUMBERS = (1.0, -1.0, 2.0, -2.0, math.inf, -math.inf)
+
+
+def _two_dims(name: str, dim: Any, ndim: int) -> tuple[int, int]:
+    if isinstance(dim, int) or len(dim) != 2:
+        shown = [dim] if isinstance(dim, int) else list(dim)
+        raise RuntimeError(f"{name}: dim must be a 2-tuple. Got {' '.join(map(str, shown))}")
+    a, b = (layouts.normalize_dim(d, ndim) for d in dim)
+    if a == b:
+        raise RuntimeError(f"{name}: dims must be different. Got ({dim[0]}, {dim[1]})")
+    return a, b
+
+
+def _by_values(A: Tensor, ord: Any, dims: tuple[int, int], keepdim: bool) -> Tensor:  # noqa: N803
+    s = svdvals(A.movedim(dims, (-2, -1)))
+    if ord == "nuc":
+        found = s.sum(-1)
+    else:
+        found = s.amax(-1) if ord > 0 else s.amin(-1)
+    if keepdim:
+        for d in sorted(dims):
+            found = found.unsqueeze(d)
+    return found
+
+
+def _by_sums(A: Tensor, ord: float, dims: tuple[int, int], keepdim: bool) -> Tensor:  # noqa: N803
+    """The largest (smallest) sum of a column, or with an infinite `ord` of a row."""
+    summed, left = dims if abs(ord) == 1 else dims[::-1]
+    sums = vector_norm(A, 1.0, summed, keepdim)
+    if not keepdim and summed < left:
+        left -= 1
+    if ord > 0 and not sums.shape[left]:  # the largest of no sums of sizes is 0
+        return sums.sum(left, keepdim)
+    return sums.amax(left, keepdim) if ord > 0 else sums.amin(left, keepdim)
+
+
+def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Tensor:  # noqa: N803
+    name = "linalg.matrix_norm"
+    check_matrices(name, A)
+    _check_order(ord)
+    dims = _two_dims(name, dim, A.ndim)
+    if dtype is not None:
+        A = A.to(dtype)
+    if A._dtype.category < dtypes.FLOAT:
+        title = promotion.scalar_type_name(A._dtype)
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {title}"
+        )
+    if ord == "fro":
+        return vector_norm(A, 2.0, dims, keepdim)
+    if ord == "nuc" or abs(ord) == 2:
+        if A._dtype not in LAPACK:
+            title = promotion.scalar_type_name(A._dtype)
+            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {title}")
+        return _by_values(A, ord, dims, keepdim)
+    return _by_sums(A, float(ord), dims, keepdim)
+
+
+def _check_order(ord: Any) -> None:
+    name = "linalg.matrix_norm"
+    if isinstance(ord, str):
+        if ord not in ("fro", "nuc"):
+            raise RuntimeError(f"{name}: Order {ord} not supported.")
+    elif float(ord) not in _NUMBERS:
+        raise RuntimeError(f"{name}: Order {ord} not supported.")
+
+
+@linear("matrix_norm")
+def matrix_norm(
+    A: Tensor,  # noqa: N803
+    ord: Any = "fro",
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """A matrix norm: "fro", "nuc", 1 and inf (sums), 2 (singular values) or their negatives."""
+    return matrix_norm_of(A, ord, dim, keepdim, dtype)
+
+
+@op("renorm", out=True)
+def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
+    if isinstance(p, complex):
+        raise RuntimeError("renorm: p must be real-valued")
+    if p <= 0:
+        raise RuntimeError("renorm: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}")
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
+        )
+    dim = layouts.normalize_dim(dim, input.ndim)
+    others = tuple([d for d in range(input.ndim) if d != dim])
+    wide = dtypes.float32 if input._dtype in (dtypes.float16, dtypes.bfloat16) else None
+    size = vector_norm(input, p, others, True, dtype=wide)
+    factor = (maxnorm / (size + 1e-7)).masked_fill(size <= maxnorm, 1)
+    return (input * factor.to(input._dtype)).contiguous()  # type: ignore[no-any-return]
+
+
+def renorm_(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """`renorm` in place; its derivative needs the tensor as it was, so a copy is kept."""
+    return input.copy_(renorm(input.clone(), p, dim, maxnorm))
+
+
+export("renorm_", renorm_, namespaces=())
+
+
+@linear("norm")
+def norm(
+    input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The norm of a vector, or of a matrix where `ord` or two dims say so."""
+    if isinstance(dim, int):
+        dim = (dim,)
+    if ord is None:
+        return vector_norm(input, 2.0, dim, keepdim, dtype=dtype)
+    if dim is None:
+        if input.ndim not in (1, 2):
+            raise RuntimeError(
+                "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
+                f"{input.ndim}D."
+            )
+        dim = tuple(range(input.ndim))
+    elif len(dim) not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}"
+        )
+    if len(dim) == 2:
+        return matrix_norm_of(input, ord, dim, keepdim, dtype)
+    if isinstance(ord, str):
+        raise RuntimeError(f"linalg.norm: Order {ord} not supported for vectors.")
+    return vector_norm(input, ord, dim, keepdim, dtype=dtype)

@@ -1,0 +1,436 @@
+"""Inverses, solutions of linear systems and determinants, with their derivatives."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.rows import conj
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import formats
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops import return_types
+from skimp._ops.linalg.checks import (
+    LinAlgError,
+    check_like,
+    check_matrices,
+    check_number,
+    check_square,
+    columns,
+    failed_inverse,
+    hidden,
+    integers,
+    linear,
+    rows,
+    triangle,
+)
+from skimp._ops.linalg.lu import eliminate
+
+# -- inverses -------------------------------------------------------------------------------------
+
+
+def zero_pivots(a: Array) -> Array:
+    """For each matrix the first pivot of its elimination that is 0, from 1; 0 where none is."""
+    lu, _ = eliminate(a)
+    diagonal = np.diagonal(lu, axis1=-2, axis2=-1) == 0
+    return np.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
+
+
+def _inverse(a: Array) -> tuple[Array, Array]:
+    try:
+        return np.linalg.inv(a), np.zeros(a.shape[:-2], np.int32)
+    except np.linalg.LinAlgError:
+        info = zero_pivots(a)
+        good = np.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
+        return np.where((info == 0)[..., None, None], np.linalg.inv(good), math.inf), info
+
+
+@hidden(
+    "_inv_ex",
+    nondiff=(1,),
+    rule=Rule(
+        "LinalgInvExBackward0",
+        {"input": lambda g0, result0: -(result0.mH @ g0 @ result0.mH)},
+    ),
+)
+def _inv_ex(input: Tensor) -> Any:
+    found, info = _inverse(input.array())
+    return columns(found, input._dtype), integers(info)
+
+
+@linear("inv_ex")
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803
+    """The inverses of square matrices, and where each elimination met a zero (0: nowhere)."""
+    check_square("linalg.inv", A)
+    check_number("linalg.inv", A)
+    found, info = _inv_ex(A)
+    if check_errors:
+        failed_inverse("linalg.inv", info)
+    return return_types.linalg_inv_ex(found, info)
+
+
+@linear("inv")
+def inv(A: Tensor) -> Tensor:  # noqa: N803
+    """The inverses of square matrices."""
+    return inv_ex(A, check_errors=True)[0]  # type: ignore[no-any-return]
+
+
+@op(out=True)
+def inverse(input: Tensor) -> Tensor:
+    """The inverses of square matrices."""
+    return inv(input)
+
+
+# -- solutions ------------------------------------------------------------------------------------
+
+
+def _solution(a: Array, b: Array) -> tuple[Array, Array]:
+    batch = a.shape[:-2]
+    try:
+        return np.linalg.solve(a, b), np.zeros(batch, np.int32)
+    except np.linalg.LinAlgError:
+        info = zero_pivots(a)
+        good = np.where((info == 0)[..., None, None], a, np.eye(a.shape[-1], dtype=a.dtype))
+        return np.where((info == 0)[..., None, None], np.linalg.solve(good, b), math.nan), info
+
+
+def _solve_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any, Any]:  # noqa: N803
+    back = _solve_ex(A.mH, g0)[0]
+    return (-(back @ result0.mH) if "A" in needs else None), back
+
+
+@hidden(
+    "_solve_ex",
+    nondiff=(1,),
+    rule=Rule("LinalgSolveExBackward0", {("A", "B"): _solve_back}),
+)
+def _solve_ex(A: Tensor, B: Tensor) -> Any:  # noqa: N803
+    found, info = _solution(A.array(), B.array())
+    return columns(found, A._dtype), integers(info)
+
+
+def _is_vector(A: Tensor, B: Tensor) -> bool:  # noqa: N803
+    """B holds vectors if it has one dimension, or A's dimensions without the last."""
+    return B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
+
+
+def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:  # noqa: N803
+    at = -2 if left else -1
+    if A.shape[at] != B.shape[at]:
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation "
+            f"{'AX = B' if left else 'XA = B'} ({A.shape[-2]}x{A.shape[-1]} and "
+            f"{B.shape[-2]}x{B.shape[-1]})"
+        )
+
+
+@linear("solve_ex")
+def solve_ex(
+    A: Tensor,  # noqa: N803
+    B: Tensor,  # noqa: N803
+    *,
+    left: bool = True,
+    check_errors: bool = False,
+) -> Any:
+    """The X of A X = B (X A = B without `left`), and where each elimination met a zero."""
+    check_square("linalg.solve", A)
+    check_number("linalg.solve", A, "lu_cpu")
+    check_like("linalg.solve", A, B)
+    vector = _is_vector(A, B)
+    if vector and not left:
+        raise RuntimeError(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for "
+            "left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)"
+        )
+    b = B.unsqueeze(-1) if vector else B
+    check_matrices("linalg.solve", b, "B")
+    check_sides("linalg.solve", A, b, left)
+    a, b = _batched(A, b)
+    found, info = _solve_ex(a, b) if left else _solve_ex(a.mT, b.mT)
+    if check_errors:
+        failed_inverse("linalg.solve", info)
+    found = found if left else found.mT
+    if vector:
+        found = found.squeeze(-1)
+        if found.ndim > 1:  # the last two dims count as a matrix, column-major as all results
+            found = found.mT.contiguous().mT
+    return return_types.linalg_solve_ex(found, info)
+
+
+def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:  # noqa: N803
+    """Both with the batch dimensions that they have together."""
+    batch = layouts.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
+    return A.expand((*batch, *A.shape[-2:])), B.expand((*batch, *B.shape[-2:]))
+
+
+@linear("solve")
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803
+    """The X of A X = B; of X A = B without `left`."""
+    return solve_ex(A, B, left=left, check_errors=True)[0]  # type: ignore[no-any-return]
+
+
+# -- triangular systems ---------------------------------------------------------------------------
+
+
+def substitute(a: Array, b: Array, upper: bool, unit: bool) -> Array:
+    """Solve with a triangle of `a`, row by row where it is singular: infinities, as LAPACK."""
+    kept = triangle(a, upper, unit)
+    n = a.shape[-1]
+    if (np.diagonal(kept, axis1=-2, axis2=-1) != 0).all():
+        return np.linalg.solve(kept, b)
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])
+    x = np.array(np.broadcast_to(b, shape))
+    for i in reversed(range(n)) if upper else range(n):
+        done = slice(i + 1, n) if upper else slice(0, i)
+        left = np.matmul(kept[..., i : i + 1, done], x[..., done, :])
+        x[..., i : i + 1, :] -= left
+        x[..., i, :] /= kept[..., i, i, None]
+    return x
+
+
+def _triangular_back(
+    g: Tensor,
+    A: Tensor,  # noqa: N803
+    result: Tensor,
+    upper: bool,
+    unitriangular: bool,
+    needs: Any,
+) -> tuple[Any, Any]:
+    back = _solve_triangular(A.mH, g, not upper, unitriangular)
+    if "A" not in needs:
+        return None, back
+    ga = -(back @ result.mH)
+    edge = int(unitriangular)
+    return (ga.triu(edge) if upper else ga.tril(-edge)), back
+
+
+@hidden(
+    "_solve_triangular",
+    rule=Rule("LinalgSolveTriangularBackward0", {("A", "B"): _triangular_back}),
+)
+def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:  # noqa: N803
+    return columns(substitute(A.array(), B.array(), upper, unitriangular), A._dtype)
+
+
+@linear("solve_triangular", out=True)
+def solve_triangular(
+    A: Tensor,  # noqa: N803
+    B: Tensor,  # noqa: N803
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Tensor:
+    """The X of A X = B (X A = B without `left`), reading only a triangle of A."""
+    name = "linalg.solve_triangular"
+    check_like(name, A, B)
+    check_square(name, A)
+    check_matrices(name, B, "B")
+    check_sides(name, A, B, left)
+    check_number(name, A, "triangular_solve_cpu")
+    a, b = _batched(A, B)
+    if left:
+        return _solve_triangular(a, b, upper, unitriangular)
+    return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
+
+
+@op(out="layout")
+def triangular_solve(
+    input: Tensor,
+    A: Tensor,  # noqa: N803
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> Any:
+    """The X of A X = input with a triangle of A, and A (deprecated by `solve_triangular`)."""
+    a, side = (A.mT, not upper) if transpose else (A, upper)
+    found = solve_triangular(a, input, upper=side, unitriangular=unitriangular)
+    copied = _batched(A, input)[0].mT.clone(memory_format=formats.contiguous_format).mT
+    return return_types.triangular_solve(found, copied)
+
+
+def _factor_back(common: Tensor, factor: Tensor, upper: bool) -> Tensor:
+    """From the gradient of A = L L^H to L's; PyTorch leaves what lies beyond the triangle."""
+    both = common + common.mH
+    return -(factor @ both) if upper else -(both @ factor)
+
+
+def _cholesky_solve_back(
+    g: Tensor,
+    input: Tensor,
+    L: Tensor,  # noqa: N803
+    result: Tensor,
+    upper: bool,
+) -> tuple[Tensor, Tensor]:
+    back = _cholesky_solve(g, L, upper)
+    return back, _factor_back(back @ result.mH, L, upper)
+
+
+@hidden(
+    "_cholesky_solve",
+    rule=Rule("CholeskySolveBackward0", {("input", "L"): _cholesky_solve_back}),
+)
+def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:  # noqa: N803
+    first, second = (L.mH, L) if upper else (L, L.mH)
+    half = solve_triangular(first, input, upper=False)
+    return solve_triangular(second, half, upper=True)
+
+
+@op(out=True)
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
+    """The X of A X = input, where L is a Cholesky factor of A."""
+    check_square("cholesky_solve", L)
+    a, b = _batched(L, input)
+    return _cholesky_solve(b, a, upper)
+
+
+@hidden(
+    "_cholesky_inverse",
+    rule=Rule(
+        "CholeskyInverseBackward0",
+        {"input": lambda g, input, result, upper: _factor_back(result @ g @ result, input, upper)},
+    ),
+)
+def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
+    half = solve_triangular(input.mH if upper else input, _eye(input), upper=False)
+    return columns((half.mH @ half).array(), input._dtype)
+
+
+@op(out=True)
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of the matrix whose Cholesky factor this is."""
+    check_square("cholesky_inverse", input, "A")
+    return _cholesky_inverse(input, upper)
+
+
+def _eye(t: Tensor) -> Tensor:
+    """The identity of the size of a square matrix, to be broadcast."""
+    return rows(np.eye(t.shape[-1], dtype=t._dtype.np), t._dtype)
+
+
+# -- determinants ---------------------------------------------------------------------------------
+
+
+def _det_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
+    """The determinant's gradient is the matrix of its cofactors, through the singular values where
+    there is no inverse.
+    """
+    if input.shape[-1] == 0:
+        return input * 0
+    g = g.unsqueeze(-1).unsqueeze(-1)
+    found = conj(result).unsqueeze(-1).unsqueeze(-1) * _eye(input)
+    solution, info = solve_ex(input.mH, found)
+    if bool((result != 0).all().item()) and not info.array().any():
+        return g * solution  # type: ignore[no-any-return]
+    return g * _cofactors(input)
+
+
+def _cofactors(a: Tensor) -> Tensor:
+    """The conjugate of the matrix of cofactors: products of the other singular values."""
+    from skimp._ops.linalg.eigen import svd
+    from skimp._ops.reduce.reductions import _others
+
+    u, s, vh = svd(a)
+    turn = conj(det(u) * det(vh))
+    others = _others(s, -1).to(a._dtype).unsqueeze(-2)
+    return turn.unsqueeze(-1).unsqueeze(-1) * ((u * others) @ vh)  # type: ignore[no-any-return]
+
+
+@hidden("_linalg_det", rule=Rule("LinalgDetBackward0", {"input": _det_back}))
+def _det(input: Tensor) -> Tensor:
+    return rows(np.linalg.det(input.array()), input._dtype)
+
+
+@linear("det")
+def det(A: Tensor) -> Tensor:  # noqa: N803
+    """The determinants of square matrices."""
+    check_square("linalg.det", A)
+    check_number("linalg.det", A, "lu_cpu")
+    return _det(A)
+
+
+@op("det")
+def torch_det(input: Tensor) -> Tensor:
+    """The determinants of square matrices."""
+    return det(input)
+
+
+def _slogdet_back(g0: Any, g1: Any, input: Tensor, result0: Tensor) -> Tensor:
+    g = 0 if g1 is None else g1
+    if g0 is not None and input._dtype.is_complex:
+        g = g - 1j * (conj(g0) * result0).imag
+    if not isinstance(g, Tensor):
+        return input * 0
+    eye = _eye(input)
+    return solve(input.mH, g.to(input._dtype).unsqueeze(-1).unsqueeze(-1) * eye)
+
+
+@hidden("_linalg_slogdet", rule=Rule("LinalgSlogdetBackward0", {"input": _slogdet_back}))
+def _slogdet(input: Tensor) -> Any:
+    sign, size = np.linalg.slogdet(input.array())
+    return rows(sign, input._dtype), rows(size, input._dtype.to_real())
+
+
+@linear("slogdet")
+def slogdet(A: Tensor) -> Any:  # noqa: N803
+    """The signs (phases) of determinants, and the logarithms of their sizes."""
+    check_square("linalg.slogdet", A)
+    check_number("linalg.slogdet", A)
+    return return_types.linalg_slogdet(_slogdet(A))
+
+
+@op("slogdet", out=True)
+def torch_slogdet(input: Tensor) -> Any:
+    """The signs (phases) of determinants, and the logarithms of their sizes."""
+    return return_types.slogdet(tuple(slogdet(input)))
+
+
+@op()
+def logdet(input: Tensor) -> Tensor:
+    """The logarithms of determinants; nan of a negative one."""
+    check_square("logdet", input)
+    check_number("logdet", input)
+    sign, size = slogdet(input)
+    if input._dtype.is_complex:
+        return sign.log() + size  # type: ignore[no-any-return]
+    return size.masked_fill(sign < 0, math.nan)  # type: ignore[no-any-return]
+
+
+# -- tensors as matrices --------------------------------------------------------------------------
+
+
+@linear("tensorinv", out=True)
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
+    """The inverse of a tensor as a map from its last dimensions to its first `ind`."""
+    if ind <= 0:
+        raise RuntimeError("Expected a strictly positive integer for 'ind'")
+    before, after = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    n, m = math.prod(before), math.prod(after)
+    if n != m:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement "
+            f"prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {m} != {n}"
+        )
+    found, info = inv_ex(A.reshape(m, n))
+    if info.item():
+        raise LinAlgError("Failed to invert the input tensor, because it is singular.")
+    return found.reshape((*after, *before))  # type: ignore[no-any-return]
+
+
+@linear("tensorsolve")
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:  # noqa: N803
+    """The X of tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
+    if dims is not None:
+        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    shape = tuple(A.shape[B.ndim :])
+    n, m = math.prod(shape), math.prod(A.shape[: B.ndim])
+    if n != m:
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
+            f"prod(self.shape[:other.ndim]), but got {n} != {m}"
+        )
+    return solve(A.reshape(n, n), B.reshape(-1)).reshape(shape)

@@ -1,0 +1,1 @@
+"""Pointwise arithmetic and functions of numbers."""

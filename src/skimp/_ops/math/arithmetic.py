@@ -1,0 +1,392 @@
+"""Arithmetic and comparison: the rows that every program uses, with their operators."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import (
+    Pointwise,
+    Refused,
+    call,
+    common,
+    floating,
+    no_zero,
+    predicate,
+    same,
+)
+from skimp._engine.dispatch.pointwise_forms import (
+    OPERANDS,
+    ROWS,
+    attach,
+    binary,
+    compare,
+    direct,
+    named,
+    operators,
+    plain_operators,
+    short_inplace,
+    unary,
+)
+from skimp._engine.dispatch.rows import PAIR, B, C, F, I, conj, refused, zeros
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import pointwise as K
+
+# -- add, sub: a factor for the second argument ---------------------------------------------------
+
+
+ADD = Pointwise(
+    "add",
+    np.add,
+    same,
+    Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}),
+    PAIR,
+    title="add_stub",
+    bare=True,
+)
+SUB = Pointwise(
+    "sub",
+    dict.fromkeys((I, F, C), np.subtract),
+    same,
+    Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}),
+    PAIR,
+    title="add_stub",
+    bare=True,
+)
+RSUB = Pointwise(
+    "rsub",
+    SUB.kernels,
+    same,
+    Rule("RsubBackward1", {"input": lambda g: g, "other": lambda g: -g}),
+    PAIR,
+    title="add_stub",
+)
+
+
+def _fused(name: str, step: Any) -> Any:
+    """input + alpha * other in one pass, the product rounded as the op's type rounds."""
+
+    def kernel(a: Any, b: Any, alpha: Any, *, out: Any) -> None:
+        step(a, np.multiply(b, alpha, dtype=out.dtype), out=out)
+
+    kernel.__name__ = name
+    return kernel
+
+
+def _without_factor(args: Any) -> Any:
+    d = common(args[:2])
+    return d, d
+
+
+SCALED = {
+    row: Pointwise(
+        row.name,
+        dict.fromkeys(kinds, _fused(row.name, row.kernel(dtypes.float32).fn)),
+        _without_factor,
+        Rule(
+            f"{row.name.title()}Backward0",
+            {
+                "input": lambda g: g,
+                "other": (lambda g, alpha: g * conj(alpha))
+                if row is ADD
+                else (lambda g, alpha: g * -conj(alpha)),
+            },
+        ),
+        (*PAIR, "alpha"),
+    )
+    for row, kinds in ((ADD, (B, I, F, C)), (SUB, (I, F, C)))
+}
+
+
+def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
+    f = binary(row, inplace=False, method=False, namespaces=(), doc=doc)
+    short = direct(row)
+
+    def function(
+        input: Any, other: Any, *rest: Any, alpha: Any = 1, out: Tensor | None = None
+    ) -> Tensor:
+        if rest:  # add(input, alpha, other), which PyTorch has deprecated
+            alpha, other = other, rest[0]
+        elif alpha == 1 and out is None and row is ADD and type(alpha) is int:
+            return f(input, other)
+        return _run(row, input, other, alpha, out, False)
+
+    def function_(input: Tensor, other: Any, *rest: Any, alpha: Any = 1) -> Tensor:
+        if rest:
+            alpha, other = other, rest[0]
+        x = input._np
+        plain = x is not None and type(alpha) is int and alpha == 1
+        if plain and short_inplace(*short, input, x, other):
+            return input
+        return _run(row, input, other, alpha, input, True)
+
+    _sign(function, "input, other, *, alpha=1, out=None")
+    _sign(function_, "input, other, *, alpha=1")
+    made, made_ = (
+        named(function, row.name, doc),
+        named(function_, f"{row.name}_", f"{doc} In place."),
+    )
+    for name in (row.name, *aliases):
+        export(name, made)
+        export(f"{name}_", made_, namespaces=())
+    return made, made_
+
+
+def _sign(f: Any, text: str) -> None:
+    """Give `f` the signature that PyTorch documents."""
+    space: dict[str, Any] = {}
+    exec(f"def f({text}): ...", space)
+    f.__signature__ = inspect.signature(space["f"])
+
+
+def _run(
+    row: Pointwise, input: Any, other: Any, alpha: Any, out: Tensor | None, inplace: bool
+) -> Tensor:
+    if not isinstance(alpha, (int, float, complex, np.generic)) and not (
+        isinstance(alpha, Tensor) and not alpha.ndim
+    ):
+        name = f"{row.name}_" if inplace else row.name
+        raise TypeError(f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
+    if row is not ADD:
+        _refuse_bool(input, other)
+    if type(alpha) is int and alpha == 1:
+        return call(row, (input, other), (), out, inplace)
+    _check_alpha(input, other, alpha)
+    if isinstance(alpha, bool) and alpha:
+        return call(row, (input, other), (), out, inplace)
+    return call(SCALED[row], (input, other, alpha), (), out, inplace)
+
+
+def _check_alpha(input: Any, other: Any, alpha: Any) -> None:
+    kind = common(
+        tuple([a for a in (input, other) if isinstance(a, (Tensor, int, float, complex))])
+    )
+    if isinstance(alpha, bool) and kind is not dtypes.bool:
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, (float, complex)) and kind.category < F:
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
+    if isinstance(alpha, complex) and kind.category < C:
+        raise RuntimeError(
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        )
+
+
+def _refuse_bool(input: Any, other: Any) -> None:
+    kinds = [
+        t._dtype is dtypes.bool if isinstance(t, Tensor) else isinstance(t, bool)
+        for t in (input, other)
+    ]
+    if all(kinds):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+    if any(kinds):
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying "
+            "to invert a mask, use the `~` or `logical_not()` operator instead."
+        )
+
+
+add, add_ = _scaled(ADD, "input + alpha * other.")
+sub, sub_ = _scaled(SUB, "input - alpha * other.", ("subtract",))
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """other - alpha * input."""
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"rsub(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
+    if type(alpha) is int and alpha == 1:
+        _refuse_bool(other, input)
+        return call(RSUB, (other, input))
+    result: Tensor = sub(other, input, alpha=alpha)
+    return result
+
+
+export("rsub", rsub, method=False)
+
+# -- products, quotients --------------------------------------------------------------------------
+
+
+def _no_narrow_number(compute: dtypes.dtype, args: Any) -> None:
+    """PyTorch's product of float8 knows no Python number and no 0-d tensor."""
+    if compute in dtypes.FLOAT8 and not all([isinstance(a, Tensor) and a.ndim for a in args]):
+        name = promotion.scalar_type_name(compute)
+        raise NotImplementedError(f"\"mul_cpu_reduced_float\" not implemented for '{name}'")
+
+
+MUL: Pointwise = Pointwise(
+    "mul",
+    np.multiply,
+    same,
+    Rule(
+        "MulBackward0",
+        {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)},
+        again=lambda input, other: call(MUL, (input, other)),
+    ),
+    PAIR,
+    bare=True,
+    check=_no_narrow_number,
+    also=dtypes.NARROW,
+)
+DIV = Pointwise(
+    "div",
+    np.true_divide,
+    floating,
+    Rule(
+        "DivBackward0",
+        {
+            "input": lambda g, other: g / conj(other),
+            "other": lambda g, input, other: -g * conj((input / other) / other),
+        },
+    ),
+    PAIR,
+    bare=True,
+)
+_CUT = {d: K.trunc_divide_rounded(d.np) for d in (dtypes.float16, dtypes.bfloat16)}
+ROUNDED = {
+    mode: Pointwise(
+        f"div_{mode}",
+        kernels,
+        same,
+        Rule("DivBackward2", {"input": lambda g: zeros(g), "other": lambda g: zeros(g)}),
+        PAIR,
+        bare=True,
+        check=no_zero,
+    )
+    for mode, kernels in (
+        ("trunc", dict[Any, Any]({I: K.trunc_divide, F: K.trunc_divide}) | _CUT),
+        ("floor", dict[Any, Any]({I: K.floor_divide, F: K.floor_divide})),
+    )
+}
+FLOOR_DIVIDE = Pointwise(
+    "floor_divide",
+    ROUNDED["floor"].kernels,
+    same,
+    refused("floor_divide"),
+    PAIR,
+    title="div_floor_cpu",
+    check=no_zero,
+    bare=True,
+)
+
+mul = binary(MUL, aliases=("multiply",), doc="input * other.")
+divide = binary(DIV, namespaces=("",), aliases=("true_divide",), doc="input / other.")
+divide_ = Tensor.div_
+floor_divide = binary(FLOOR_DIVIDE, doc="The quotient, rounded down.")
+
+
+def _mode(rounding_mode: Any) -> Pointwise:
+    row = ROUNDED.get(rounding_mode) if isinstance(rounding_mode, str) else None
+    if row is None:
+        raise RuntimeError(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' "
+            f"but found '{rounding_mode}'"
+        )
+    return row
+
+
+def div(
+    input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None
+) -> Tensor:
+    """input / other; with a rounding mode ("trunc", "floor") rounded, in the inputs' own type."""
+    if rounding_mode is None:
+        return divide(input, other, out=out)
+    return call(_mode(rounding_mode), (input, other), (), out)
+
+
+def div_(input: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other, in place."""
+    if rounding_mode is None:
+        return divide_(input, other)
+    return call(_mode(rounding_mode), (input, other), (), input, True)
+
+
+for _name in ("div", "divide"):
+    export(_name, div)
+    export(f"{_name}_", div_, namespaces=())
+
+NO_NEG = (
+    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+    "mask, use the `~` or `logical_not()` operator instead."
+)
+neg = unary(
+    Pointwise(
+        "neg",
+        {B: Refused(RuntimeError, NO_NEG), I: np.negative, F: np.negative, C: np.negative},
+        same,
+        Rule("NegBackward0", {"input": lambda g: -g}),
+    ),
+    aliases=("negative",),
+    doc="-input.",
+)
+
+
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"positive(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
+    if input._dtype is dtypes.bool:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+export("positive", positive)
+
+# -- comparison -----------------------------------------------------------------------------------
+
+for _word, _ufunc, _name, _mark in (
+    ("eq", np.equal, "equal", "=="),
+    ("ne", np.not_equal, "not_equal", "!="),
+    ("lt", np.less, "less", "<"),
+    ("le", np.less_equal, "less_equal", "<="),
+    ("gt", np.greater, "greater", ">"),
+    ("ge", np.greater_equal, "greater_equal", ">="),
+):
+    _whole = _word in ("eq", "ne")
+    _kinds = _ufunc if _whole else dict.fromkeys((B, I, F), _ufunc)
+    _also = dtypes.NARROW if _whole else ()
+    _f = binary(
+        Pointwise(_word, _kinds, predicate, None, PAIR, opmath=False, numbers=(1,), also=_also),
+        aliases=() if _word == "eq" else (_name,),
+        doc=f"input {_mark} other, as bools.",
+    )
+    compare(ROWS[_word], _word, _f)
+
+# -- operators ------------------------------------------------------------------------------------
+
+
+def _of_reflected(other: Any, self: Tensor) -> Tensor:
+    return rsub(self, other)
+
+
+operators(ADD, "add", add, add_)
+operators(SUB, "sub", sub, sub_, reflected=False)
+operators(RSUB, "sub", _of_reflected, None, forward=False)
+operators(MUL, "mul", mul, Tensor.mul_)
+operators(DIV, "truediv", divide, divide_, reflected=False)
+plain_operators("div", divide, divide_, reflected=False)
+plain_operators("floordiv", floor_divide, Tensor.floor_divide_)
+
+
+def _rtruediv(self: Tensor, other: Any) -> Any:
+    """other * (1 / self): PyTorch's rounding."""
+    return self.reciprocal() * other if isinstance(other, OPERANDS) else NotImplemented
+
+
+attach("rtruediv", named(_rtruediv, "__rtruediv__", _rtruediv.__doc__))
+attach("rdiv", _rtruediv)
+attach("neg", neg)
+attach("pos", positive)
+attach("hash", object.__hash__)  # __eq__ answers tensors

@@ -1,0 +1,355 @@
+"""Functions of two numbers: remainders, extremes, angles, exponents, complex numbers of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log
+from operator import ge, gt, le, lt
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import METHODS, export
+from skimp._engine.dispatch.pointwise import (
+    Pointwise,
+    Refused,
+    call,
+    common,
+    floating,
+    no_zero,
+    same,
+)
+from skimp._engine.dispatch.pointwise_forms import binary, plain_operators
+from skimp._engine.dispatch.rows import NO_HALVES, PAIR, C, F, I, conj, node_name, refused, zeros
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import pointwise as K
+from skimp._ops.index.masks import where
+from skimp._ops.math.arithmetic import div
+from skimp._ops.math.powers import pow
+from skimp._ops.shape.complex_views import imag, real
+
+# -- remainders -----------------------------------------------------------------------------------
+
+REMAINDER = Pointwise(
+    "remainder",
+    {I: K.remainder, F: K.remainder},
+    same,
+    Rule(
+        "RemainderBackward0",
+        {
+            "input": lambda g: g,
+            "other": lambda g, input, other: -g * div(input, other, rounding_mode="floor"),
+        },
+    ),
+    PAIR,
+    check=no_zero,
+)
+FMOD = Pointwise(
+    "fmod",
+    {I: K.fmod, F: K.fmod},
+    same,
+    Rule(
+        "FmodBackward0",
+        {
+            "input": lambda g: g,
+            "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc"),
+        },
+    ),
+    PAIR,
+    check=no_zero,
+    numbers=(1,),
+)
+remainder = binary(REMAINDER, doc="The remainder, with the sign of other.")
+fmod = binary(FMOD, doc="The remainder, with the sign of input.")
+plain_operators("mod", remainder, Tensor.remainder_)
+
+# -- extremes -------------------------------------------------------------------------------------
+
+
+def _no_complex(name: str) -> Refused:
+    return Refused(RuntimeError, f"{name} not implemented for complex tensors.")
+
+
+def _extreme(name: str, ufunc: Any, formulas: Any, doc: str) -> Any:
+    kernels = {**dict.fromkeys(range(3), ufunc), C: _no_complex(name)}
+    return binary(
+        Pointwise(name, kernels, same, Rule(node_name(name), formulas), PAIR, numbers=()),
+        inplace=False,
+        doc=doc,
+    )
+
+
+def _shared(loses: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """maximum and minimum: each of two equal numbers gets half."""
+
+    def part(g: Tensor, own: Tensor, other: Tensor) -> Any:
+        return where(loses(own, other), 0, where(own == other, g / 2, g))
+
+    return {
+        "input": lambda g, input, other: part(g, input, other),
+        "other": lambda g, input, other: part(g, other, input),
+    }
+
+
+def _first_wins(wins: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """fmax and fmin: all to the number that is chosen, the first of two equal ones."""
+    return {
+        "input": lambda g, input, other: where(wins(input, other) | other.isnan(), g, 0),
+        "other": lambda g, input, other: where(wins(input, other) | other.isnan(), 0, g),
+    }
+
+
+maximum = _extreme("maximum", np.maximum, _shared(lt), "The larger of two elements; NaN if one is.")
+minimum = _extreme(
+    "minimum", np.minimum, _shared(gt), "The smaller of two elements; NaN if one is."
+)
+fmax = _extreme(
+    "fmax", np.fmax, _first_wins(ge), "The larger of two elements, or the one that is not NaN."
+)
+fmin = _extreme(
+    "fmin", np.fmin, _first_wins(le), "The smaller of two elements, or the one that is not NaN."
+)
+
+# -- angles, lengths, signs -----------------------------------------------------------------------
+
+
+def _atan2_back(g: Tensor, along: Any, input: Tensor, other: Tensor) -> Any:
+    square = input * input + other * other
+    return g * along * square.reciprocal().masked_fill(square == 0, 0)  # at the origin: flat
+
+
+binary(
+    Pointwise(
+        "atan2",
+        {F: np.arctan2},
+        floating,
+        Rule(
+            "Atan2Backward0",
+            {
+                "input": lambda g, input, other: _atan2_back(g, other, input, other),
+                "other": lambda g, input, other: _atan2_back(g, -input, input, other),
+            },
+        ),
+        PAIR,
+        numbers=(),
+    ),
+    aliases=("arctan2",),
+    doc="The angle of the point (other, input).",
+)
+binary(
+    Pointwise(
+        "hypot",
+        {F: np.hypot},
+        same,
+        Rule(
+            "HypotBackward0",
+            {
+                "input": lambda g, input, result: g * (input / result),
+                "other": lambda g, other, result: g * (other / result),
+            },
+        ),
+        PAIR,
+        numbers=(),
+    ),
+    doc="The length of the vector (input, other).",
+)
+binary(
+    Pointwise(
+        "copysign",
+        {F: np.copysign},
+        floating,
+        Rule(
+            "CopysignBackward0",
+            {
+                "input": lambda g, input, result: where(input == 0, 0, g * (result / input)),
+                "other": lambda g: zeros(g),
+            },
+        ),
+        PAIR,
+        numbers=(1,),
+    ),
+    doc="input with the sign of other.",
+)
+binary(
+    Pointwise(
+        "nextafter",
+        {
+            F: np.nextafter,
+            dtypes.float16: K.nextafter_rounded(np.dtype(np.float16)),
+            dtypes.bfloat16: K.nextafter_rounded(dtypes.bfloat16.np),
+        },
+        same,
+        Rule(
+            "NextafterBackward0",
+            {
+                "input": lambda g, input, other: where(input == other, 0, g),
+                "other": lambda g: zeros(g),
+            },
+        ),
+        PAIR,
+        numbers=(),
+    ),
+    doc="The next number after input towards other.",
+)
+
+
+def _heaviside_types(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    input, values = args
+    if input._dtype.is_complex or values._dtype.is_complex:
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if input._dtype is not values._dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    return same(args)
+
+
+binary(
+    Pointwise(
+        "heaviside",
+        K.heaviside,
+        _heaviside_types,
+        refused("heaviside"),
+        ("input", "values"),
+        numbers=(),
+    ),
+    doc="0 below zero, 1 above, `values` at zero.",
+)
+
+# -- exponents ------------------------------------------------------------------------------------
+
+
+def _ldexp_types(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    d = promotion.to_float(common(args))
+    return d, d
+
+
+LDEXP = Pointwise(
+    "ldexp",
+    {F: K.ldexp, C: K.ldexp},
+    _ldexp_types,
+    Rule(
+        "LdexpBackward0",
+        {
+            "input": lambda g, other: g * conj(pow(2.0, other)),
+            "other": lambda g, result: g * conj(result * log(2)),
+        },
+    ),
+    PAIR,
+    numbers=(),
+)
+binary(LDEXP, doc="input * 2 ** other.")
+binary(
+    Pointwise(
+        "logaddexp",
+        {F: K.logaddexp, C: K.logaddexp},
+        same,
+        Rule(
+            "LogaddexpBackward0",
+            {
+                "input": lambda g, input, other: g / conj(1 + (other - input).exp()),
+                "other": lambda g, input, other: g / conj(1 + (input - other).exp()),
+            },
+        ),
+        PAIR,
+        numbers=(),
+    ),
+    inplace=False,
+    doc="log(exp(input) + exp(other)).",
+)
+binary(
+    Pointwise(
+        "logaddexp2",
+        {F: K.logaddexp2},
+        same,
+        Rule(
+            "Logaddexp2Backward0",
+            {
+                "input": lambda g, input, other: g / (1 + pow(2, other - input)),
+                "other": lambda g, input, other: g / (1 + pow(2, input - other)),
+            },
+        ),
+        PAIR,
+        numbers=(),
+    ),
+    inplace=False,
+    doc="log2(2 ** input + 2 ** other).",
+)
+
+# -- complex numbers of two parts -----------------------------------------------------------------
+
+
+def _complex_types(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    a, b = args[0]._dtype, args[1]._dtype
+    name = promotion.scalar_type_name
+    known = (dtypes.float16, dtypes.float32, dtypes.float64)
+    if a not in known or b not in known:
+        raise RuntimeError(
+            "Expected both inputs to be Half, Float or Double tensors but got "
+            f"{name(a)} and {name(b)}"
+        )
+    if a is not b:
+        raise RuntimeError(
+            f"Expected object of scalar type {name(a)} but got scalar type {name(b)} "
+            "for second argument"
+        )
+    return a, a.to_complex()
+
+
+COMPLEX = Pointwise(
+    "complex",
+    {F: K.complex, **NO_HALVES},
+    _complex_types,
+    Rule(
+        "ComplexBackward0",
+        {
+            "real": lambda g: real(g),
+            "imag": lambda g: imag(g),
+        },
+    ),
+    ("real", "imag"),
+    numbers=(),
+)
+POLAR = Pointwise(
+    "polar",
+    {F: K.polar, **NO_HALVES},
+    _complex_types,
+    Rule(
+        "PolarBackward0",
+        {
+            "abs": lambda g, result: real(conj(g) * result.sgn()),
+            "angle": lambda g, result: real(conj(g) * (result * 1j)),
+        },
+    ),
+    ("abs", "angle"),
+    numbers=(),
+)
+
+
+def _check_complex_out(name: str, made: tuple[Any, Any], out: Tensor | None) -> None:
+    if out is None or not all([isinstance(t, Tensor) for t in made]):
+        return
+    want = _complex_types(made)[1]
+    if out._dtype is not want:
+        raise RuntimeError(
+            f"Expected object of scalar type {promotion.scalar_type_name(want)} but got "
+            "scalar type "
+            f"{promotion.scalar_type_name(out._dtype)} for argument 'out'"
+        )
+
+
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """real + 1j * imag."""
+    _check_complex_out("complex", (real, imag), out)
+    return call(COMPLEX, (real, imag), (), out)
+
+
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The complex number of this absolute value and angle."""
+    _check_complex_out("polar", (abs, angle), out)
+    return call(POLAR, (abs, angle), (), out)
+
+
+export("complex", complex, method=False)
+export("polar", polar, method=False)
+export("ldexp_", METHODS["ldexp_"], method=False)

@@ -1,0 +1,313 @@
+"""Numbers held within limits (clamp), mixtures (lerp), sums with products (addcmul, addcdiv)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, common, same
+from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.rows import C, F, I, conj
+from skimp._engine.dispatch.targets import c_name
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import pointwise as K
+from skimp._ops.index.masks import check_number, where
+
+# -- clamp ----------------------------------------------------------------------------------------
+
+NO_COMPLEX = Refused(NotImplementedError, "clamp is not supported for complex types")
+
+
+def _kernels(kernel: Any) -> Any:
+    return {**dict.fromkeys(range(3), kernel), C: NO_COMPLEX}
+
+
+def _above(x: Any, high: Any, *, out: Any) -> None:
+    K.clamp(x, None, high, out=out)
+
+
+def _inside(g: Tensor, input: Tensor, min: Any, max: Any) -> Any:
+    return where((input >= min) & (input <= max), g, 0)
+
+
+BY_MIN = {"input": lambda g, input, min: where(input >= min, g, 0)}
+BY_MAX = {"input": lambda g, input, max: where(input <= max, g, 0)}
+OF_MIN = {"min": lambda g, input, min: where(input < min, g, 0)}
+OF_MAX = {"max": lambda g, input, max: where(input > max, g, 0)}
+OF_BOTH = {
+    "input": lambda g, input, min, max: _inside(g, input, min, max),
+    "min": lambda g, input, min, max: where((input < min) & (min < max), g, 0),
+    "max": lambda g, input, min, max: where((input > max) | (max < min), g, 0),
+}
+
+
+def _limits(node: str, kernel: Any, formulas: Any, *args: str) -> Pointwise:
+    return Pointwise(
+        "clamp", _kernels(kernel), same, Rule(node, formulas), ("input", *args), title="clamp_cpu"
+    )
+
+
+# By the limits that are given, and whether tensors are among them.
+CLAMPS = {
+    ("min", "max", True): _limits("ClampBackward0", K.clamp, OF_BOTH, "min", "max"),
+    ("min", True): _limits("ClampBackward0", K.clamp, BY_MIN | OF_MIN, "min"),
+    ("max", True): _limits("ClampBackward0", _above, BY_MAX | OF_MAX, "max"),
+    ("min", "max", False): _limits(
+        "ClampBackward1", K.clamp, {"input": OF_BOTH["input"]}, "min", "max"
+    ),
+    ("min", False): _limits("ClampBackward1", K.clamp, BY_MIN, "min"),
+    ("max", False): _limits("ClampBackward1", _above, BY_MAX, "max"),
+}
+ONE_SIDED = {
+    ("min", True): _limits("ClampMinBackward1", K.clamp, BY_MIN | OF_MIN, "min"),
+    ("min", False): _limits("ClampMinBackward0", K.clamp, BY_MIN, "min"),
+    ("max", True): _limits("ClampMaxBackward1", _above, BY_MAX | OF_MAX, "max"),
+    ("max", False): _limits("ClampMaxBackward0", _above, BY_MAX, "max"),
+}
+
+
+def _check_limits(name: str, input: Any, given: dict[str, Any], alike: bool = True) -> None:
+    kinds = (Tensor, int, float, complex, np.generic)
+    if (
+        not alike
+        or not isinstance(input, Tensor)
+        or not all([isinstance(v, kinds) for v in given.values()])
+    ):
+        what = ", ".join([type(v).__name__ for v in (input, *given.values())])
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({what})")
+    common_type = common((input, *given.values()))
+    if common_type.category == I:
+        for v in given.values():
+            if not isinstance(v, Tensor):
+                check_number(v, common_type)
+
+
+def _clamp(input: Any, min: Any, max: Any, out: Tensor | None, inplace: bool) -> Tensor:
+    given = {name: v for name, v in (("min", min), ("max", max)) if v is not None}
+    if not given:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    tensors = [isinstance(v, Tensor) for v in given.values()]
+    if any(tensors) and not all(tensors):  # beside a number, a tensor must be a number too
+        given = {name: _as_number(v) for name, v in given.items()}
+        tensors = [isinstance(v, Tensor) for v in given.values()]
+    _check_limits("clamp_" if inplace else "clamp", input, given, all(tensors) or not any(tensors))
+    row = CLAMPS[(*given, all(tensors))]
+    return call(row, (input, *given.values()), (), out, inplace)
+
+
+def _as_number(v: Any) -> Any:
+    return v.item() if isinstance(v, Tensor) and v.ndim == 0 and not (v._hollow or v._rg) else v
+
+
+def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """Each element, but not below `min` nor above `max` (numbers or tensors); `max` wins."""
+    return _clamp(input, min, max, out, False)
+
+
+def clamp_(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Each element, but not below `min` nor above `max`, in place."""
+    return _clamp(input, min, max, input, True)
+
+
+def clamp_min(input: Tensor, min: Any, *, out: Tensor | None = None) -> Tensor:
+    """Each element, but not below `min`."""
+    _check_limits("clamp_min", input, {"min": min})
+    return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), out)
+
+
+def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None) -> Tensor:
+    """Each element, but not above `max`."""
+    _check_limits("clamp_max", input, {"max": max})
+    return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), out)
+
+
+def clamp_min_(input: Tensor, min: Any) -> Tensor:
+    """Each element, but not below `min`, in place."""
+    _check_limits("clamp_min", input, {"min": min})
+    return call(ONE_SIDED["min", isinstance(min, Tensor)], (input, min), (), input, True)
+
+
+def clamp_max_(input: Tensor, max: Any) -> Tensor:
+    """Each element, but not above `max`, in place."""
+    _check_limits("clamp_max", input, {"max": max})
+    return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), input, True)
+
+
+for _f in (clamp, clamp_, clamp_min, clamp_max, clamp_min_, clamp_max_):
+    export(_f.__name__, _f)
+export("clip", clamp)
+export("clip_", clamp_)
+
+# -- lerp -----------------------------------------------------------------------------------------
+
+
+def _end_type(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    return args[0]._dtype, args[0]._dtype
+
+
+LERP_NUMBER = Pointwise(
+    "lerp",
+    {F: K.lerp, C: K.lerp},
+    _end_type,
+    Rule(
+        "LerpBackward0",
+        {
+            "input": lambda g, weight: g * (1 - conj(weight)),
+            "end": lambda g, weight: g * conj(weight),
+        },
+    ),
+    ("input", "end", "weight"),
+    title="lerp_kernel_scalar",
+    numbers=(2,),
+)
+LERP = Pointwise(
+    "lerp",
+    {F: K.lerp, C: K.lerp},
+    _end_type,
+    Rule(
+        "LerpBackward1",
+        {
+            "input": lambda g, weight: g * conj(1 - weight),
+            "end": lambda g, weight: g * conj(weight),
+            "weight": lambda g, input, end: g * conj(end - input),
+        },
+    ),
+    ("input", "end", "weight"),
+    title="lerp_kernel_tensor",
+    numbers=(),
+)
+
+
+def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: bool) -> Tensor:
+    for i, (name, t) in enumerate((("input", input), ("end", end))):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"lerp(): argument '{name}' (position {i + 1}) must be Tensor, not "
+                f"{type(t).__name__}"
+            )
+    loose = not isinstance(weight, Tensor) or (
+        weight.ndim == 0 and weight._dtype.category <= input._dtype.category
+    )
+    for name, t in (("end", end), *((("weight", weight),) if not loose else ())):
+        if t._dtype is not input._dtype:
+            raise RuntimeError(
+                f"expected dtype {c_name(input._dtype)} for `{name}` but got dtype "
+                f"{c_name(t._dtype)}"
+            )
+    return call(
+        LERP if isinstance(weight, Tensor) else LERP_NUMBER, (input, end, weight), (), out, inplace
+    )
+
+
+def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
+    """input + weight * (end - input), for a number or a tensor of weights."""
+    return _lerp(input, end, weight, out, False)
+
+
+def lerp_(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """input + weight * (end - input), in place."""
+    return _lerp(input, end, weight, input, True)
+
+
+export("lerp", lerp)
+export("lerp_", lerp_, namespaces=())
+
+# -- addcmul, addcdiv -----------------------------------------------------------------------------
+
+
+def _without_value(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    d = common(args[:3])
+    return d, d
+
+
+THREE = ("input", "tensor1", "tensor2", "value")
+ADDCMUL = Pointwise(
+    "addcmul",
+    {I: K.addcmul, F: K.addcmul, C: K.addcmul},
+    _without_value,
+    Rule(
+        "AddcmulBackward0",
+        {
+            "input": lambda g: g,
+            "tensor1": lambda g, tensor2, value: g * conj(tensor2 * value),
+            "tensor2": lambda g, tensor1, value: g * conj(tensor1 * value),
+        },
+    ),
+    THREE,
+    title="addcmul_cpu_out",
+    numbers=(3,),
+)
+ADDCDIV = Pointwise(
+    "addcdiv",
+    {I: K.addcdiv, F: K.addcdiv, C: K.addcdiv},
+    _without_value,
+    Rule(
+        "AddcdivBackward0",
+        {
+            "input": lambda g: g,
+            "tensor1": lambda g, tensor2, value: g * conj(value / tensor2),
+            "tensor2": lambda g, tensor1, tensor2, value: (
+                -g * conj(value * tensor1 / (tensor2 * tensor2))
+            ),
+        },
+    ),
+    THREE,
+    title="addcdiv_cpu_out",
+    numbers=(3,),
+)
+
+INTEGER_DIVISION = (
+    "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
+    "perform a true "
+    "division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + "
+    "value * "
+    "torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * "
+    "tensor1 / tensor2) for "
+    "float inputs. The future addcdiv behavior is just the latter implementation: (input + value * "
+    "tensor1 / tensor2), "
+    "for all dtypes."
+)
+
+
+def _add_product(row: Pointwise, doc: str) -> None:
+    def run(args: tuple[Any, ...], value: Any, out: Tensor | None, inplace: bool) -> Tensor:
+        if len(args) == 4:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
+            args, value = (args[0], *args[2:]), args[1]
+        if row is ADDCDIV and all(
+            [isinstance(t, Tensor) and t._dtype.category <= I for t in args[1:]]
+        ):
+            raise RuntimeError(INTEGER_DIVISION)
+        return call(row, (*args, value), (), out, inplace)
+
+    def function(
+        input: Tensor,
+        tensor1: Any,
+        tensor2: Any,
+        *rest: Any,
+        value: Any = 1,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        return run(_three(row.name, input, tensor1, tensor2, rest), value, out, False)
+
+    def function_(input: Tensor, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
+        return run(_three(row.name, input, tensor1, tensor2, rest), value, input, True)
+
+    export(row.name, named(function, row.name, doc))
+    export(f"{row.name}_", named(function_, f"{row.name}_", f"{doc} In place."), namespaces=())
+
+
+def _three(
+    name: str, input: Any, tensor1: Any, tensor2: Any, rest: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    if len(rest) > 1 or (rest and isinstance(tensor1, Tensor)):
+        raise TypeError(f"{name}() takes 3 positional arguments but {3 + len(rest)} were given")
+    return (input, tensor1, tensor2, *rest)
+
+
+_add_product(ADDCMUL, "input + value * tensor1 * tensor2.")
+_add_product(ADDCDIV, "input + value * tensor1 / tensor2.")

@@ -1,0 +1,94 @@
+"""Comparing whole tensors: equal, isclose, allclose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import door, export
+from skimp._engine.dispatch.pointwise import Pointwise, call, common
+from skimp._engine.eval.expr import Kernel
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops.index.masks import Mask
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape and equal elements (NaN equals nothing)."""
+    if not isinstance(other, Tensor):
+        raise TypeError(
+            f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        )
+    if tuple(input.shape) != tuple(other.shape):
+        return False
+    return _all(input.detach() == other.detach())
+
+
+def _all(mask: Any) -> bool:
+    """Whether all are true; a comparison that waits is computed run by run and never written."""
+    size: int = layouts.numel(tuple(mask.shape))
+    return bool(Mask(mask).count == size)
+
+
+def _close(a: Array, b: Array, rtol: Array, atol: Array, equal_nan: Array, *, out: Array) -> None:
+    np.equal(a, b, out=out)
+    if equal_nan:
+        out |= (a != a) & (b != b)
+    if rtol == 0 and atol == 0:
+        return
+    away = np.abs(a - b)
+    out |= (away <= atol + np.abs(rtol * b)) & np.isfinite(away)
+
+
+def _compared(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """Integers are compared as float64, which holds the tolerances too."""
+    d = common(args)
+    return (d if d.category >= dtypes.FLOAT else dtypes.float64), dtypes.bool
+
+
+CLOSE = Pointwise(
+    "isclose",
+    Kernel("isclose", _close),
+    _compared,
+    None,
+    ("input", "other"),
+    ("rtol", "atol", "equal_nan"),
+)
+
+
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """Whether |input - other| <= atol + rtol * |other|, element by element."""
+    if not isinstance(other, Tensor):
+        raise TypeError(
+            f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        )
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"isclose(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
+    if input._dtype is not other._dtype:
+        raise RuntimeError(
+            f"{scalar_type_name(input._dtype)} did not match {scalar_type_name(other._dtype)}"
+        )
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if value < 0:
+            raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value:g}")
+    return call(CLOSE, (input, other), (float(rtol), float(atol), bool(equal_nan)))
+
+
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close."""
+    return _all(isclose(input, other, rtol, atol, equal_nan))
+
+
+export("equal", door(equal))
+export("isclose", isclose)
+export("allclose", door(allclose))

@@ -1,0 +1,30 @@
+"""Questions about types and shapes of tensors and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import operand_kind
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
+    """The dtype that arithmetic on the two (tensors or numbers) gives."""
+    for i, value in enumerate((tensor1, tensor2)):
+        if not isinstance(value, (Tensor, bool, int, float, complex)):
+            raise TypeError(
+                f"result_type(): argument 'tensor{i + 1}' (position {i + 1}) must be Tensor, "
+                f"not {type(value).__name__}"
+            )
+    return promotion.result_dtype((operand_kind(tensor1), operand_kind(tensor2)))
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both have one shape."""
+    return tuple(input.shape) == tuple(other.shape)
+
+
+export("result_type", result_type, method=False)
+export("is_same_size", is_same_size)

@@ -1,0 +1,170 @@
+"""Powers: of tensors and numbers by tensors and numbers, whose derivatives differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import Pointwise, call, common, same
+from skimp._engine.dispatch.pointwise_forms import plain_operators
+from skimp._engine.dispatch.rows import B, C, F, I, conj, zeros
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import pointwise as K
+from skimp._ops.index.masks import check_number, where
+from skimp._ops.shape.complex_views import real
+
+
+def _to_number_back(g: Tensor, input: Tensor, exponent: Any) -> Any:
+    if exponent == 0:
+        return zeros(g)
+    return g * conj(exponent * input.pow(exponent - 1))
+
+
+def _base_back(g: Tensor, input: Tensor, exponent: Tensor) -> Any:
+    return where(exponent == 0, 0, g * conj(exponent * input.pow(exponent - 1)))
+
+
+def _exponent_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
+    """0 where both are 0: the power is 1 whatever the exponent is near there."""
+    flat = (real(exponent) >= 0) & (input == 0)
+    return g * where(flat, 0, conj(result * input.log()))
+
+
+def _of_number_back(g: Tensor, input: Any, exponent: Tensor, result: Tensor) -> Any:
+    if input == 0:
+        return g * where(real(exponent) >= 0, 0, conj(result * -float("inf")))
+    base = np.asarray(
+        input, np.complex128 if isinstance(input, complex) or input < 0 else np.float64
+    )
+    slope: Any = np.log(base).item()
+    if isinstance(slope, complex) and not result._dtype.is_complex:
+        slope = float("nan")
+    return g * conj(result * slope)
+
+
+def _truth(x: Any, exponent: bool, *, out: Any) -> None:
+    np.logical_or(x, not exponent, out=out)
+
+
+POW_KINDS = {I: K.power, F: K.power, C: K.power}
+POW_NUMBER = Pointwise(
+    "pow",
+    {**POW_KINDS, B: _truth},
+    same,
+    Rule("PowBackward0", {"input": _to_number_back}),
+    params=("exponent",),
+    title="pow",
+)
+POW_MIXED = Pointwise(
+    "pow",
+    POW_KINDS,
+    same,
+    Rule("PowBackward0", {"input": _to_number_back}),
+    ("input", "exponent"),
+    title="pow",
+)
+POW = Pointwise(
+    "pow",
+    POW_KINDS,
+    same,
+    Rule("PowBackward1", {"input": _base_back, "exponent": _exponent_back}),
+    ("input", "exponent"),
+    title="pow",
+)
+POW_OF_NUMBER = Pointwise(
+    "pow",
+    POW_KINDS,
+    same,
+    Rule("PowBackward2", {"exponent": _of_number_back}),
+    ("input", "exponent"),
+    title="pow",
+)
+
+
+def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tensor:
+    if type(exponent) in (int, float) and isinstance(input, Tensor) and input._dtype.category == F:
+        return call(POW_NUMBER, (input,), (exponent,), out, inplace)
+    if isinstance(exponent, Tensor):
+        return call(
+            POW if isinstance(input, Tensor) else POW_OF_NUMBER, (input, exponent), (), out, inplace
+        )
+    if not isinstance(input, Tensor) or not isinstance(exponent, (int, float, complex, np.generic)):
+        raise TypeError(
+            "pow() received an invalid combination of arguments - got "
+            f"({type(input).__name__}, {type(exponent).__name__})"
+        )
+    if isinstance(exponent, np.generic):
+        exponent = exponent.item()
+    kind = common((input, exponent))
+    if kind.category == I:
+        if exponent < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        check_number(exponent, kind)
+        exponent = int(exponent)
+    if kind is not input._dtype or kind.category == C:
+        return call(POW_MIXED, (input, exponent), (), out, inplace)
+    return call(POW_NUMBER, (input,), (exponent,), out, inplace)
+
+
+def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+    """input ** exponent; either may be a number."""
+    return _power(input, exponent, out, False)
+
+
+def pow_(input: Tensor, exponent: Any) -> Tensor:
+    """input ** exponent, in place."""
+    return _power(input, exponent, input, True)
+
+
+export("pow", pow)
+export("pow_", pow_, namespaces=())
+plain_operators("pow", pow, pow_)
+
+
+def _wide(value: Any, dtype: dtypes.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, Tensor) else value
+
+
+def _wide_type(input: Any, exponent: Any) -> dtypes.dtype:
+    if not isinstance(input, Tensor) and not isinstance(exponent, Tensor):
+        raise TypeError(
+            "float_power() received an invalid combination of arguments - got "
+            f"({type(input).__name__}, {type(exponent).__name__})"
+        )
+    kinds = [
+        v._dtype.is_complex if isinstance(v, Tensor) else isinstance(v, complex)
+        for v in (input, exponent)
+    ]
+    return dtypes.complex128 if any(kinds) else dtypes.float64
+
+
+def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+    """input ** exponent in double precision."""
+    dtype = _wide_type(input, exponent)
+    if out is not None and out._dtype is not dtype:
+        raise RuntimeError(
+            "the output given to float_power has dtype "
+            f"{promotion.scalar_type_name(out._dtype)} but the operation's result requires dtype "
+            f"{promotion.scalar_type_name(dtype)}"
+        )
+    return pow(_wide(input, dtype), _wide(exponent, dtype), out=out)
+
+
+def float_power_(input: Tensor, exponent: Any) -> Tensor:
+    """input ** exponent, in place, of a tensor in double precision."""
+    dtype = _wide_type(input, exponent)
+    if input._dtype is not dtype:
+        raise RuntimeError(
+            "the base given to float_power_ has dtype "
+            f"{promotion.scalar_type_name(input._dtype)} but the operation's result requires dtype "
+            f"{promotion.scalar_type_name(dtype)}"
+        )
+    return pow_(input, _wide(exponent, dtype))
+
+
+export("float_power", float_power)
+export("float_power_", float_power_, namespaces=())

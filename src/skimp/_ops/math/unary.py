@@ -1,0 +1,442 @@
+"""Functions of one number: powers and logarithms, trigonometry, rounding, signs, angles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log, pi
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, common, real_valued, same
+from skimp._engine.dispatch.pointwise_forms import attach, unary
+from skimp._engine.dispatch.rows import B, C, F, I, conj, unary_row, zeros
+from skimp._engine.eval.expr import COPY
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import activation as A
+from skimp._kernels import pointwise as K
+from skimp._ops import return_types
+from skimp._ops.index.masks import where
+from skimp._ops.shape.complex_views import real
+
+# -- exponentials, logarithms, roots --------------------------------------------------------------
+
+exp = unary_row("exp", np.exp, lambda g, result: g * conj(result), doc="e to the power of input.")
+unary_row(
+    "exp2",
+    {F: K.exp2, C: K.exp2},
+    lambda g, result: g * conj(result) * log(2),
+    namespaces=("", "special"),
+    doc="2 to the power of input.",
+)
+unary_row(
+    "expm1",
+    np.expm1,
+    lambda g, result: g * (conj(result) + 1),
+    namespaces=("", "special"),
+    doc="exp(input) - 1, exact near 0.",
+)
+unary_row("log", np.log, lambda g, input: g / conj(input), doc="The natural logarithm.")
+unary_row(
+    "log2", np.log2, lambda g, input: g / (conj(input) * log(2)), doc="The logarithm to base 2."
+)
+unary_row(
+    "log10", np.log10, lambda g, input: g / (conj(input) * log(10)), doc="The logarithm to base 10."
+)
+unary_row(
+    "log1p",
+    np.log1p,
+    lambda g, input: g / conj(input + 1),
+    namespaces=("", "special"),
+    doc="log(1 + input), exact near 0.",
+)
+unary_row("sqrt", np.sqrt, lambda g, result: g / (2 * conj(result)), doc="The square root.")
+unary_row(
+    "rsqrt", K.rsqrt, lambda g, result: -0.5 * g * conj(result.pow(3)), doc="1 / sqrt(input)."
+)
+unary_row(
+    "reciprocal", K.reciprocal, lambda g, result: -g * conj(result * result), doc="1 / input."
+)
+
+
+def _squared(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    d = args[0]._dtype
+    return (dtypes.int64, dtypes.int64) if d is dtypes.bool else (d, d)
+
+
+unary_row(
+    "square",
+    np.square,
+    lambda g, input: g * conj(2 * input),
+    types=_squared,
+    node="PowBackward0",
+    doc="input * input.",
+)
+
+# -- trigonometry ---------------------------------------------------------------------------------
+
+unary_row("sin", np.sin, lambda g, input: g * conj(input.cos()), doc="The sine.")
+unary_row("cos", np.cos, lambda g, input: g * conj(-input.sin()), doc="The cosine.")
+unary_row("tan", np.tan, lambda g, result: g * conj(result * result + 1), doc="The tangent.")
+unary_row("sinh", np.sinh, lambda g, input: g * conj(input.cosh()), doc="The hyperbolic sine.")
+unary_row("cosh", np.cosh, lambda g, input: g * conj(input.sinh()), doc="The hyperbolic cosine.")
+unary_row(
+    "asin",
+    np.arcsin,
+    lambda g, input: g * conj((1 - input * input).rsqrt()),
+    aliases=("arcsin",),
+    doc="The inverse sine.",
+)
+unary_row(
+    "acos",
+    np.arccos,
+    lambda g, input: g * -conj((1 - input * input).rsqrt()),
+    aliases=("arccos",),
+    doc="The inverse cosine.",
+)
+unary_row(
+    "atan",
+    np.arctan,
+    lambda g, input: g / conj(input * input + 1),
+    aliases=("arctan",),
+    doc="The inverse tangent.",
+)
+unary_row(
+    "asinh",
+    np.arcsinh,
+    lambda g, input: g * conj((input * input + 1).rsqrt()),
+    aliases=("arcsinh",),
+    doc="The inverse hyperbolic sine.",
+)
+unary_row(
+    "atanh",
+    np.arctanh,
+    lambda g, input: g / conj(1 - input * input),
+    aliases=("arctanh",),
+    doc="The inverse hyperbolic tangent.",
+)
+
+
+def _acosh_back(g: Tensor, input: Tensor) -> Any:
+    if input._dtype.is_complex:
+        return g * conj((input - 1).rsqrt() * (input + 1).rsqrt())
+    return g * (input * input - 1).rsqrt()
+
+
+unary_row(
+    "acosh", np.arccosh, _acosh_back, aliases=("arccosh",), doc="The inverse hyperbolic cosine."
+)
+
+
+def _no_complex(name: str) -> Refused:
+    return Refused(RuntimeError, f"{name} is not supported for complex tensors.")
+
+
+unary_row(
+    "deg2rad",
+    {F: K.deg2rad, C: _no_complex("deg2rad")},
+    lambda g: g * (pi / 180),
+    doc="Degrees to radians.",
+)
+unary_row(
+    "rad2deg",
+    {F: K.rad2deg, C: _no_complex("rad2deg")},
+    lambda g: g * (180 / pi),
+    doc="Radians to degrees.",
+)
+
+# -- tanh, sigmoid: derivatives in one pass, from the result ---------------------------------------
+
+TANH_BACK = Pointwise(
+    "tanh_backward",
+    A.tanh_backward,
+    same,
+    Rule(
+        "TanhBackwardBackward0",
+        {
+            "grad": lambda g, output: tanh_backward(g, conj(output)),
+            "output": lambda g, grad, output: conj(g) * grad * (-2 * conj(output)),
+        },
+    ),
+    ("grad", "output"),
+)
+SIGMOID_BACK = Pointwise(
+    "sigmoid_backward",
+    A.sigmoid_backward,
+    same,
+    Rule(
+        "SigmoidBackwardBackward0",
+        {
+            "grad": lambda g, output: sigmoid_backward(g, conj(output)),
+            "output": lambda g, grad, output: conj(g) * grad * (1 - 2 * conj(output)),
+        },
+    ),
+    ("grad", "output"),
+)
+
+
+def tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
+    """The gradient of tanh's input, from that of its result and the result."""
+    return call(TANH_BACK, (grad, output))
+
+
+def sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
+    """The gradient of sigmoid's input, from that of its result and the result."""
+    return call(SIGMOID_BACK, (grad, output))
+
+
+tanh = unary_row(
+    "tanh", np.tanh, lambda g, result: tanh_backward(g, result), doc="The hyperbolic tangent."
+)
+sigmoid = unary_row(
+    "sigmoid",
+    A.sigmoid,
+    lambda g, result: sigmoid_backward(g, result),
+    doc="1 / (1 + exp(-input)).",
+)
+export("expit", sigmoid, ("special",), False)
+
+# -- rounding -------------------------------------------------------------------------------------
+
+
+def _rounding(name: str, ufunc: Any, doc: str, aliases: tuple[str, ...] = ()) -> None:
+    no_complex = Refused(NotImplementedError, f"{name} is not supported for complex inputs")
+    unary_row(
+        name,
+        {I: np.positive, F: ufunc, C: no_complex},
+        lambda g: zeros(g),
+        types=same,
+        title=f"{name}_vml_cpu",
+        also=dtypes.UNSIGNED,
+        aliases=aliases,
+        doc=doc,
+    )
+
+
+_rounding("floor", np.floor, "The largest integer not above input.")
+_rounding("ceil", np.ceil, "The smallest integer not below input.")
+_rounding("trunc", np.trunc, "The integer part.", ("fix",))
+unary_row(
+    "frac",
+    {F: K.frac},
+    lambda g: g,
+    types=same,
+    doc="What the integer part leaves, with the sign of input.",
+)
+
+ROUND = Pointwise(
+    "round",
+    {I: np.positive, F: np.rint},
+    same,
+    Rule("RoundBackward0", {"input": lambda g: zeros(g)}),
+    title="round_vml_cpu",
+    also=dtypes.UNSIGNED,
+)
+ROUND_FLOATS = Pointwise("round", {F: np.rint}, same, ROUND.rule, title="round_vml_cpu")
+ROUND_AT = Pointwise(
+    "round",
+    {F: K.round},
+    same,
+    Rule("RoundBackward1", {"input": lambda g: zeros(g)}),
+    params=("decimals",),
+    title="round_cpu",
+)
+
+
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    """To the nearest integer, halves to even; or to so many decimals."""
+    return (
+        call(ROUND_AT, (input,), (int(decimals),), out)
+        if decimals
+        else call(ROUND, (input,), (), out)
+    )
+
+
+def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """To the nearest integer, halves to even, in place; or to so many decimals."""
+    return (
+        call(ROUND_AT, (input,), (int(decimals),), input, True)
+        if decimals
+        else call(ROUND, (input,), (), input, True)
+    )
+
+
+def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    """To the nearest integer, halves to even; or to so many decimals. Integers are refused."""
+    return (
+        round(input, decimals=decimals, out=out)
+        if decimals
+        else call(ROUND_FLOATS, (input,), (), out)
+    )
+
+
+export("round", round)
+export("round", special_round, ("special",), False)
+export("round_", round_)
+
+# -- signs, absolute values, angles ---------------------------------------------------------------
+
+
+ABS = Pointwise(
+    "abs",
+    {I: np.absolute, F: np.absolute, C: np.absolute},
+    real_valued,
+    Rule("AbsBackward0", {"input": lambda g, input: g * input.sgn()}),
+    also=dtypes.FLOAT8[:4],
+)
+abs = unary(ABS, aliases=("absolute",), doc="The absolute value; of complex numbers a real one.")
+
+
+def abs_(input: Tensor) -> Tensor:
+    """The absolute value, in place."""
+    if input._dtype.is_complex:
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+    return call(ABS, (input,), (), input, True)
+
+
+for _name in ("abs_", "absolute_"):
+    export(_name, abs_)
+attach("abs", abs)
+
+NO_SIGN = (
+    "Unlike NumPy, torch.sign is not intended to support complex numbers. "
+    "Please use torch.sgn instead."
+)
+unary_row(
+    "sign",
+    {B: K.sign, I: K.sign, F: K.sign, C: Refused(NotImplementedError, NO_SIGN)},
+    lambda g: zeros(g),
+    types=same,
+    doc="-1, 0 or 1.",
+)
+
+
+def _sgn_back(g: Tensor, input: Tensor, result: Tensor) -> Any:
+    if not input._dtype.is_complex:
+        return zeros(g)
+    size = input.abs()
+    along = real(g * result.conj()) * result
+    return where(size == 0, 0, (g - along) / size)
+
+
+unary_row(
+    "sgn", K.sgn, _sgn_back, types=same, doc="input / |input|, 0 at 0; the sign of real numbers."
+)
+
+
+def _angle_back(g: Tensor, input: Tensor) -> Any:
+    if not input._dtype.is_complex:
+        return zeros(g)
+    return where(input == 0, 0, g * input / (real(input * input.conj())) * 1j)
+
+
+def _real_floating(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    d = promotion.to_float(common(args))
+    return d, d.to_real()
+
+
+unary_row(
+    "angle",
+    {F: K.angle, C: K.angle},
+    _angle_back,
+    types=_real_floating,
+    inplace=False,
+    doc="The argument of complex numbers; pi below zero.",
+)
+
+CONJ = Pointwise(
+    "conj_physical",
+    {B: COPY, I: COPY, F: COPY, C: np.conjugate},
+    same,
+    Rule("ConjPhysicalBackward0", {"input": lambda g: conj(g)}),
+)
+
+
+def conj_physical(input: Any, *, out: Tensor | None = None) -> Tensor:
+    """The conjugate, computed; a real tensor itself."""
+    if out is None and isinstance(input, Tensor) and not input._dtype.is_complex:
+        return input
+    return call(CONJ, (input,), (), out)
+
+
+def conj_physical_(input: Tensor) -> Tensor:
+    """The conjugate, in place."""
+    return call(CONJ, (input,), (), input, True) if input._dtype.is_complex else input
+
+
+export("conj_physical", conj_physical)
+export("conj_physical_", conj_physical_)
+
+# -- nan_to_num, frexp ----------------------------------------------------------------------------
+
+
+NAN_TO_NUM = Pointwise(
+    "nan_to_num",
+    {B: K.nan_to_num, I: K.nan_to_num, F: K.nan_to_num, C: K.nan_to_num},
+    same,
+    Rule("NanToNumBackward0", {"input": lambda g, input: g * input.isfinite()}),
+    params=("nan", "posinf", "neginf"),
+    also=dtypes.UNSIGNED,
+)
+
+
+def _replacements(input: Any, nan: Any, posinf: Any, neginf: Any) -> tuple[Any, Any, Any]:
+    nan = 0.0 if nan is None else float(nan)
+    if not isinstance(input, Tensor) or input._dtype.category < F:
+        return nan, 0.0, 0.0
+    largest = finfo(input._dtype.to_real()).max
+    return (
+        nan,
+        largest if posinf is None else float(posinf),
+        -largest if neginf is None else float(neginf),
+    )
+
+
+def nan_to_num(
+    input: Tensor,
+    nan: Any = 0.0,
+    posinf: Any = None,
+    neginf: Any = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Numbers for NaN and the infinities: by default 0 and the largest and smallest of the type."""
+    return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), out)
+
+
+def nan_to_num_(input: Tensor, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
+    """Numbers for NaN and the infinities, in place."""
+    return call(NAN_TO_NUM, (input,), _replacements(input, nan, posinf, neginf), input, True)
+
+
+export("nan_to_num", nan_to_num)
+export("nan_to_num_", nan_to_num_)
+
+
+def _exponents(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
+    return args[0]._dtype, dtypes.int32
+
+
+MANTISSA = Pointwise("frexp", {F: K.frexp_mantissa}, same)
+EXPONENT = Pointwise("frexp", {F: K.frexp_exponent}, _exponents)
+
+
+@op(
+    "frexp",
+    out="same",
+    nondiff=(1,),
+    rule=Rule("FrexpBackward0", {"input": lambda g0, result1: g0 / result1.exp2()}),
+)
+def frexp(input: Tensor) -> Any:
+    """The mantissa, from 0.5 up to 1, and the exponent to base 2."""
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"frexp(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
+    if input._dtype.category != F:
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    return return_types.frexp(call(MANTISSA, (input,)), call(EXPONENT, (input,)))

@@ -1,0 +1,441 @@
+"""Activations (nn.functional), and the rows of their derivatives, each one pass over its operands.
+
+The derivative of an activation is a row of its own, so that it runs fused and has a derivative
+again. relu keeps its result; the others keep their input, except in place, where elu and
+leaky_relu can do with the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, same
+from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.rows import B, C, F, I, zeros
+from skimp._engine.eval.expr import Kernel
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import activation as A
+from skimp._ops.index.masks import where
+
+FUNCTIONAL = ("nn.functional",)
+NO_COMPLEX = Refused(NotImplementedError, "clamp is not supported for complex types")
+
+
+def functional(f: Any) -> Any:
+    export(f.__name__, f, FUNCTIONAL, False)
+    return f
+
+
+def everywhere(f: Any, method: bool = False) -> Any:
+    export(f.__name__, f, ("", *FUNCTIONAL), method)
+    return f
+
+
+def apply(
+    row: Pointwise, input: Tensor, params: tuple[Any, ...] = (), inplace: bool = False
+) -> Tensor:
+    return call(row, (input,), params, input if inplace else None, inplace)
+
+
+def back(
+    name: str,
+    kernel: Any,
+    first: Callable[..., Any],
+    second: Callable[..., Any] | None,
+    *params: str,
+    of: str = "input",
+) -> Pointwise:
+    """The row of a derivative: linear in the gradient (`first`); `second` by the input, or flat."""
+    formulas = {"grad": first, of: second or (lambda g: zeros(g))}
+    title = "".join([w.title() for w in name.split("_")])
+    return Pointwise(
+        name,
+        {F: kernel, C: kernel},
+        same,
+        Rule(f"{title}Backward0", formulas),
+        ("grad", of),
+        params,
+    )
+
+
+def row(
+    name: str,
+    kernels: Any,
+    node: str,
+    formula: Callable[..., Any],
+    *params: str,
+    title: str | None = None,
+    again: Callable[..., Any] | None = None,
+) -> Pointwise:
+    return Pointwise(
+        name,
+        kernels if isinstance(kernels, dict) else {F: kernels},
+        same,
+        Rule(node, {"input": formula}, again=again),
+        params=params,
+        title=title,
+    )
+
+
+# -- rectifiers -----------------------------------------------------------------------------------
+
+# These two read an element before they write it: relu_ writes where it reads.
+RECTIFY = Kernel("relu", A.relu, aliases=True, strided=True)
+PASS_ABOVE = Kernel("threshold_backward", A.threshold_backward, aliases=True, strided=True)
+
+THRESHOLD_BACK: Pointwise = back(
+    "threshold_backward",
+    PASS_ABOVE,
+    lambda g, input, at: call(THRESHOLD_BACK, (g, input), (at,)),
+    None,
+    "at",
+)
+RELU = row(
+    "relu",
+    {
+        B: Refused(RuntimeError, "Boolean inputs not supported for relu"),
+        I: RECTIFY,
+        F: RECTIFY,
+        C: NO_COMPLEX,
+    },
+    "ReluBackward0",
+    lambda g, result: call(THRESHOLD_BACK, (g, result), (0.0,)),
+)
+THRESHOLD = row(
+    "threshold",
+    {I: A.threshold, F: A.threshold},
+    "ThresholdBackward0",
+    lambda g, input, threshold: call(THRESHOLD_BACK, (g, input), (threshold,)),
+    "threshold",
+    "value",
+)
+
+
+def relu(input: Tensor) -> Tensor:
+    """max(input, 0)."""
+    return apply(RELU, input)
+
+
+def relu_(input: Tensor) -> Tensor:
+    """max(input, 0), in place."""
+    return apply(RELU, input, inplace=True)
+
+
+def _functional_relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(input, 0)."""
+    return apply(RELU, input, inplace=inplace)
+
+
+export("relu", relu)
+export("relu", named(_functional_relu, "relu", _functional_relu.__doc__), FUNCTIONAL, False)
+everywhere(relu_, True)
+
+
+def dtype_of(input: Any) -> dtypes.dtype | None:
+    """None for what is no tensor, which the call will refuse."""
+    return input._dtype if isinstance(input, Tensor) else None
+
+
+def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
+    """Numbers in the type of an integer tensor."""
+    dtype = dtype_of(input)
+    if dtype is not None and dtype.category == I:
+        return tuple([int(n) for n in numbers])
+    return numbers
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """The input where it is above the threshold, else `value`."""
+    return apply(THRESHOLD, input, _whole(input, threshold, value), inplace)
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
+    """The input where it is above the threshold, else `value`, in place."""
+    return apply(THRESHOLD, input, _whole(input, threshold, value), True)
+
+
+everywhere(threshold)
+everywhere(threshold_)
+
+HARDTANH_BACK: Pointwise = back(
+    "hardtanh_backward",
+    A.hardtanh_backward,
+    lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
+    None,
+    "min_val",
+    "max_val",
+)
+HARDTANH = row(
+    "hardtanh",
+    {
+        B: Refused(RuntimeError, "Bool inputs not supported for hardtanh"),
+        I: A.hardtanh,
+        F: A.hardtanh,
+        C: NO_COMPLEX,
+    },
+    "HardtanhBackward0",
+    lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
+    "min_val",
+    "max_val",
+)
+
+
+@functional
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """The input held within the limits."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    if dtype_of(input) is dtypes.uint8 and min_val < 0:
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+    return apply(HARDTANH, input, _whole(input, min_val, max_val), inplace)
+
+
+@functional
+def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """The input held within the limits, in place."""
+    result: Tensor = hardtanh(input, min_val, max_val, True)
+    return result
+
+
+@functional
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """The input held within 0 and 6."""
+    return apply(HARDTANH, input, (0, 6), inplace)
+
+
+LEAKY_BACK: Pointwise = back(
+    "leaky_relu_backward",
+    A.leaky_relu_backward,
+    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
+    None,
+    "slope",
+)
+LEAKY = row(
+    "leaky_relu",
+    A.leaky_relu,
+    "LeakyReluBackward0",
+    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
+    "slope",
+)
+
+
+def check_slope(slope: float, name: str) -> None:
+    if slope < 0:
+        raise RuntimeError(
+            f"In-place {name} backward calculation is triggered with a negative slope which is not "
+            "supported. "
+            "This is caused by calling in-place forward function with a negative slope, "
+            "please call out-of-place version instead."
+        )
+
+
+def leaky_of_result(g: Tensor, result: Tensor, slope: float) -> Tensor:
+    check_slope(slope, "leakyReLu")
+    return call(LEAKY_BACK, (g, result), (slope,))
+
+
+LEAKY_IN_PLACE = row("leaky_relu", A.leaky_relu, "LeakyReluBackward1", leaky_of_result, "slope")
+
+
+@functional
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """The input above zero, else the slope times it."""
+    return apply(LEAKY_IN_PLACE if inplace else LEAKY, input, (negative_slope,), inplace)
+
+
+@functional
+def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    """The input above zero, else the slope times it, in place."""
+    return apply(LEAKY_IN_PLACE, input, (negative_slope,), True)
+
+
+# -- elu and its kin ------------------------------------------------------------------------------
+
+
+def _elu_second(
+    g: Tensor, grad: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
+) -> Any:
+    curve = (input * input_scale).exp() * (alpha * scale * input_scale * input_scale)
+    return where(input < 0, g * grad * curve, 0)
+
+
+CURVE = ("alpha", "scale", "input_scale")
+ELU_BACK: Pointwise = back(
+    "elu_backward",
+    A.elu_backward,
+    lambda g, input, alpha, scale, input_scale: call(
+        ELU_BACK, (g, input), (alpha, scale, input_scale)
+    ),
+    _elu_second,
+    *CURVE,
+)
+ELU_BACK_OF_RESULT: Pointwise = back(
+    "elu_backward_of_result",
+    A.elu_backward_of_result,
+    lambda g, output, alpha, scale, input_scale: call(
+        ELU_BACK_OF_RESULT, (g, output), (alpha, scale, input_scale)
+    ),
+    lambda g, grad, output, input_scale: where(output < 0, g * grad * input_scale, 0),
+    *CURVE,
+    of="output",
+)
+
+
+def _elu_of_input(
+    g: Tensor, input: Tensor, alpha: float, scale: float, input_scale: float
+) -> Tensor:
+    return call(ELU_BACK, (g, input), (alpha, scale, input_scale))
+
+
+def _elu_of_result(
+    g: Tensor, result: Tensor, alpha: float, scale: float, input_scale: float
+) -> Tensor:
+    check_slope(alpha, "elu")
+    return call(ELU_BACK_OF_RESULT, (g, result), (alpha, scale, input_scale))
+
+
+ELU = {
+    (name, inplace): row(
+        name,
+        A.elu,
+        f"{node}Backward{int(inplace)}",
+        _elu_of_result if inplace else _elu_of_input,
+        *CURVE,
+        title="elu_cpu",
+    )
+    for name, node in (("elu", "Elu"), ("selu", "Elu"), ("celu", "Celu"))
+    for inplace in (False, True)
+}
+
+
+@functional
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """The input above zero, else alpha (exp(input) - 1)."""
+    return apply(ELU["elu", bool(inplace)], input, (alpha, 1, 1), inplace)
+
+
+@functional
+def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """The input above zero, else alpha (exp(input) - 1), in place."""
+    return apply(ELU["elu", True], input, (alpha, 1, 1), True)
+
+
+SELU = (A.SELU_ALPHA, A.SELU_SCALE, 1)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """elu with the two constants of self-normalising networks."""
+    return apply(ELU["selu", bool(inplace)], input, SELU, inplace)
+
+
+def selu_(input: Tensor) -> Tensor:
+    """elu with the two constants of self-normalising networks, in place."""
+    return apply(ELU["selu", True], input, SELU, True)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """elu with a slope of 1 at zero for every alpha."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return apply(ELU["celu", bool(inplace)], input, (alpha, 1, 1 / alpha), inplace)
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """elu with a slope of 1 at zero for every alpha, in place."""
+    return celu(input, alpha, True)
+
+
+for _f in (selu, selu_, celu, celu_):
+    everywhere(_f)
+
+# -- of straight pieces ---------------------------------------------------------------------------
+
+SHRINK_BACK: Pointwise = back(
+    "shrink_backward",
+    A.shrink_backward,
+    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
+    None,
+    "lambd",
+)
+HARDSHRINK = row(
+    "hardshrink",
+    A.hardshrink,
+    "HardshrinkBackward0",
+    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
+    "lambd",
+)
+SOFTSHRINK = row(
+    "softshrink",
+    A.softshrink,
+    "SoftshrinkBackward0",
+    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
+    "lambd",
+    title="softshrink_check",
+)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """The input outside [-lambd, lambd], else 0."""
+    return call(HARDSHRINK, (input,), (lambd,), out)
+
+
+everywhere(hardshrink, True)
+
+
+@functional
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """The input moved towards zero by lambd, 0 within it."""
+    dtype = dtype_of(input)
+    if dtype is not None and dtype.category == F:
+        largest = finfo(dtype).max
+        if not 0 <= lambd <= largest:
+            raise RuntimeError(
+                f"lambda must be in range [0, {largest:.6g}] for input dtype "
+                f"{promotion.scalar_type_name(dtype)}, but found {lambd:g}"
+            )
+    return call(SOFTSHRINK, (input,), (lambd,), out)
+
+
+HARDSIGMOID_BACK: Pointwise = back(
+    "hardsigmoid_backward",
+    A.hardsigmoid_backward,
+    lambda g, input: call(HARDSIGMOID_BACK, (g, input)),
+    None,
+)
+HARDSIGMOID = row(
+    "hardsigmoid",
+    A.hardsigmoid,
+    "HardsigmoidBackward0",
+    lambda g, input: call(HARDSIGMOID_BACK, (g, input)),
+)
+HARDSWISH_BACK: Pointwise = back(
+    "hardswish_backward",
+    A.hardswish_backward,
+    lambda g, input: call(HARDSWISH_BACK, (g, input)),
+    lambda g, grad, input: where((input > -3) & (input < 3), g * grad / 3, 0),
+)
+HARDSWISH = row(
+    "hardswish",
+    A.hardswish,
+    "HardswishBackward0",
+    lambda g, input: call(HARDSWISH_BACK, (g, input)),
+)
+
+
+@functional
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """(input + 3) / 6, held within 0 and 1."""
+    return apply(HARDSIGMOID, input, (), inplace)
+
+
+@functional
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * hardsigmoid(input)."""
+    return apply(HARDSWISH, input, (), inplace)

@@ -1,0 +1,259 @@
+"""scaled_dot_product_attention, in row blocks both ways: it keeps q, k, v, the result and one
+number per row."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import fresh
+from skimp._kernels import attention as attend
+from skimp._kernels.attention import Attention
+from skimp._ops.nn.dropout import _kept, _noise
+from skimp._ops.reduce.softmax import HALVES, _safe_softmax, wide
+
+
+def _described(
+    query: Any, key: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
+) -> Attention:
+    whole = (*query.shape[:-1], key.shape[-2])
+    work = wide(query._dtype).np
+    added = None
+    if mask is not None:
+        array = mask.array()
+        added = np.broadcast_to(
+            array if array.dtype == bool else array.astype(work, copy=False), whole
+        )
+    return Attention(scale, causal, added, None if kept is None else kept.array(), grow, work)
+
+
+def _layout(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """(batch, heads, rows, e) lies as (batch, rows, heads, e), so that putting the heads together
+    again copies nothing."""
+    if len(shape) != 4:
+        return None
+    _, h, rows, e = shape
+    return rows * h * e, e, h * e, 1
+
+
+def _back(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    causal: bool,
+    scale: float,
+    kept: Any,
+    grow: float,
+    result0: Any,
+    result1: Any,
+) -> Any:
+    if modes.state.grad or g._hollow:
+        return _again(g, query, key, value, mask, causal, scale, kept, grow)
+    made = [blank(tuple(t.shape), t._dtype, _like(t)) for t in (query, key, value)]
+    a = _described(query, key, mask, causal, scale, kept, grow)
+    kept_arrays = [t.array() for t in (query, key, value, result0, result1)]
+    attend.backward(g.array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
+    return tuple([t for t, _ in made])
+
+
+def _like(t: Any) -> tuple[int, ...]:
+    return layouts.empty_like_strides(t.layout_of())
+
+
+def _again(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    causal: bool,
+    scale: float,
+    kept: Any,
+    grow: float,
+) -> Any:
+    """The same in ops, for derivatives of the derivative."""
+    p = _weights(query, key, mask, causal, scale)
+    noise = None if kept is None else _noise(kept, grow, p._dtype)
+    dropped = p if noise is None else p * noise
+    dp = g.matmul(value.transpose(-1, -2))
+    dp = dp if noise is None else dp * noise
+    ds = p * (dp - (dp * p).sum(-1, True)) * scale
+    return (
+        ds.matmul(key),
+        ds.transpose(-1, -2).matmul(query),
+        dropped.transpose(-1, -2).matmul(g),
+    )
+
+
+def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any:
+    """The whole matrix of weights, in ops."""
+    scores = (query * scale).matmul(key.transpose(-1, -2))
+    if causal:
+        seen = np.tri(query.shape[-2], key.shape[-2], dtype=bool)
+        scores = scores.masked_fill(fresh(~seen, dtypes.bool), -math.inf)
+    if mask is not None:
+        hidden = mask._dtype is dtypes.bool
+        scores = scores.masked_fill(mask.logical_not(), -math.inf) if hidden else scores + mask
+    return _safe_softmax(scores, -1)
+
+
+@op(
+    "_attention",
+    method=False,
+    namespaces=(),
+    nondiff=(1,),
+    rule=Rule(
+        "ScaledDotProductFlashAttentionForCpuBackward0",
+        {
+            (
+                "query",
+                "key",
+                "value",
+            ): lambda g0, query, key, value, mask, causal, scale, kept, grow, result0, result1: (
+                _back(g0, query, key, value, mask, causal, scale, kept, grow, result0, result1)
+            )
+        },
+    ),
+)
+def _attention(
+    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
+) -> Any:
+    """(result, each row's logsumexp)."""
+    shape = (*query.shape[:-1], value.shape[-1])
+    result, into = blank(shape, query._dtype, _layout(shape))
+    acc = wide(query._dtype)
+    lse, level = blank((*query.shape[:-1], 1), acc)
+    a = _described(query, key, mask, causal, scale, kept, grow)
+    if into.size:
+        attend.forward(query.array(), key.array(), value.array(), into, level, a)
+    return result, lse
+
+
+# -- the public function --------------------------------------------------------------------------
+
+
+def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
+    for t in (query, key, value):
+        if t.ndim < 2:
+            raise RuntimeError(
+                "Expected query, key, and value to all be  at least 2 dimensional, but got "
+                f"query.dim(): {query.ndim}, "
+                f"key.dim(): {key.ndim} and value.dim(): {value.ndim} instead."
+            )
+    if not query._dtype is key._dtype is value._dtype:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got query.dtype: "
+            f"{query._dtype} key.dtype: {key._dtype} and value.dtype: {value._dtype} instead."
+        )
+    if mask is not None and mask._dtype not in (dtypes.bool, query._dtype, dtypes.float32):
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+            "attn_mask.dtype: "
+            f"{mask._dtype} and  query.dtype: {query._dtype} instead."
+        )
+    if mask is not None and causal:
+        raise RuntimeError(
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when "
+            "is_causal=True"
+        )
+
+
+def _grouped(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    """Query heads in groups that share a head of key and value, which is expanded and not
+    copied."""
+    heads, of_key, of_value = query.shape[-3], key.shape[-3], value.shape[-3]
+    if of_key != of_value or heads % of_key:
+        raise RuntimeError(
+            "Number of heads in key and value must divide the number of heads in query, but got "
+            f"{of_key}, {of_value} and {heads}"
+        )
+    each = heads // of_key
+    query = query.unflatten(-3, (of_key, each))
+
+    def wide_(t: Any) -> Any:
+        t = t.unsqueeze(-3)
+        return t.expand((*t.shape[:-3], each, *t.shape[-2:]))
+
+    return query, wide_(key), wide_(value)
+
+
+def _common(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    """The three with the same leading dims, at least one."""
+    lead = layouts.broadcast_shapes(*[tuple(t.shape[:-2]) for t in (query, key, value)])
+    return tuple([t.expand((*(lead or (1,)), *t.shape[-2:])) for t in (query, key, value)])
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a
+    whole."""
+    _check(query, key, value, attn_mask, is_causal)
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    shape = (*query.shape[:-1], value.shape[-1])
+    grouped = enable_gqa and query.ndim > 2 and query.shape[-3] != key.shape[-3]
+    if grouped:
+        query, key, value = _grouped(query, key, value)
+        if attn_mask is not None and attn_mask.ndim > 2:
+            attn_mask = (
+                attn_mask.unflatten(-3, query.shape[-4:-2])
+                if attn_mask.shape[-3] != 1
+                else attn_mask.unsqueeze(-3)
+            )
+    flat = query.ndim == 2
+    query, key, value = _common(query, key, value)
+    kept, grow = _dropout(query, key, dropout_p)
+    wanted = attn_mask is not None and modes.state.grad and attn_mask.requires_grad
+    if wanted or not query._dtype.is_floating_point:
+        result = _in_ops(query, key, value, attn_mask, is_causal, factor, kept, grow)
+    else:
+        result = _attention(query, key, value, attn_mask, bool(is_causal), factor, kept, grow)[0]
+    if grouped:
+        result = result.reshape(shape)
+    return result.squeeze(0) if flat else result
+
+
+def _in_ops(
+    query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float
+) -> Any:
+    """The whole matrix after all: somebody wants the mask's gradient. Half precision goes through
+    float32."""
+    dtype = query._dtype
+    if dtype in HALVES:
+        query, key, value = [t.to(dtypes.float32) for t in (query, key, value)]
+    p = _weights(query, key, mask, causal, scale)
+    result = (p if kept is None else p * _noise(kept, grow, p._dtype)).matmul(value)
+    return result if result._dtype is dtype else result.to(dtype)
+
+
+def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
+    """Which weights stay: drawn as PyTorch's dropout of the whole matrix would, one byte for
+    each."""
+    if not p:
+        return None, 1.0
+    if not 0.0 <= p <= 1.0:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    like = query.new_empty((1,)).expand((*query.shape[:-1], key.shape[-2]))
+    return _kept(like, p, False), 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+
+
+export(
+    "scaled_dot_product_attention", scaled_dot_product_attention, ("nn.functional",), method=False
+)

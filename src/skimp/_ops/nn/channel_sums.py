@@ -1,0 +1,106 @@
+"""Sums over the channels of images in one pass: what batch_norm needs, forwards and backwards.
+
+A tensor (n, channels, *places) is read as n * channels rows of places, a promise without being
+written. Each row gives its numbers from the working type; those of a channel's rows are joined in
+float64, in the order of the rows. No result depends on blocks or threads.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.eval.reduce import map_rows
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels.scratch import Scratch, row_sums
+from skimp._ops.reduce.softmax import wide
+
+_SHORT: Final = 16  # places below which rows cost more than their elements
+_PART: Final = 1 << 15  # elements of the rows that are read twice
+# Sums around the mean are those around 0 less what the mean makes of them, one pass less, unless
+# the mean is more than so many deviations from 0: that loses three bits.
+_FAR: Final = 2.75
+
+
+def has_rows(t: Tensor) -> bool:
+    """Whether the places of each channel are a run that is worth a row of its own."""
+    if t.ndim < 3 or t.numel() == 0 or not t._dtype.is_floating_point:
+        return False
+    return math.prod(t.shape[2:]) >= _SHORT and layouts.is_contiguous(t.layout_of())
+
+
+def moments(x: Tensor) -> tuple[Array, Array]:
+    """Mean and biased variance of each channel in the working type: each row's own, joined as by
+    Chan, Golub, LeVeque (1983)."""
+    acc = wide(x._dtype).np
+    totals, squares = _numbers(x, 2, acc)
+    n, length = x.shape[0], math.prod(x.shape[2:])
+
+    def block(rows: Array, total: Array, square: Array) -> None:
+        flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
+        total[...] = row_sums(flat)
+        centre = total / acc.type(length)
+        square[...] = np.vecdot(flat, flat)[:, None]
+        own = square - total * centre
+        careful = ~(square <= (1 + _FAR**2) * own)  # nan is careful too
+        np.copyto(square, own)
+        for some in _groups(careful, flat):
+            with Scratch((len(some), length), acc) as apart:
+                np.subtract(flat[some], centre[some], out=apart)
+                square[some] = np.vecdot(apart, apart)[:, None]
+
+    _over(x, block, totals, squares)
+    sums = totals.reshape(n, -1).astype(np.float64)
+    mean = sums.sum(0) / (n * length)
+    spread = squares.reshape(n, -1).sum(0, dtype=np.float64)
+    spread += np.square(sums / length - mean).sum(0) * length
+    return mean.astype(acc), (spread / (n * length)).astype(acc)
+
+
+def gradient_sums(g: Tensor, x: Tensor, mean: Array, rstd: Array) -> tuple[Array, Array]:
+    """The sums of g and of g * (x - mean) for each channel, given one over x's deviations."""
+    acc = wide(x._dtype).np
+    totals, products = _numbers(g, 2, acc)
+    n = x.shape[0]
+    centres = np.tile(mean, n).reshape(totals.shape)
+    far = np.tile(~(np.abs(mean * rstd) <= _FAR), n)
+
+    def block(
+        rows: Array, seen: Array, centre: Array, careful: Array, total: Array, product: Array
+    ) -> None:
+        flat = rows.reshape(len(rows), -1).astype(acc, copy=False)
+        other = seen.reshape(flat.shape).astype(acc, copy=False)
+        total[...] = row_sums(flat)
+        np.multiply(centre, total, out=product)
+        np.subtract(np.vecdot(flat, other)[:, None], product, out=product)
+        for some in _groups(careful, flat):
+            with Scratch((len(some), flat.shape[1]), acc) as apart:
+                np.subtract(other[some], centre[some], out=apart)
+                product[some] = np.vecdot(flat[some], apart)[:, None]
+
+    _over(g, block, x.array(), centres, far.reshape(totals.shape), totals, products)
+    found = [a.reshape(n, -1).sum(0, dtype=np.float64).astype(acc) for a in (totals, products)]
+    return found[0], found[1]
+
+
+def _groups(careful: Array, flat: Array) -> list[Array]:
+    """The rows of `flat` that are marked, a few at a time."""
+    if not careful.any():
+        return []
+    marked = np.flatnonzero(careful)
+    step = max(1, _PART // flat.shape[1])
+    return [marked[i : i + step] for i in range(0, len(marked), step)]
+
+
+def _numbers(t: Tensor, count: int, dtype: Any) -> list[Array]:
+    """Arrays with one number for each row."""
+    return [np.empty((*t.shape[:2], 1), dtype) for _ in range(count)]
+
+
+def _over(source: Tensor, block: Any, *parts: Array) -> None:
+    found, _ = source_of(source, in_order=True)
+    map_rows(found, block, parts, source.ndim - 2)

@@ -1,0 +1,468 @@
+"""Convolutions: one trilinear form, whose three faces are each other's derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op, watching
+from skimp._engine.dispatch.rows import conj
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels import conv as patches
+from skimp._kernels.conv import Window
+from skimp._kernels.conv_adjoint import adjoint, adjoint_and_weights
+
+Ints = tuple[int, ...]
+
+
+# -- the three faces ------------------------------------------------------------------------------
+
+
+def _images(t: Tensor, groups: int) -> Array:
+    """(n, channels, *size) with the channels' groups apart."""
+    a = t.array()
+    return a.reshape(a.shape[0], groups, a.shape[1] // groups, *a.shape[2:])
+
+
+def _kernels(a: Array, groups: int) -> Array:
+    return a.reshape(groups, a.shape[0] // groups, *a.shape[1:])
+
+
+def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Array]:
+    """A blank result, channels last where the input is."""
+    found = like.layout_of()
+    last = (
+        len(shape) in (4, 5)
+        and layouts.is_channels_last(found, len(shape))
+        and not layouts.is_contiguous(found)
+    )
+    return blank(shape, like._dtype, layouts.channels_last_strides(shape) if last else None)
+
+
+def _split(target: Array, groups: int) -> Array:
+    """The result's channels in groups: a view, whatever its layout."""
+    n, c, *size = target.shape
+    step = target.strides[1]
+    return np.lib.stride_tricks.as_strided(
+        target,
+        (n, groups, c // groups, *size),
+        (target.strides[0], step * (c // groups), *target.strides[1:]),
+    )
+
+
+def _summed(g: Any) -> Any:
+    return g.sum([0, *range(2, g.ndim)])
+
+
+def _to_input(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
+    return _conv_adjoint(g, conj(weight), tuple(shape[2:]), *steps)
+
+
+def _to_places(g: Any, weight: Any, shape: Any, *steps: Any) -> Any:
+    return _conv(g, conj(weight), None, *steps, tuple(shape[2:]))
+
+
+def _to_weight(g: Any, input: Any, shape: Any, *steps: Any) -> Any:
+    return _conv_weights(g, input, tuple(shape), *steps)
+
+
+def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tuple[Any, ...]:
+    """The gradients of input, weight and bias that are needed, in one pass where nobody records
+    it."""
+    if modes.state.grad or g._hollow or input._hollow or weight._hollow:
+        return (
+            _to_input(g, weight, input.shape, *steps) if "input" in needs else None,
+            _to_weight(g, conj(input), weight.shape, *steps),
+            _summed(g) if "bias" in needs else None,
+        )
+    stride, padding, dilation, groups = steps
+    size, kernel, out = [tuple(t.shape[2:]) for t in (input, weight, g)]
+    window = Window(size, kernel, stride, padding, dilation, out)
+    to_weight, into = blank(tuple(weight.shape), input._dtype)
+    kernels = _kernels(into, groups)
+    to_bias, sums = None, None
+    if "bias" in needs:
+        to_bias, sums = blank((weight.shape[0],), input._dtype)
+        sums = sums.reshape(groups, -1)
+    places, images = _images(g, groups), _images(conj(input), groups)
+    if "input" not in needs:
+        patches.weights(places, images, kernels, window, sums)
+        return None, to_weight, to_bias
+    to_input, target = _result(tuple(input.shape), g)
+    turned = _kernels(conj(weight).array(), groups)
+    adjoint_and_weights(places, images, turned, _split(target, groups), kernels, window, sums)
+    return to_input, to_weight, to_bias
+
+
+_APART = Rule(
+    "ConvolutionBackward0",
+    {
+        "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _to_input(
+            g, weight, input_shape, stride, padding, dilation, groups
+        ),
+        "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+            g, conj(input), weight_shape, stride, padding, dilation, groups
+        ),
+        "bias": lambda g: _summed(g),
+    },
+)
+_TOGETHER = Rule(
+    "ConvolutionBackward0",
+    {
+        ("input", "weight", "bias"): (
+            lambda g, input, weight, needs, stride, padding, dilation, groups: _to_several(
+                g, input, weight, needs, stride, padding, dilation, groups
+            )
+        )
+    },
+)
+
+
+def _chosen(given: dict[str, Any]) -> Rule:
+    """A formula keeps all that it reads: one for several gradients reads the input and the weight
+    anyway where the weight's is among them."""
+    bias = given["bias"]
+    several = given["input"]._rg or (bias is not None and bias._rg)
+    return _TOGETHER if several and given["weight"]._rg else _APART
+
+
+@op(
+    "_conv",
+    method=False,
+    namespaces=(),
+    rule=watching(_chosen, "input", "weight", "bias"),
+)
+def _conv(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+    places: Any = None,
+) -> Any:
+    """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has
+    fewer than would fit."""
+    size, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
+    out = patches.out_size(size, kernel, stride, padding, dilation) if places is None else places
+    result, target = _result((input.shape[0], weight.shape[0], *out), input)
+    add = None if bias is None else bias.array().reshape(groups, -1)
+    window = Window(size, kernel, stride, padding, dilation, out)
+    patches.forward(
+        _images(input, groups),
+        _kernels(weight.array(), groups),
+        add,
+        _split(target, groups),
+        window,
+    )
+    return result
+
+
+@op(
+    "_conv_adjoint",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "ConvolutionBackward0",
+        {
+            "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _to_places(
+                g, weight, input_shape, stride, padding, dilation, groups
+            ),
+            "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+                conj(input), g, weight_shape, stride, padding, dilation, groups
+            ),
+        },
+    ),
+)
+def _conv_adjoint(
+    input: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Any:
+    """(n, co, *out) by (co, ci / groups, *kernel): the transposed convolution to spatial `size`."""
+    out, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
+    result, target = _result((input.shape[0], weight.shape[1] * groups, *size), input)
+    window = Window(size, kernel, stride, padding, dilation, out)
+    adjoint(
+        _images(input, groups), _kernels(weight.array(), groups), _split(target, groups), window
+    )
+    return result
+
+
+@op(
+    "_conv_weights",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "ConvolutionBackward0",
+        {
+            "grad": lambda g, grad_shape, input, stride, padding, dilation, groups: _to_places(
+                conj(input), conj(g), grad_shape, stride, padding, dilation, groups
+            ),
+            "input": lambda g, grad, input_shape, stride, padding, dilation, groups: _to_input(
+                conj(grad), conj(g), input_shape, stride, padding, dilation, groups
+            ),
+        },
+    ),
+)
+def _conv_weights(
+    grad: Any, input: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
+) -> Any:
+    """The gradient of a kernel of `shape` from that of the result and the input."""
+    result, target = blank(shape, input._dtype)
+    window = Window(
+        tuple(input.shape[2:]), shape[2:], stride, padding, dilation, tuple(grad.shape[2:])
+    )
+    kernels = _kernels(target, groups)
+    patches.weights(_images(grad, groups), _images(input, groups), kernels, window)
+    return result
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def per_dim(value: Any, nd: int, name: str) -> Ints:
+    """One integer for each spatial dim, from one for all or a list."""
+    if isinstance(value, (tuple, list)):
+        found = tuple([int(v) for v in value])
+        if len(found) == 1:
+            return found * nd
+        if len(found) != nd:
+            raise RuntimeError(
+                f"expected {name} to be a single integer value or a list of {nd} values to match "
+                "the "
+                f"convolution dimensions, but got {name}={list(found)}"
+            )
+        return found
+    return (int(value),) * nd
+
+
+def _check(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed: bool) -> None:
+    name = f"conv_transpose{nd}d" if transposed else f"conv{nd}d"
+    if input.ndim not in (nd + 1, nd + 2):
+        raise RuntimeError(
+            f"Expected {nd + 1}D (unbatched) or {nd + 2}D (batched) input to {name}, but got input "
+            "of size: "
+            f"{list(input.shape)}"
+        )
+    if weight.ndim != nd + 2:
+        raise RuntimeError(
+            f"expected weight to be at least 1 dimensional, got {nd + 2}-dimensional weight "
+            "expected, but got "
+            f"{weight.ndim}-dimensional weight of size {list(weight.shape)} instead"
+        )
+    for t in (weight, bias):
+        if t is not None and t._dtype is not input._dtype:
+            a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(t._dtype)
+            what = "bias" if t is bias else "weight"
+            raise RuntimeError(f"Input type ({a}) and {what} type ({b}) should be the same")
+    if input._dtype is dtypes.bool:
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
+    if groups <= 0:
+        raise RuntimeError("non-positive groups is not supported")
+    _check_channels(input, weight, bias, nd, groups, transposed)
+
+
+def _check_channels(
+    input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed: bool
+) -> None:
+    channels = input.shape[-nd - 1]
+    if weight.shape[0] < groups or weight.shape[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be "
+            + (
+                f"at least {groups} at dimension 0, but got weight of size {list(weight.shape)}"
+                if weight.shape[0] < groups
+                else f"divisible by {groups} at dimension 0, but got weight of size "
+                f"[{list(weight.shape)}]"
+            )
+            + " instead"
+        )
+    wanted = weight.shape[0] if transposed else weight.shape[1] * groups
+    if channels != wanted:
+        raise RuntimeError(
+            f"Given {'transposed=1, ' if transposed else f'groups={groups}, '}weight of size "
+            f"{list(weight.shape)}, "
+            f"expected input{list(input.shape)} to have {wanted} channels, but got {channels} "
+            "channels instead"
+        )
+    made = weight.shape[1] * groups if transposed else weight.shape[0]
+    if bias is not None and tuple(bias.shape) != (made,):
+        raise RuntimeError(
+            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
+            f"{made} elements, but "
+            f"got bias of size {list(bias.shape)} instead"
+        )
+
+
+def _check_steps(stride: Ints, padding: Ints, dilation: Ints) -> None:
+    if any(s <= 0 for s in stride):
+        raise RuntimeError("non-positive stride is not supported")
+    if any(p < 0 for p in padding):
+        raise RuntimeError("negative padding is not supported")
+    if any(d <= 0 for d in dilation):
+        raise RuntimeError("dilation should be greater than zero")
+
+
+def _check_kernel(size: Ints, kernel: Ints, padding: Ints, dilation: Ints) -> None:
+    padded = [s + 2 * p for s, p in zip(size, padding, strict=True)]
+    reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
+    if any(k == 0 for k in kernel) or any(r > s for r, s in zip(reach, padded, strict=True)):
+        a, b = " x ".join(map(str, padded)), " x ".join(map(str, reach))
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({a}). Kernel size: ({b}). "
+            "Kernel size can't be greater than actual input size"
+        )
+
+
+# -- the public functions -------------------------------------------------------------------------
+
+
+def _convolve(
+    nd: int,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+) -> Any:
+    _check(input, weight, bias, nd, groups, False)
+    stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
+    kernel = tuple(weight.shape[2:])
+    if isinstance(padding, str):
+        input, padding = _named_padding(input, padding, kernel, stride, dilation)
+    padding = per_dim(padding, nd, "padding")
+    _check_steps(stride, padding, dilation)
+    batched = input if input.ndim == nd + 2 else input.unsqueeze(0)
+    _check_kernel(tuple(batched.shape[2:]), kernel, padding, dilation)
+    result = _conv(batched, weight, bias, stride, padding, dilation, int(groups))
+    return result if batched is input else result.squeeze(0)
+
+
+def _named_padding(
+    input: Any, padding: str, kernel: Ints, stride: Ints, dilation: Ints
+) -> tuple[Any, Ints]:
+    """'valid' and 'same'; what 'same' needs more at the end than at the beginning is padded
+    first."""
+    if padding == "valid":
+        return input, (0,) * len(kernel)
+    if padding != "same":
+        raise RuntimeError(f"Invalid padding string: '{padding}'")
+    if any(s != 1 for s in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    from skimp._ops.nn.padding import constant_pad
+
+    whole = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    if any(t % 2 for t in whole):
+        more: list[int] = []
+        for t in reversed(whole):
+            more += [0, t % 2]
+        input = constant_pad(input, more, 0)
+    return input, tuple([t // 2 for t in whole])
+
+
+def _transpose(
+    nd: int,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Any:
+    _check(input, weight, bias, nd, groups, True)
+    stride, dilation = per_dim(stride, nd, "stride"), per_dim(dilation, nd, "dilation")
+    padding, extra = per_dim(padding, nd, "padding"), per_dim(output_padding, nd, "output_padding")
+    _check_steps(stride, padding, dilation)
+    if any(e < 0 for e in extra):
+        raise RuntimeError("negative output_padding is not supported")
+    for e, s, d in zip(extra, stride, dilation, strict=True):
+        if e >= s and e >= d:
+            raise RuntimeError(
+                "output padding must be smaller than either stride or dilation, but got "
+                f"output_padding: {list(extra)} stride: {list(stride)} dilation: {list(dilation)}"
+            )
+    batched = input if input.ndim == nd + 2 else input.unsqueeze(0)
+    size = tuple(
+        [
+            (i - 1) * s - 2 * p + d * (k - 1) + e + 1
+            for i, s, p, d, k, e in zip(
+                batched.shape[2:], stride, padding, dilation, weight.shape[2:], extra, strict=True
+            )
+        ]
+    )
+    if any(s <= 0 for s in size):
+        raise RuntimeError(
+            f"Given input size per channel: ({' x '.join(map(str, batched.shape[2:]))}). "
+            "Calculated output size per "
+            f"channel: ({' x '.join(map(str, size))}). Output size is too small"
+        )
+    result = _conv_adjoint(batched, weight, size, stride, padding, dilation, int(groups))
+    if bias is not None:
+        result = result + bias.reshape((-1,) + (1,) * nd)
+    return result if batched is input else result.squeeze(0)
+
+
+def _declare(nd: int) -> None:
+    def conv(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Any:
+        return _convolve(nd, input, weight, bias, stride, padding, dilation, groups)
+
+    def transpose(
+        input: Any,
+        weight: Any,
+        bias: Any = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Any:
+        return _transpose(
+            nd, input, weight, bias, stride, padding, output_padding, groups, dilation
+        )
+
+    for f, name, doc in (
+        (
+            conv,
+            f"conv{nd}d",
+            f"Convolution over {nd} dimensions; patches are gathered a block at a time.",
+        ),
+        (
+            transpose,
+            f"conv_transpose{nd}d",
+            f"The adjoint of conv{nd}d: its gradient with respect to the input.",
+        ),
+    ):
+        f.__name__ = f.__qualname__ = name
+        f.__doc__ = doc
+        export(name, f, ("", "nn.functional"), method=False)
+
+
+for _nd in (1, 2, 3):
+    _declare(_nd)
+
+
+def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
+    """Convolution of (time, batch, channels) by (kernel, ci, co)."""
+    moved = _convolve(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
+    return moved.permute(2, 0, 1)
+
+
+export("conv_tbc", conv_tbc, ("", "nn.functional"), method=False)

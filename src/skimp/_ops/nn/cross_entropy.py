@@ -1,0 +1,512 @@
+"""cross_entropy and nll_loss. With class indices, log-probabilities are never written: rows are
+reduced as they are read."""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.pointwise_forms import FLOATS
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.scratch import Scratch, row_sums
+from skimp._ops.reduce.softmax import (
+    SMALL,
+    _log_softmax,
+    exp_of,
+    floating,
+    over_rows,
+    row_numbers,
+    sides,
+    wide,
+)
+from skimp._ops.ties import tied
+
+
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The name of a reduction, where the two old arguments may still ask for one."""
+    if size_average is None and reduce is None:
+        return reduction
+    name = "none" if reduce is False else "sum" if size_average is False else "mean"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.",
+        stacklevel=3,
+    )
+    return name
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse what is not one of the three."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
+# -- what a target says about its rows -------------------------------------------------------------
+
+
+class Rows:
+    """Class indices as (outer, 1, inner) beside a (outer, classes, inner) input, with each row's
+    weight."""
+
+    def __init__(
+        self, shape: tuple[int, ...], target: Tensor, weight: Tensor | None, ignore: int, acc: Any
+    ) -> None:
+        self.dim = 1 if len(shape) > 1 else 0
+        outer, self.classes, inner = sides(shape, self.dim)
+        t = target.array().reshape((outer, 1, inner) if inner > 1 else (outer, 1))
+        self.valid: Array | None = None
+        used = t
+        if _outside(t, self.classes):
+            self.valid = t != ignore
+            used = np.where(self.valid, t, 0)
+            _check_classes(used, self.classes)
+        elif 0 <= ignore < self.classes:
+            self.valid = t != ignore
+        self.at = used
+        self.weight = None if weight is None else weight.array().astype(acc, copy=False)
+        self.share: Any = acc.type(1)  # the weight of each row
+        if self.weight is not None:
+            self.share = self.weight[used]
+        if self.valid is not None:
+            self.share = self.share * self.valid.astype(acc)
+
+    def total(self) -> Any:
+        """What the mean divides by."""
+        if self.weight is None and self.valid is None:
+            return self.at.size
+        return self.share.sum()
+
+    def per_class(self, ndim: int) -> Any:
+        """The weights as they broadcast against a block."""
+        if self.weight is None:
+            return None
+        return self.weight if ndim == 2 else self.weight[:, None]
+
+
+def _outside(t: Array, classes: int) -> bool:
+    return bool(t.size and (int(t.max()) >= classes or int(t.min()) < 0))
+
+
+def _check_classes(t: Array, classes: int) -> None:
+    bad = t[(t < 0) | (t >= classes)]
+    if bad.size:
+        raise IndexError(f"Target {int(bad[0])} is out of bounds.")
+
+
+def _pick(block: Array, at: Array) -> Array:
+    """Each row's element at its target, (a, 1) or (a, 1, c)."""
+    if block.ndim == 2:
+        return block[np.arange(len(block)), at[:, 0]][:, None]
+    return np.take_along_axis(block, at, 1)
+
+
+def _take_from(block: Array, at: Array, value: Array) -> None:
+    """block[row, target] -= value."""
+    if block.ndim == 2:
+        block[np.arange(len(block)), at[:, 0]] -= value[:, 0]
+    else:
+        np.put_along_axis(block, at, np.take_along_axis(block, at, 1) - value, 1)
+
+
+# -- the fused op ---------------------------------------------------------------------------------
+
+
+def _forward(
+    x: Array, at: Array, loss: Array, lse: Array, spread: Array | None, weight: Any
+) -> None:
+    """Of a block of rows: minus the target's log-probability, the logsumexp, the sum of
+    (weighted) log-probabilities."""
+    with Scratch(x.shape, loss.dtype) as z:
+        top = np.maximum.reduce(x, axis=1, keepdims=True).astype(loss.dtype, copy=False)
+        own = _pick(x, at)
+        if spread is not None:
+            np.subtract(x, top, out=z)
+            spread[...] = np.add.reduce(z if weight is None else z * weight, axis=1, keepdims=True)
+        taken = exp_of(x if x.dtype == z.dtype else x.astype(z.dtype), top, z)
+        log = np.log(row_sums(z))
+        if taken is None:  # of exp(x): as if the largest had been subtracted
+            log -= top
+        np.subtract(log, own - top, out=loss)
+        np.add(top, log, out=lse)
+        if spread is not None:
+            spread -= log * (x.shape[1] if weight is None else weight.sum())
+
+
+def _rule(
+    g: Any,
+    input: Any,
+    target: Any,
+    result1: Any,
+    weight: Any,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+) -> Any:
+    rows = Rows(tuple(input.shape), target, weight, ignore_index, _acc(input))
+    if modes.state.grad or g._hollow:
+        return _again(g, input, rows, reduction, label_smoothing)
+    return _gradient(g, input, result1, rows, reduction, label_smoothing)
+
+
+def _factors(rows: Rows, smoothing: float, acc: Any) -> tuple[Any, Any, Any]:
+    """Of each row: the factor of its softmax, what its target's class has less, and what every
+    class has less."""
+    pick = (1.0 - smoothing) * rows.share
+    if not smoothing:
+        return pick, pick, 0.0
+    each = smoothing / rows.classes
+    whole = rows.classes if rows.weight is None else rows.weight.sum()
+    live = acc.type(1) if rows.valid is None else rows.valid.astype(acc)
+    return pick + live * (each * whole), pick, live * each
+
+
+def _gradient(
+    g: Any, input: Any, result1: Any, rows: Rows, reduction: str, smoothing: float
+) -> Any:
+    acc = _acc(input)
+    factors = _factors(rows, smoothing, acc)
+    scale = g.array().astype(acc, copy=False).reshape(rows.at.shape if reduction == "none" else ())
+    if reduction == "mean":
+        scale = scale / rows.total()
+    whole, pick, each = [
+        np.broadcast_to(np.asarray(f * scale, acc), rows.at.shape) for f in factors
+    ]
+    result, into = blank(tuple(input.shape), input._dtype)
+    whole, pick, each = (np.ascontiguousarray(a) for a in (whole, pick, each))
+
+    def block(
+        x: Array, at: Array, lse: Array, whole: Array, pick: Array, each: Array, out: Array
+    ) -> None:
+        with Scratch(x.shape, lse.dtype) as scratch:
+            d = scratch if out.dtype.itemsize == 2 else out
+            np.subtract(x, lse, out=d)
+            np.exp(d, out=d)
+            np.multiply(d, whole, out=d)
+            _take_from(d, at, pick)
+            if smoothing:
+                weight = rows.per_class(d.ndim)
+                d -= each if weight is None else each * weight
+            if d is not out:
+                out[...] = d
+
+    over_rows(input, rows.dim, block, rows.at, result1.array(), whole, pick, each, into)
+    return result
+
+
+def _again(g: Any, input: Any, rows: Rows, reduction: str, smoothing: float) -> Any:
+    """The same in ops, for derivatives of the derivative."""
+    acc = _acc(input)
+    shape = (
+        tuple([1 if d == rows.dim else n for d, n in enumerate(input.shape)])
+        if input.ndim
+        else (1,)
+    )
+
+    def tensor(a: Any) -> Any:
+        whole = np.broadcast_to(np.asarray(a, acc), rows.at.shape).reshape(shape)
+        return fresh(
+            np.ascontiguousarray(whole),
+            input._dtype if input._dtype.itemsize > 2 else dtypes.float32,
+        )
+
+    whole, pick, each = [tensor(f) for f in _factors(rows, smoothing, acc)]
+    if reduction == "none":
+        g = g.reshape(shape)
+    elif reduction == "mean":
+        g = g / float(rows.total())
+    hot = np.zeros((rows.at.shape[0], rows.classes, *rows.at.shape[2:]), acc)
+    np.put_along_axis(hot, rows.at, 1, 1)
+    one = fresh(hot.reshape(tuple(input.shape)), whole._dtype)
+    less = pick * one
+    if smoothing:
+        classes = rows.weight if rows.weight is not None else np.ones(rows.classes, acc)
+        trailing = [1] * (input.ndim - rows.dim - 1)
+        less = less + each * fresh(classes.reshape(-1, *trailing).copy(), whole._dtype)
+    return (_log_softmax(input, rows.dim).exp() * whole - less) * g
+
+
+def _acc(t: Tensor) -> Any:
+    return wide(t._dtype).np
+
+
+# -- the short way of small matrices: as little as NumPy allows ------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _counted(n: int) -> Array:
+    return np.arange(n)
+
+
+def _small(input: Any, target: Any, ignore: int) -> Any:
+    """The mean over the rows of a small matrix with a class index each; None where the general way
+    is needed.
+    """
+    x, t = input._np, getattr(target, "_np", None)
+    if x is None or t is None or x.ndim != 2 or t.ndim != 1 or len(x) != len(t):
+        return None
+    if (
+        not 0 < x.size < SMALL
+        or input._dtype not in FLOATS
+        or t.dtype != np.int64
+        or not t.flags.c_contiguous
+        or 0 <= ignore < x.shape[1]
+        # negative ones, ignore_index among them, are large ones here
+        or np.maximum.reduce(t.view(np.uint64)) >= x.shape[1]
+    ):
+        return None
+    top = np.maximum.reduce(x, axis=1, keepdims=True)
+    z = x - top
+    own = z[_counted(len(t)), t]
+    np.exp(z, out=z)
+    log = np.log(np.add.reduce(z, axis=1, keepdims=True))
+    loss = fresh(np.add.reduce(log[:, 0] - own) / x.dtype.type(len(t)), input._dtype)
+    if input._rg and modes.state.grad:
+        top += log
+        lse = fresh(top, input._dtype)
+        record(_SMALL, {"input": input, "target": target, "lse": lse}, loss)
+    return loss
+
+
+def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
+    if modes.state.grad or g._hollow:
+        rows = Rows(tuple(input.shape), target, None, -100, _acc(input))
+        return _again(g, input, rows, "mean", 0.0)
+    d = input.array() - lse.array()
+    np.exp(d, out=d)
+    t = target.array()
+    d[_counted(len(t)), t] -= 1
+    d *= g.array() / len(t)
+    return fresh(d, input._dtype)
+
+
+_SMALL = Rule("NllLossBackward0", {"input": _small_back})
+
+
+@op(
+    "_cross_entropy",
+    method=False,
+    namespaces=(),
+    nondiff=(1,),
+    rule=Rule("NllLossBackward0", {"input": _rule}),
+)
+def _cross_entropy(
+    input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
+) -> Any:
+    """(loss, each row's logsumexp): what backward needs besides the input."""
+    shape = tuple(input.shape)
+    acc = _acc(input)
+    rows = Rows(shape, target, weight, ignore_index, acc)
+    losses = np.empty(rows.at.shape, acc)
+    lse = row_numbers(shape, rows.dim, acc)
+    if label_smoothing:
+        spread = np.empty_like(losses)
+
+        def block(x: Array, at: Array, loss: Array, lse: Array, spread: Array) -> None:
+            _forward(x, at, loss, lse, spread, rows.per_class(x.ndim))
+
+        over_rows(input, rows.dim, block, rows.at, losses, lse, spread)
+    else:
+        spread = None
+
+        def plain(x: Array, at: Array, loss: Array, lse: Array) -> None:
+            _forward(x, at, loss, lse, None, None)
+
+        over_rows(input, rows.dim, plain, rows.at, losses, lse)
+    losses = _weighted(losses, spread, rows, label_smoothing)
+    loss = _reduced(losses, rows, reduction, tuple(target.shape))
+    return fresh(loss.astype(input._dtype.np, copy=False), input._dtype), fresh(
+        lse, wide(input._dtype)
+    )
+
+
+def _weighted(losses: Array, spread: Array | None, rows: Rows, smoothing: float) -> Array:
+    if rows.weight is not None or spread is not None:
+        losses = losses * ((1.0 - smoothing) * rows.share)
+    if spread is not None:
+        losses = losses - spread * (smoothing / rows.classes)
+    return losses if rows.valid is None else np.where(rows.valid, losses, losses.dtype.type(0))
+
+
+def _reduced(losses: Array, rows: Rows, reduction: str, shape: tuple[int, ...]) -> Any:
+    if reduction == "none":
+        return losses.reshape(shape)
+    total = losses.sum()
+    return np.asarray(
+        total if reduction == "sum" else np.asarray(total / rows.total(), losses.dtype)
+    )
+
+
+# -- the public functions -------------------------------------------------------------------------
+
+
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Minus the log-probability of each row's target: a class index, or a probability for every
+    class."""
+    if weight is size_average is reduce is None and reduction == "mean" and not label_smoothing:
+        loss = _small(input, target, ignore_index)
+        if loss is not None:
+            return loss
+    reduction = reduction_of(size_average, reduce, reduction)
+    check_reduction(reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    check_tensor("cross_entropy_loss", target)
+    if input.ndim == 0:
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
+    if tuple(target.shape) == tuple(input.shape):
+        return _of_probabilities(input, target, weight, reduction, ignore_index, label_smoothing)
+    target = _checked(input, target, weight)
+    floating("log_softmax_lastdim_kernel_impl", input)
+    return _cross_entropy(input, target, weight, reduction, ignore_index, label_smoothing)[0]
+
+
+def check_tensor(name: str, target: Any) -> None:
+    """Refuse a target that is no tensor."""
+    if not isinstance(target, Tensor):
+        kind = type(target).__name__
+        raise TypeError(f"{name}(): argument 'target' (position 2) must be Tensor, not {kind}")
+
+
+def _checked(input: Any, target: Any, weight: Any) -> Any:
+    """Class indices, checked in PyTorch's order; that of one row has no dims."""
+    dim = 1 if input.ndim > 1 else 0
+    shape, have = tuple(input.shape), tuple(target.shape)
+    expected = shape[:dim] + shape[dim + 1 :]
+    if input.ndim > 1 and (not have or have[0] != shape[0]):
+        raise ValueError(
+            f"Expected input batch_size ({shape[0]}) to match target batch_size "
+            f"({have[0] if have else 0})."
+        )
+    if input.ndim <= 2 and len(have) > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if input.ndim == 4 and len(have) != 3:
+        raise RuntimeError(
+            "only batches of spatial targets supported (3D tensors) but got targets of dimension: "
+            f"{len(have)}"
+        )
+    if input.ndim not in (1, 4) and have != expected:
+        raise RuntimeError(f"Expected target size {list(expected)}, got {list(have)}")
+    if target._dtype not in (dtypes.int64, dtypes.uint8):
+        name = promotion.scalar_type_name(target._dtype)
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {name}")
+    if input.ndim == 1 and have not in ((), (1,)):
+        raise ValueError(
+            f"For 1D input, 1D target must have size 1, but got target size: {have[0]}"
+        )
+    if input.ndim == 4 and have != expected:
+        raise RuntimeError(f"size mismatch (got input: {list(shape)} , target: {list(have)}")
+    if weight is not None:
+        _check_weight("", shape[dim], weight)
+        if weight._dtype is not input._dtype:
+            a, b = map(promotion.scalar_type_name, (input._dtype, weight._dtype))
+            raise RuntimeError(f"expected scalar type {a} but found {b}")
+    return target.reshape(()) if input.ndim == 1 else target
+
+
+def _check_weight(prefix: str, classes: int, weight: Any) -> None:
+    if tuple(weight.shape) != (classes,):
+        raise RuntimeError(
+            f"{prefix}weight tensor should be defined either for all {classes} classes or no "
+            f"classes but got weight tensor of shape: {list(weight.shape)}"
+        )
+
+
+def _of_probabilities(
+    input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> Any:
+    if not target._dtype.is_floating_point:
+        raise RuntimeError(
+            f"Expected floating point type for target with class probabilities, got "
+            f"{promotion.scalar_type_name(target._dtype)}"
+        )
+    if ignore_index >= 0:
+        raise RuntimeError("ignore_index is not supported for floating point target")
+    dim = 1 if input.ndim > 1 else 0
+    n = input.shape[dim] if input.ndim else 1
+    if weight is not None:
+        _check_weight("cross_entropy: ", n, weight)
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / n
+    logs = _log_softmax(input, dim)
+    if weight is not None:
+        logs = logs * weight.reshape((n,) + (1,) * (input.ndim - dim - 1))
+    product = logs * target
+    if reduction == "none":
+        return -product.sum(dim)
+    total = -product.sum()
+    return total if reduction == "sum" else total / max(1, input.numel() // n)
+
+
+export("cross_entropy", cross_entropy, ("nn.functional",), method=False)
+
+
+@op(
+    "_nll",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "NllLossBackward0",
+        {
+            "input": lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(
+                1, target, -(g * shares)
+            )
+        },
+    ),
+)
+def _nll(input: Any, target: Any, shares: Any) -> Any:
+    """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner)
+    input."""
+    picked = np.take_along_axis(input.array(), target.array(), 1)
+    return fresh(-picked * shares.array(), input._dtype)
+
+
+def nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Minus each row's element at its target; the input holds log-probabilities."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    check_reduction(reduction)
+    check_tensor("nll_loss_nd", target)
+    if input.ndim == 0:
+        raise ValueError("Expected 1 or more dimensions (got 0)")
+    if target._rg:
+        raise RuntimeError("the derivative for 'target' is not implemented")
+    target = _checked(input, target, weight)
+    floating("nll_loss_out_frame", input)
+    rows = Rows(tuple(input.shape), target, weight, ignore_index, input._dtype.np)
+    outer, n, inner = sides(tuple(input.shape), rows.dim)
+    shares = np.ascontiguousarray(np.broadcast_to(rows.share, rows.at.shape)).reshape(
+        outer, 1, inner
+    )
+    at = fresh(rows.at.reshape(outer, 1, inner).astype(np.int64), dtypes.int64)
+    losses = _nll(tied(input).reshape(outer, n, inner), at, fresh(shares, input._dtype))
+    if reduction == "none":
+        return losses.reshape(tuple(target.shape))
+    total = losses.sum()
+    return total if reduction == "sum" else total / float(rows.total())
+
+
+export("nll_loss", door(nll_loss), ("nn.functional",), method=False)

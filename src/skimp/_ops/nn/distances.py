@@ -1,0 +1,182 @@
+"""Distances between all rows: cdist and pdist, block by block, so that no array of all differences
+is ever made.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops.linalg.matmul import matmul
+from skimp._ops.shape.joining import cat
+
+_BLOCK = 1 << 16  # differences at a time
+_BY_PRODUCT = 25  # rows from which euclidean distances are taken from a matrix product
+_MODES = (
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+)
+
+
+def _norms(differences: Array, p: float) -> Any:
+    """The p-norms along the last dim; `differences` is overwritten."""
+    if p == 2:
+        return np.sqrt(np.einsum("...i,...i->...", differences, differences))
+    np.abs(differences, out=differences)
+    if p == 0:
+        return np.not_equal(differences, 0).sum(-1)
+    if p == 1:
+        return differences.sum(-1)
+    if math.isinf(p):
+        return differences.max(-1, initial=0)
+    kind = differences.dtype.type
+    np.power(differences, kind(p), out=differences)
+    return np.power(differences.sum(-1), kind(1 / p))
+
+
+def _distances(x: Array, y: Array, p: float, into: Array) -> None:
+    """All distances between rows of x (n, d) and of y (m, d)."""
+    width = max(1, x.shape[1])
+    columns = max(1, min(len(y), _BLOCK // width))
+    rows = max(1, _BLOCK // (columns * width))
+    for i in range(0, len(x), rows):
+        for j in range(0, len(y), columns):
+            block = x[i : i + rows, None, :] - y[None, j : j + columns, :]
+            into[i : i + rows, j : j + columns] = _norms(block, p)
+
+
+# -- derivatives: pointwise and reductions, which are computed without their intermediates ---------
+
+
+def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> Any:
+    """The gradient of x: sums over y of g * d|x - y|_p / dx."""
+    if p == 0:
+        return x.new_zeros(tuple(x.shape))
+    if p == 2:
+        ratio = (g / distances).masked_fill(distances == 0, 0)
+        return ratio.sum(-1, keepdim=True) * x - matmul(ratio, y)
+    difference = x.unsqueeze(-2) - y.unsqueeze(-3)
+    g, distances = g.unsqueeze(-1), distances.unsqueeze(-1)
+    if p == 1:
+        return (g * difference.sign()).sum(-2)
+    if math.isinf(p):
+        return (g * difference.sign() * (difference.abs() == distances)).sum(-2)
+    slope = difference.sign() * difference.abs().pow(p - 1) / distances.pow(p - 1)
+    nothing = (distances == 0) if p >= 1 else (distances == 0) | (difference == 0)
+    return (g * slope.masked_fill(nothing, 0)).sum(-2)
+
+
+@op("_cdist", method=False, namespaces=(), rule=Rule("CdistBackward0", {
+    "x1": lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
+    "x2": lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p)}))  # fmt: skip
+def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
+    batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
+    made, into = blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
+    a = np.broadcast_to(x1.array(), (*batch, *x1.shape[-2:]))
+    b = np.broadcast_to(x2.array(), (*batch, *x2.shape[-2:]))
+    for where in np.ndindex(*batch):
+        _distances(a[where], b[where], p, into[where])
+    return made
+
+
+def _euclidean(x1: Tensor, x2: Tensor) -> Tensor:
+    """sqrt(|a|^2 - 2ab + |b|^2) by one product: PyTorch's for many rows, with its rounding."""
+    norms = [t.pow(2).sum(-1, keepdim=True) for t in (x1, x2)]
+    left = cat([x1 * -2, norms[0], norms[0].detach() * 0 + 1], -1)
+    right = cat([x2, norms[1].detach() * 0 + 1, norms[1]], -1)
+    return matmul(left, right.mT).clamp_min(0).sqrt()
+
+
+def _check_rows(name: str, t: Tensor, word: str) -> None:
+    if not t._dtype.is_floating_point:
+        kind = promotion.scalar_type_name(t._dtype)
+        raise RuntimeError(f"{name} only supports floating-point dtypes, {word} got: {kind}")
+    if t._dtype in (dtypes.float16, dtypes.bfloat16):
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
+        )
+
+
+@op(method=False)
+def cdist(
+    x1: Tensor,
+    x2: Tensor,
+    p: float = 2.0,
+    compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:
+    """The p-norm distance between each row of x1 and each row of x2, batch by batch."""
+    for word, t in (("X1", x1), ("X2", x2)):
+        if t.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {word} got: {t.ndim}D")
+    if x1.shape[-1] != x2.shape[-1]:
+        raise RuntimeError(
+            f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
+        )
+    _check_rows("cdist", x1, "X1")
+    _check_rows("cdist", x2, "X2")
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    if x1._dtype is not x2._dtype:
+        names = [promotion.scalar_type_name(t._dtype) for t in (x1, x2)]
+        raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
+    if compute_mode is not None and compute_mode not in _MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
+    many = max(x1.shape[-2], x2.shape[-2]) > _BY_PRODUCT and compute_mode in (None, _MODES[0])
+    some = 0 not in (x1.shape[-2], x2.shape[-2], x1.shape[-1])
+    if p == 2 and some and (many or compute_mode == _MODES[1]):
+        return _euclidean(x1, x2)
+    return _cdist(x1, x2, float(p))
+
+
+# -- one set of rows ------------------------------------------------------------------------------
+
+
+def _pdist_back(g: Tensor, input: Tensor, result: Tensor, p: float) -> Any:
+    """Both triangles of a symmetric matrix, then as cdist."""
+    n = input.shape[0]
+    where = tuple([fresh(i.astype(np.int64), dtypes.int64) for i in np.triu_indices(n, 1)])
+    full = []
+    for v in (g, result):
+        half = v.new_zeros((n, n)).index_put(where, v)
+        full.append(half + half.t())
+    return _rows_back(full[0], input, input, full[1], p)
+
+
+@op("_pdist", method=False, namespaces=(), rule=Rule("PdistBackward0", {"input": _pdist_back}))
+def _pdist(input: Tensor, p: float) -> Tensor:
+    n = input.shape[0]
+    made, into = blank((n * (n - 1) // 2,), input._dtype)
+    x = input.array()
+    step = max(1, _BLOCK // max(1, n))
+    start = 0
+    for i in range(0, n, step):
+        rows = x[i : i + step]
+        block = np.empty((len(rows), n - i), x.dtype)
+        _distances(rows, x[i:], p, block)
+        later = block[~np.tri(len(rows), n - i, dtype=bool)]
+        into[start : start + later.size] = later
+        start += later.size
+    return made
+
+
+@op(method=False, namespaces=("", "nn.functional"))
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm distance between every two rows: the upper triangle of cdist(input, input),
+    flattened.
+    """
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    _check_rows("pdist", input, "X1")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    return _pdist(input, float(p))

@@ -1,0 +1,221 @@
+"""Dropout: PyTorch's zeros for a seed; a mask of one byte for each element is all that backward
+keeps."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import NAMESPACES, export, op
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor, empty
+from skimp._ops.random.random import drawn
+from skimp._ops.shape.copies import fill
+
+ALPHA, SCALE = (
+    1.6732632423543772,
+    1.0507009873554805,
+)  # of selu, whose mean and variance alpha dropout keeps
+
+
+def _check_p(p: float, strict: bool = True) -> float:
+    if not 0.0 <= p <= 1.0:
+        if strict:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+    return float(p)
+
+
+def _kept(like: Any, p: float, feature: bool) -> Any:
+    """Which elements (`feature`: which channels) stay, drawn in the order of the noise that
+    PyTorch would draw."""
+    if like._hollow:
+        return NAMESPACES[""]["empty_like"](like, dtype=dtypes.bool).bernoulli_(1.0 - p)
+    shape = tuple(like.shape)
+    if feature:
+        shape = (*shape[:2], *(1,) * (len(shape) - 2))
+        strides = layouts.contiguous_strides(shape)
+    else:
+        strides = layouts.empty_like_strides(like.layout_of())
+    mask: Any = empty(shape, dtypes.bool, strides)
+    mask.bernoulli_(1.0 - p)
+    return mask
+
+
+def _noise(mask: Any, scale: float, dtype: Any) -> Any:
+    """`scale` where an element stays, else 0, in its type: PyTorch's bernoulli_(1 - p).div_(1 -
+    p)."""
+    return mask.to(dtype) * scale
+
+
+@op(
+    "_dropped",
+    method=False,
+    namespaces=(),
+    rule=Rule("MulBackward0", {"input": lambda g, mask, scale: g * _noise(mask, scale, g._dtype)}),
+)
+def _dropped(input: Any, mask: Any, scale: float) -> Any:
+    return input * _noise(mask, scale, input._dtype)
+
+
+def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
+    p = _check_p(p)
+    if not training or p == 0.0 or input.numel() == 0:
+        return input
+    if p == 1.0:
+        return input * input.new_zeros(())
+    if input._dtype.category < dtypes.FLOAT:
+        raise RuntimeError(
+            f"result type Float can't be cast to the desired output type {_c_type(input)}"
+        )
+    scale = 1.0 / (1.0 - p)
+    return _dropped(input, _kept(input, p, feature), scale)
+
+
+def _c_type(t: Tensor) -> str:
+    return promotion.scalar_type_name(t._dtype)
+
+
+# -- alpha dropout ---------------------------------------------------------------------------------
+
+
+def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
+    """Dropped elements become selu's limit; then a * x + b gives the mean and variance back."""
+    p = _check_p(p)
+    if not training or p == 0.0 or input.numel() == 0:
+        return input
+    if p == 1.0:
+        return input * input.new_zeros(())
+    limit = ALPHA * SCALE
+    a = 1.0 / math.sqrt((limit * limit * p + 1) * (1 - p))
+    kept = _kept(input, p, feature).to(input._dtype)
+    b = (kept - 1) * (limit * a) + limit * a * p
+    return input * (kept * a) + b
+
+
+# -- the public functions -------------------------------------------------------------------------
+
+
+def _declare(name: str, f: Callable[..., Any], feature: bool, default: bool, doc: str) -> None:
+    def function(
+        input: Any, p: float = 0.5, training: bool = default, inplace: bool = False
+    ) -> Any:
+        _warn_rank(name, input)
+        result = f(_batched(name, input), p, training, feature)
+        result = result if result.ndim == input.ndim else result.squeeze(0)
+        return _written(input, result) if inplace else result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    export(name, drawn(function), ("nn.functional",), method=False)
+
+
+def _batched(name: str, input: Any) -> Any:
+    """dropout1d, 2d and 3d take an image without a batch."""
+    rank = {"dropout1d": 2, "dropout3d": 4}.get(name)
+    return input.unsqueeze(0) if input.ndim == rank else input
+
+
+def _warn_rank(name: str, input: Any) -> None:
+    if name == "dropout1d" and input.ndim not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that "
+            "dropout1d exists to "
+            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, "
+            "and an optional batch "
+            "dimension (i.e. 2D or 3D inputs)."
+        )
+    if name == "dropout2d" and input.ndim not in (3, 4):
+        warnings.warn(
+            f"dropout2d: Received a {input.ndim}-D input to dropout2d, which is deprecated and "
+            "will result in an error "
+            "in a future release. To retain the behavior and silence this warning, please use "
+            "dropout instead. Note that "
+            "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, "
+            "a channel dimension, "
+            "and an optional batch dimension (i.e. 3D or 4D inputs).",
+            stacklevel=3,
+        )
+    elif name == "dropout2d" and input.ndim == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
+            "behavior is desired - "
+            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior "
+            "will change in a future "
+            "release to interpret the input as one without a batch dimension, i.e. shape (C, H, "
+            "W). To maintain the 1D "
+            "channel-wise dropout behavior, please switch to using dropout1d instead.",
+            stacklevel=3,
+        )
+    if name == "dropout3d" and input.ndim not in (4, 5):
+        warnings.warn(
+            f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated and "
+            "will result in an error "
+            "in a future release. To retain the behavior and silence this warning, please use "
+            "dropout instead. Note that "
+            "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, "
+            "a channel dimension, "
+            "and an optional batch dimension (i.e. 4D or 5D inputs).",
+            stacklevel=3,
+        )
+
+
+def _written(input: Any, result: Any) -> Any:
+    """The in-place form: the input takes the result's elements and its history."""
+    return input if result is input else input.copy_(result)
+
+
+_declare("dropout", _dropout, False, True, "Each element is zero with chance p, else over 1 - p.")
+_declare("dropout1d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")
+_declare("dropout2d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")
+_declare("dropout3d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")
+_declare(
+    "alpha_dropout",
+    _alpha,
+    False,
+    False,
+    "Dropout that keeps the mean and variance of selu's results.",
+)
+_declare("feature_alpha_dropout", _alpha, True, False, "`alpha_dropout` of whole channels.")
+
+
+def _torch_form(name: str, f: Callable[..., Any], feature: bool) -> None:
+    def function(input: Any, p: float, train: bool) -> Any:
+        _check_p(p, strict=False)
+        return f(input, p, train, feature)
+
+    def function_(input: Any, p: float, train: bool) -> Any:
+        return _written(input, function(input, p, train))
+
+    for made, title in ((function, name), (function_, f"{name}_")):
+        made.__name__ = made.__qualname__ = title
+        made.__doc__ = f"nn.functional.{name}, its arguments by position."
+        export(title, drawn(made), method=False)
+
+
+_torch_form("dropout", _dropout, False)
+_torch_form("feature_dropout", _dropout, True)
+_torch_form("alpha_dropout", _alpha, False)
+_torch_form("feature_alpha_dropout", _alpha, True)
+
+
+@op("native_dropout", method=False)
+def native_dropout(input: Any, p: float, train: bool | None) -> Any:
+    """(dropped, which elements stayed)."""
+    if train is False or input.numel() == 0:
+        mask = input.new_zeros(tuple(input.shape), dtype=dtypes.bool)
+        fill(mask, True)
+        return input.clone(), mask
+    p = _check_p(p, strict=False)
+    mask = _kept(input, p, False)
+    return _dropped(input, mask, 0.0 if p == 1.0 else 1.0 / (1.0 - p)), mask
+
+
+@op("native_dropout_backward", method=False)
+def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
+    """The gradient of `native_dropout`."""
+    return grad_output * _noise(mask, scale, grad_output._dtype)

@@ -1,0 +1,410 @@
+"""Rows of a table by number, and bags of them; the gradient adds rows up after sorting their
+numbers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels.threads import quietly
+from skimp._ops.reduce.softmax import wide
+from skimp._ops.sparse.tensor import made
+
+INDICES = (dtypes.int64, dtypes.int32)
+
+
+def _numbers(indices: Any, rows: int) -> Array:
+    if indices._dtype not in INDICES:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            "Long, Int; but got "
+            f"torch.{promotion.scalar_type_name(indices._dtype)}Tensor instead (while checking "
+            "arguments for embedding)"
+        )
+    found: Array = indices.array().reshape(-1)
+    if found.size and (int(found.min()) < 0 or int(found.max()) >= rows):
+        raise IndexError("index out of range in self")
+    return found
+
+
+# -- the gradient of a table
+# ------------------------------------------------------------------------
+
+
+def add_rows(target: Array, numbers: Array, rows: Array) -> None:
+    """target[numbers[i]] += rows[i] for all i: rows of one number are added up next to each
+    other, then written once."""
+    if not numbers.size:
+        return
+    order = np.argsort(numbers, kind="stable")
+    sorted_ = numbers[order]
+    starts = np.flatnonzero(np.concatenate(([True], sorted_[1:] != sorted_[:-1])))
+    stops = np.concatenate((starts[1:], [len(sorted_)]))
+    if len(starts) * 4 > len(sorted_) * 3:  # hardly any number comes twice
+        _by_rank(target, sorted_, order, rows, starts, stops)
+        return
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        np.add.reduce(
+            rows[order[start:stop]], axis=0, out=target[sorted_[start]], dtype=target.dtype
+        )
+
+
+def _by_rank(
+    target: Array, sorted_: Array, order: Array, rows: Array, starts: Array, stops: Array
+) -> None:
+    """All first rows of their numbers at once, then all second ones."""
+    target[sorted_[starts]] = rows[order[starts]]
+    for rank in range(1, int((stops - starts).max())):
+        here = starts[stops - starts > rank] + rank
+        target[sorted_[here]] += rows[order[here]]
+
+
+def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool) -> Any:
+    return embedding_dense_backward(g, indices, rows, padding_idx, by_freq)
+
+
+@op(
+    "embedding_dense_backward",
+    method=False,
+    rule=Rule(
+        "EmbeddingDenseBackwardBackward0",
+        {
+            "grad_output": lambda g, indices, padding_idx, scale_grad_by_freq: _rows_back(
+                g, indices, padding_idx, scale_grad_by_freq
+            )
+        },
+    ),
+)
+def embedding_dense_backward(
+    grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    """The gradient of the table: for each of its rows the sum of what arrived at its places."""
+    width = grad_output.shape[-1]
+    numbers = indices.array().reshape(-1)
+    source, _ = source_of(grad_output, in_order=True)
+    rows = (source if isinstance(source, np.ndarray) else grad_output.array()).reshape(-1, width)
+    if scale_grad_by_freq and numbers.size:
+        rows = rows / np.bincount(numbers, minlength=num_weights)[numbers][:, None].astype(
+            rows.dtype
+        )
+    if padding_idx >= 0 and numbers.size:
+        keep = numbers != padding_idx
+        if not keep.all():
+            numbers, rows = numbers[keep], rows[keep]
+    acc = wide(grad_output._dtype)
+    if acc is not grad_output._dtype:
+        total = np.zeros((num_weights, width), acc.np)
+        quietly(add_rows, total, numbers, rows)
+        return fresh(total.astype(grad_output._dtype.np), grad_output._dtype)
+    result, target = blank((num_weights, width), grad_output._dtype)
+    target[...] = 0
+    quietly(add_rows, target, numbers, rows)
+    return result
+
+
+def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
+    """Second derivatives: the same rows again, without those that never had a gradient."""
+    found = _lookup(g, indices, -1, False)
+    numbers = indices.array()
+    scale = np.ones(numbers.shape, g._dtype.np)
+    if by_freq and numbers.size:
+        scale = (1.0 / np.bincount(numbers.reshape(-1))[numbers]).astype(g._dtype.np)
+    if padding_idx >= 0:
+        scale = np.where(numbers == padding_idx, scale.dtype.type(0), scale)
+    return found * fresh(scale, g._dtype).unsqueeze(-1)
+
+
+# -- embedding ------------------------------------------------------------------------------------
+
+
+@op(
+    "_embedding",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "EmbeddingBackward0",
+        {
+            "weight": lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: _table_back(
+                g, indices, weight_shape[0], padding_idx, scale_grad_by_freq
+            )
+        },
+    ),
+)
+def _lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    numbers = _numbers(indices, weight.shape[0])
+    result, target = blank((*indices.shape, *weight.shape[1:]), weight._dtype)
+    if target.size:
+        np.take(
+            weight.array(),
+            numbers,
+            axis=0,
+            out=target.reshape(len(numbers), *weight.shape[1:]),
+            mode="clip",
+        )
+    return result
+
+
+def _sparse_back(g: Any, indices: Any, shape: Any, padding_idx: int, by_freq: bool) -> Any:
+    """The gradient as the rows that were read, each as often as it was."""
+    numbers = _numbers(indices, shape[0])
+    rows = g.reshape((numbers.size, *shape[1:]))
+    if by_freq and numbers.size:
+        counts = np.bincount(numbers.reshape(-1))[numbers.reshape(-1)]
+        rows = rows / fresh(counts.astype(g._dtype.np), g._dtype).unsqueeze(-1)
+    kept = numbers.reshape(-1).astype(np.int64)
+    if padding_idx >= 0 and (kept == padding_idx).any():
+        live = np.flatnonzero(kept != padding_idx)
+        rows, kept = rows.index_select(0, fresh(live.astype(np.int64), dtypes.int64)), kept[live]
+    return made(fresh(kept[None], dtypes.int64), rows, tuple(shape), False)
+
+
+@op(
+    "_embedding_sparse",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "EmbeddingBackward0",
+        {
+            "weight": lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: (
+                _sparse_back(g, indices, weight_shape, padding_idx, scale_grad_by_freq)
+            )
+        },
+    ),
+)
+def _lookup_sparse(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    return _lookup(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+def _padding(padding_idx: int | None, rows: int) -> int:
+    if padding_idx is None:
+        return -1
+    if not -rows <= padding_idx < rows:
+        raise AssertionError("Padding_idx must be within num_embeddings")
+    return padding_idx % rows
+
+
+def renorm_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+    """Scale the rows that are about to be read down to a norm of `max_norm`, in place."""
+    numbers = np.unique(_numbers(indices, weight.shape[0]))
+    if not numbers.size:
+        return
+    with modes.no_grad():
+        at = fresh(numbers.astype(np.int64), dtypes.int64)
+        rows = weight.detach().index_select(0, at)
+        norms = rows.norm(norm_type, 1, True)
+        scale = (max_norm / (norms + 1e-7)).masked_fill(norms <= max_norm, 1.0)
+        weight.index_copy_(0, at, rows * scale)
+
+
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """The rows of `weight` that `input` names; with `sparse` its gradient is a sparse tensor of the
+    rows that were read.
+    """
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    padding = _padding(padding_idx, weight.shape[0])
+    if max_norm is not None:
+        renorm_rows(weight, input, max_norm, norm_type)
+    lookup = _lookup_sparse if sparse else _lookup
+    return lookup(weight, input, padding, bool(scale_grad_by_freq))
+
+
+export("embedding", embedding, ("nn.functional",), method=False)
+
+
+@op("embedding", method=False)
+def _torch_embedding(
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """nn.functional.embedding with the table first."""
+    lookup = _lookup_sparse if sparse else _lookup
+    return lookup(weight, indices, padding_idx, scale_grad_by_freq)
+
+
+def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+    """Scale the rows that `indices` names down to a norm of `max_norm`."""
+    renorm_rows(input, indices, max_norm, norm_type)
+    return input
+
+
+export("embedding_renorm_", embedding_renorm_, method=False)
+
+
+# -- bags -----------------------------------------------------------------------------------------
+
+
+def _bags(count: int, offsets: Any, last: bool) -> tuple[Array, int]:
+    """For each index the bag that it is in, and how many bags there are."""
+    starts = offsets.array().astype(np.int64).reshape(-1)
+    if starts.size and starts[0] != 0:
+        raise RuntimeError(
+            "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
+            "position "
+            f"0. However, got {int(starts[0])}"
+        )
+    if starts.size and starts[-1] > count:
+        raise RuntimeError(
+            f"offsets[-1] can not be greater than input's length({count}), but got offsets[-1] of "
+            f"{int(starts[-1])}"
+        )
+    bags = len(starts) - 1 if last else len(starts)
+    return np.searchsorted(starts, np.arange(count), side="right") - 1, bags
+
+
+def embedding_bag(
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Any:
+    """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what
+    `offsets` delimit."""
+    if weight._dtype in INDICES and input._dtype.is_floating_point:
+        warnings.warn(
+            "Argument order of nn.functional.embedding_bag was changed. Usage "
+            "`embedding_bag(weight, input, ...)` is "
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+            stacklevel=2,
+        )
+        input, weight = weight, input
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError("mode has to be one of sum, mean or max")
+    if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
+        raise ValueError(
+            f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, "
+            "then it must have the "
+            f"same shape as the input ({list(input.shape)})"
+        )
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
+            "for mode='sum' "
+            f"(got mode='{mode}'). Please open a feature request on GitHub."
+        )
+    input, offsets, per_sample_weights = _flattened(input, offsets, per_sample_weights)
+    padding = _padding(padding_idx, weight.shape[0])
+    if max_norm is not None:
+        renorm_rows(weight, input, max_norm, norm_type)
+    bag, bags = _bags(input.numel(), offsets, include_last_offset)
+    if per_sample_weights is not None and per_sample_weights._dtype is not weight._dtype:
+        raise RuntimeError("expected weight and per_sample_weights to have the same dtype")
+    if sparse and mode == "max":
+        raise ValueError("max mode does not support sparse weights")
+    return _bagged(
+        weight, input, bag, bags, mode, per_sample_weights, padding, scale_grad_by_freq, sparse
+    )
+
+
+export("embedding_bag", door(embedding_bag), ("nn.functional",), method=False)
+
+
+def _flattened(input: Any, offsets: Any, weights: Any) -> tuple[Any, Any, Any]:
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch "
+                "of fixed length "
+                f"sequences. However, found offsets of type {type(offsets)}"
+            )
+        n, width = input.shape
+        offsets = fresh(np.arange(n, dtype=np.int64) * width, dtypes.int64)
+        return input.reshape(-1), offsets, None if weights is None else weights.reshape(-1)
+    if input.ndim != 1:
+        raise ValueError(
+            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
+        )
+    if offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    if offsets.ndim != 1:
+        raise ValueError("offsets has to be a 1D Tensor")
+    return input, offsets, weights
+
+
+def _bagged(
+    weight: Any,
+    input: Any,
+    bag: Array,
+    bags: int,
+    mode: str,
+    weights: Any,
+    padding: int,
+    by_freq: bool,
+    sparse: bool,
+) -> Any:
+    numbers = _numbers(input, weight.shape[0])
+    live = numbers != padding
+    if not live.all():
+        at = fresh(np.flatnonzero(live).astype(np.int64), dtypes.int64)
+        input, bag = input.index_select(0, at), bag[live]
+        weights = None if weights is None else weights.index_select(0, at)
+    rows = (_lookup_sparse if sparse else _lookup)(weight, input, -1, by_freq)
+    if weights is not None:
+        rows = rows * weights.unsqueeze(-1)
+    counts = np.bincount(bag[bag < bags], minlength=bags)
+    inside = bag < bags
+    if not inside.all():
+        keep = fresh(np.flatnonzero(inside).astype(np.int64), dtypes.int64)
+        rows, bag = rows.index_select(0, keep), bag[inside]
+    where: Any = fresh(bag.astype(np.int64), dtypes.int64)
+    if mode == "max":
+        return _highest(rows, bag, counts)
+    total = _summed(rows, where, bags)
+    if mode == "mean":
+        total = total / fresh(
+            np.maximum(counts, 1).astype(weight._dtype.np), weight._dtype
+        ).unsqueeze(-1)
+    return total
+
+
+@op(
+    "_bag_sum",
+    method=False,
+    namespaces=(),
+    rule=Rule("EmbeddingBagBackward0", {"rows": lambda g, bag: _lookup(g, bag, -1, False)}),
+)
+def _summed(rows: Any, bag: Any, bags: int) -> Any:
+    """The sum of the rows of each bag."""
+    return embedding_dense_backward(rows, bag, bags, -1, False)
+
+
+def _highest(rows: Any, bag: Array, counts: Array) -> Any:
+    """The largest element of each column of each bag (zeros for empty bags): gathered, so
+    gradients find their rows."""
+    values = rows.detach().array()
+    width = rows.shape[-1]
+    at = np.zeros((len(counts), width), np.int64)
+    stops = np.cumsum(counts)
+    for i in np.flatnonzero(counts):
+        start = stops[i] - counts[i]
+        at[i] = start + np.argmax(values[start : stops[i]], axis=0)
+    found = rows.gather(0, fresh(at, dtypes.int64)) if len(values) else rows.new_zeros(at.shape)
+    empty_ = fresh((counts == 0)[:, None].copy(), dtypes.bool)
+    return found.masked_fill(empty_, 0)

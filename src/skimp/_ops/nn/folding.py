@@ -1,0 +1,210 @@
+"""fold and unfold, and the shuffles that move between channels and space."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.targets import blank
+from skimp._kernels import pool as windows
+from skimp._kernels.pool import Pool
+from skimp._ops.nn.pooling import per_dim, planes
+
+Ints = tuple[int, ...]
+
+
+def _pool(name: str, size: Ints, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Pool:
+    kernel, dilation = (
+        per_dim(name, "kernel_size", kernel, 2),
+        per_dim(name, "dilation", dilation, 2),
+    )
+    padding, stride = per_dim(name, "padding", padding, 2), per_dim(name, "stride", stride, 2)
+    for what, values in (("kernel size", kernel), ("dilation", dilation), ("stride", stride)):
+        if any(v <= 0 for v in values):
+            raise RuntimeError(f"{what} should be greater than zero, but got {list(values)}")
+    if any(p < 0 for p in padding):
+        raise RuntimeError(f"padding should be non-negative, but got {list(padding)}")
+    out = windows.out_sizes(size, kernel, stride, padding, dilation, False)
+    if any(o < 1 for o in out):
+        raise RuntimeError(
+            f"Given input with spatial size ({', '.join(map(str, size))}), kernel_size={kernel}, "
+            f"dilation={dilation}, "
+            f"padding={padding}, calculated shape of the array of sliding blocks as {out}, but its "
+            "components must be at "
+            "least one."
+        )
+    return Pool(size, kernel, stride, padding, dilation, out)
+
+
+def _back(g: Any, pool: Pool) -> Any:
+    return _fold(g, pool)
+
+
+@op(
+    "_unfold",
+    method=False,
+    namespaces=(),
+    rule=Rule("Im2ColBackward0", {"input": lambda g, pool: _back(g, pool)}),
+)
+def _unfold(input: Any, pool: Pool) -> Any:
+    n, c = input.shape[:2]
+    taps = len(pool.taps)
+    result, target = blank((n, c * taps, math.prod(pool.out)), input._dtype)
+    windows.columns(planes(input, 2), target.reshape(n * c, taps, *pool.out), pool)
+    return result
+
+
+@op(
+    "_fold",
+    method=False,
+    namespaces=(),
+    rule=Rule("Col2ImBackward0", {"input": lambda g, pool: _unfold(g, pool)}),
+)
+def _fold(input: Any, pool: Pool) -> Any:
+    n, taps = input.shape[0], len(pool.taps)
+    c = input.shape[1] // taps
+    result, target = blank((n, c, *pool.size), input._dtype)
+    columns = planes(input, 2).reshape(n * c, taps, *pool.out)
+    windows.columns_back(columns, target.reshape(n * c, *pool.size), pool)
+    return result
+
+
+def unfold(
+    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """The patches of images as columns: (n, channels * taps, places)."""
+    if input.ndim not in (3, 4) or 0 in tuple(input.shape[-3:]):
+        raise RuntimeError(
+            "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
+            "dimensions for input, "
+            f"but got: {list(input.shape)}"
+        )
+    batched = input if input.ndim == 4 else input.unsqueeze(0)
+    pool = _pool("unfold", tuple(batched.shape[2:]), kernel_size, dilation, padding, stride)
+    found = _unfold(batched, pool)
+    return found if input.ndim == 4 else found.squeeze(0)
+
+
+def fold(
+    input: Any,
+    output_size: Any,
+    kernel_size: Any,
+    dilation: Any = 1,
+    padding: Any = 0,
+    stride: Any = 1,
+) -> Any:
+    """The sum of columns of patches at their places: the adjoint of `unfold`."""
+    if input.ndim not in (2, 3):
+        raise RuntimeError(
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+            "non-zero dimensions for "
+            f"input, but got: {list(input.shape)}"
+        )
+    batched = input if input.ndim == 3 else input.unsqueeze(0)
+    pool = _pool(
+        "fold",
+        per_dim("fold", "output_size", output_size, 2),
+        kernel_size,
+        dilation,
+        padding,
+        stride,
+    )
+    taps, places = len(pool.taps), math.prod(pool.out)
+    if batched.shape[1] % taps:
+        raise RuntimeError(
+            "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
+            "but got "
+            f"input.size(1)={batched.shape[1]} and kernel_size={pool.kernel}."
+        )
+    if batched.shape[2] != places:
+        raise RuntimeError(
+            f"Given output_size={pool.size}, kernel_size={pool.kernel}, dilation={pool.dilation}, "
+            f"padding={pool.padding}, "
+            f"stride={pool.stride}, expected size of input's dimension 2 to match the calculated "
+            "number of sliding blocks "
+            f"{' * '.join(map(str, pool.out))} = {places}, but got "
+            f"input.size(2)={batched.shape[2]}."
+        )
+    found = _fold(batched, pool)
+    return found if input.ndim == 3 else found.squeeze(0)
+
+
+def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
+    """(*, c r r, h, w) to (*, c, h r, w r)."""
+    r = int(upscale_factor)
+    if input.ndim < 3:
+        raise RuntimeError(
+            "pixel_shuffle expects input to have at least 3 dimensions, but got input with "
+            f"{input.ndim} dimension(s)"
+        )
+    if r <= 0:
+        raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
+    *lead, c, h, w = input.shape
+    if c % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
+            "of upscale_factor, but "
+            f"input.size(-3)={c} is not divisible by {r * r}"
+        )
+    if r == 1:
+        return input.clone()
+    k = len(lead)
+    apart = input.reshape((*lead, c // (r * r), r, r, h, w))
+    moved = apart.permute((*range(k), k, k + 3, k + 1, k + 4, k + 2))
+    return moved.reshape((*lead, c // (r * r), h * r, w * r))
+
+
+def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
+    """The reverse of `pixel_shuffle`."""
+    r = int(downscale_factor)
+    if input.ndim < 3:
+        raise RuntimeError(
+            "pixel_unshuffle expects input to have at least 3 dimensions, but got input with "
+            f"{input.ndim} dimension(s)"
+        )
+    if r <= 0:
+        raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
+    *lead, c, h, w = input.shape
+    for what, n in (("height", h), ("width", w)):
+        if n % r:
+            at = -2 if what == "height" else -1
+            raise RuntimeError(
+                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but "
+                f"input.size({at})={n} is not "
+                f"divisible by {r}"
+            )
+    if r == 1:
+        return input.clone()
+    k = len(lead)
+    apart = input.reshape((*lead, c, h // r, r, w // r, r))
+    moved = apart.permute((*range(k), k, k + 2, k + 4, k + 1, k + 3))
+    return moved.reshape((*lead, c * r * r, h // r, w // r))
+
+
+def channel_shuffle(input: Any, groups: int) -> Any:
+    """Channels of different groups next to each other."""
+    if input.ndim < 3:
+        raise RuntimeError(
+            "channel_shuffle expects input with > 2 dims, but got input with sizes "
+            f"{list(input.shape)}"
+        )
+    n, c, *size = input.shape
+    if groups <= 0:
+        raise RuntimeError(
+            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
+        )
+    if c % groups:
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
+        )
+    apart = input.reshape((n, groups, c // groups, *size))
+    return apart.transpose(1, 2).reshape((n, c, *size))
+
+
+for _f in (unfold, fold):
+    export(_f.__name__, _f, ("nn.functional",), method=False)
+for _g in (pixel_shuffle, pixel_unshuffle, channel_shuffle):
+    export(_g.__name__, _g, ("", "nn.functional"), method=False)
+export("native_channel_shuffle", channel_shuffle, ("", "nn.functional"), method=False)

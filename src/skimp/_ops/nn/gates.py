@@ -1,0 +1,275 @@
+"""Activations with a factor for each element: learned (prelu), drawn (rrelu), computed (glu)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.pointwise import OPMATH, Pointwise, call, same
+from skimp._engine.dispatch.rows import F, zeros
+from skimp._engine.memory.layout import normalize_dim
+from skimp._engine.tensor import promotion
+from skimp._engine.tensor.tensor import Tensor, adopt, empty
+from skimp._kernels import activation as A
+from skimp._kernels.random.normal import uniform53
+from skimp._ops.index.masks import where
+from skimp._ops.math.unary import sigmoid
+from skimp._ops.nn.activations import LEAKY_BACK, apply, everywhere, leaky_of_result, row
+from skimp._ops.random.random import _LOCK, engine_of
+
+# -- prelu: a slope for each channel ---------------------------------------------------------------
+
+PRELU_BACK: Pointwise = Pointwise(
+    "prelu_backward",
+    {F: A.leaky_relu_backward},
+    same,
+    Rule(
+        "PreluKernelBackwardBackward0",
+        {
+            "grad": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
+            "input": lambda g: zeros(g),
+            "weight": lambda g, grad, input: where(input > 0, 0, g * grad),
+        },
+    ),
+    ("grad", "input", "weight"),
+)
+PRELU_WEIGHT: Pointwise = Pointwise(
+    "prelu_weight_backward",
+    {F: A.prelu_weight_backward},
+    same,
+    Rule(
+        "PreluKernelBackwardBackward0",
+        {
+            "grad": lambda g, input: call(PRELU_WEIGHT, (g, input)),
+            "input": lambda g, grad, input: where(input > 0, 0, g * grad),
+        },
+    ),
+    ("grad", "input"),
+)
+PRELU = Pointwise(
+    "prelu",
+    {F: A.prelu},
+    same,
+    Rule(
+        "PreluKernelBackward0",
+        {
+            "input": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
+            "weight": lambda g, input: call(PRELU_WEIGHT, (g, input)),
+        },
+    ),
+    ("input", "weight"),
+    numbers=(),
+)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """The input above zero, else the weight (one, or one for each channel) times it."""
+    for i, (name, t) in enumerate((("input", input), ("weight", weight))):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"prelu(): argument '{name}' (position {i + 1}) must be Tensor, "
+                f"not {type(t).__name__}"
+            )
+    if input._dtype is not weight._dtype:
+        names = [promotion.scalar_type_name(t._dtype) for t in (input, weight)]
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {names[0]} and {names[1]}")
+    count, dims = weight.numel(), input.ndim
+    if count != 1:
+        if dims == 0:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        channels = input.shape[1] if dims > 1 else 1
+        if channels != count:
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = "
+                f"{count} and channel size = {channels}."
+            )
+    if weight.ndim > 1:
+        raise RuntimeError(
+            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = "
+            + str(weight.ndim)
+        )
+    shape = (1, count, *([1] * (dims - 2))) if dims > 1 else (count,) if dims else ()
+    return call(PRELU, (input, weight.reshape(shape)))
+
+
+everywhere(prelu, True)
+
+# -- rrelu: a slope drawn for each element ---------------------------------------------------------
+
+
+def _by_noise(g: Any, x: Any, noise: Any, *, out: Any) -> None:
+    np.multiply(g, noise, out=out)
+
+
+NOISE_BACK: Pointwise = Pointwise(
+    "rrelu_with_noise_backward",
+    {F: _by_noise},
+    same,
+    Rule(
+        "RreluWithNoiseBackwardBackward0",
+        {
+            "grad": lambda g, input, noise: call(NOISE_BACK, (g, input, noise)),
+            "input": lambda g: zeros(g),
+        },
+    ),
+    ("grad", "input", "noise"),
+)
+RRELU = {
+    node: Pointwise(
+        "rrelu",
+        {F: np.multiply},
+        same,
+        Rule(node, {"input": lambda g, input, noise: call(NOISE_BACK, (g, input, noise))}),
+        ("input", "noise"),
+        title="rrelu_with_noise_cpu",
+    )
+    for node in ("RreluWithNoiseBackward0", "RreluWithNoiseBackward1")
+}
+RRELU_FIXED = row(
+    "rrelu",
+    A.leaky_relu,
+    "RreluWithNoiseBackward0",
+    lambda g, input, slope: call(LEAKY_BACK, (g, input), (slope,)),
+    "slope",
+    title="leaky_relu_cpu",
+)
+RRELU_FIXED_IN_PLACE = row(
+    "rrelu",
+    A.leaky_relu,
+    "RreluWithNoiseBackward1",
+    leaky_of_result,
+    "slope",
+    title="leaky_relu_cpu",
+)
+
+
+def _rrelu(input: Tensor, lower: float, upper: float, training: bool, inplace: bool) -> Tensor:
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
+    if training and isinstance(input, Tensor):
+        RRELU["RreluWithNoiseBackward0"].kernel(input._dtype)
+        row = RRELU[f"RreluWithNoiseBackward{int(inplace)}"]
+        return call(
+            row, (input, _slopes(input, lower, upper)), (), input if inplace else None, inplace
+        )
+    return apply(
+        RRELU_FIXED_IN_PLACE if inplace else RRELU_FIXED, input, ((lower + upper) / 2,), inplace
+    )
+
+
+def _slopes(input: Tensor, lower: float, upper: float) -> Tensor:
+    """1 above zero, else drawn between the limits: one draw for each such element, in order."""
+    values = input.array()
+    of = OPMATH.get(input._dtype, input._dtype).np.type
+    low, high = float(of(lower)), float(of(upper))
+    noise = np.ones(values.shape, input._dtype.np)
+    below = values <= 0
+    with _LOCK:
+        drawn = uniform53(int(np.count_nonzero(below)), engine_of(None))
+    noise[below] = (drawn * (high - low) + low).astype(of)
+    return adopt(noise, input._dtype)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
+    return _rrelu(input, lower, upper, training, inplace)
+
+
+def rrelu_(
+    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> Tensor:
+    """The input above zero, else a slope times it, in place."""
+    return _rrelu(input, lower, upper, training, True)
+
+
+everywhere(rrelu)
+everywhere(rrelu_)
+
+# -- glu: half of the input opens and closes the other ---------------------------------------------
+
+GLU = Pointwise("glu", {F: A.glu}, same, None, ("input", "gate"))
+GLU_GATE_BACK = Pointwise(
+    "glu_backward", {F: A.glu_gate_backward}, same, None, ("grad", "input", "gate")
+)
+
+
+def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    n = input.shape[dim] // 2
+    return input.narrow(dim, 0, n), input.narrow(dim, n, n)
+
+
+@op(
+    "glu",
+    method=False,
+    namespaces=("nn.functional",),
+    out=True,
+    rule=Rule(
+        "GluBackward0",
+        {
+            "input": lambda g, input, dim: _glu_back(g, input, dim),
+        },
+    ),
+)
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of a dimension, times the sigmoid of the second."""
+    if input.ndim == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    along = normalize_dim(dim, input.ndim)
+    if input.shape[along] % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {along} is size {input.shape[along]}"
+        )
+    return call(GLU, _halves(input, along))
+
+
+def _glu_back(g: Tensor, input: Tensor, dim: int) -> Any:
+    return glu_backward(g, input, dim)
+
+
+def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
+    """The derivative of glu_backward with respect to the input, in ops."""
+    (first, gate), (g_first, g_gate) = _halves(input, dim), _halves(g, dim)
+    s = sigmoid(gate)
+    slope = s * (1 - s)
+    result = empty(tuple(input.shape), input._dtype)
+    to_first, to_gate = _halves(result, dim)
+    to_first.copy_(grad * g_gate * slope)
+    to_gate.copy_(grad * slope * (g_first + g_gate * first * (1 - 2 * s)))
+    return result
+
+
+@op(
+    "glu_backward",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "GluBackwardBackward0",
+        {
+            "grad": lambda g, input, dim: _grad_back(g, input, dim),
+            "input": _second,
+        },
+    ),
+)
+def glu_backward(grad: Tensor, input: Tensor, dim: int) -> Tensor:
+    """The gradient of glu's input: both halves written in place, nothing between."""
+    first, gate = _halves(input, dim)
+    result = empty(tuple(input.shape), input._dtype)
+    to_first, to_gate = _halves(result, dim)
+    call(GLU, (grad, gate), (), to_first)
+    call(GLU_GATE_BACK, (grad, first, gate), (), to_gate)
+    return result
+
+
+def _grad_back(g: Tensor, input: Tensor, dim: int) -> Any:
+    (first, gate), (g_first, g_gate) = _halves(input, dim), _halves(g, dim)
+    s = sigmoid(gate)
+    return g_first * s + g_gate * first * (s * (1 - s))

@@ -1,0 +1,80 @@
+"""nn.functional's linear maps: one product and a bias that costs no memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from skimp._engine.dispatch.forms import export, op, other_way
+from skimp._engine.memory import layout_views as V
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.linalg.matmul import into, matmul
+from skimp._ops.linalg.matmul_add import addmm
+from skimp.errors import WithoutBytes
+
+
+def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias, over the last dimension."""
+    try:
+        result = _linear(input, weight, bias)
+    except WithoutBytes as e:
+        given = {"input": input, "weight": weight, "bias": bias}
+        return other_way("linear", linear, given, e, out)  # type: ignore[no-any-return]
+    return result if out is None else into(out, result, input.ndim == 1)
+
+
+export("linear", linear, ("nn.functional",), method=False)
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if bias is None:
+        return matmul(input, weight.t())
+    if weight.ndim != 2:
+        raise RuntimeError(f"mat2 must be a matrix, got {weight.ndim}-D tensor")
+    if input.ndim == 2:
+        return addmm(bias, input, weight.t())
+    shape = tuple(input.shape)
+    flat = (math.prod(shape[:-1]), shape[-1]) if shape else (1, 1)
+    if shape and V.view(input.layout_of(), flat) is not None and bias.ndim <= 1:
+        tall = addmm(bias, input.view(flat), weight.t())
+        return tall.view((*shape[:-1], weight.shape[0]))
+    return matmul(input, weight.t()) + bias
+
+
+@op(method=False, namespaces=("", "nn.functional"))
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input1 @ weight[k] @ input2 + bias[k], for each output k."""
+    _check_bilinear(input1, input2, weight, bias)
+    lead = tuple(input1.shape[:-1])
+    outs, n1, n2 = weight.shape
+    x, y = input1.reshape(-1, n1), input2.reshape(-1, n2)
+    # (rows, outs * n2): the weights applied to input1; then each row's outs x n2 matrix times
+    # input2's row
+    halfway = matmul(x, weight.permute(1, 0, 2).reshape(n1, outs * n2))
+    whole = matmul(halfway.view((-1, outs, n2)), y.unsqueeze(2))
+    result = whole.reshape((*lead, outs))
+    return result if bias is None else result + bias
+
+
+def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
+    if input1.ndim != input2.ndim:
+        raise RuntimeError(
+            f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}"
+        )
+    for i, (a, b) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
+        if a != b:
+            raise RuntimeError(
+                f"bilinear(): input batch dimensions do not match at dim {i}: got {a} and {b}"
+            )
+    for which, t in ((1, input1), (2, input2)):
+        if t.shape[-1] != weight.shape[which]:
+            raise RuntimeError(
+                f"bilinear(): input{which} size does not match weight size: got {t.shape[-1]} but "
+                "expected "
+                f"{weight.shape[which]}"
+            )
+    if bias is not None and bias.shape[0] != weight.shape[0]:
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but expected "
+            f"{weight.shape[0]}"
+        )

@@ -1,0 +1,477 @@
+"""The losses of nn.functional: pointwise rows and reductions, deferred where they are large."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import NAMESPACES, door, export, op
+from skimp._engine.dispatch.pointwise import Pointwise, call, same
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array
+from skimp._ops.nn.cross_entropy import check_reduction, check_tensor, reduction_of
+
+PAIR = ("input", "target")
+
+
+def reduced(loss: Any, reduction: str) -> Any:
+    """All losses, their mean or their sum."""
+    check_reduction(reduction)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
+
+
+def _warn_sizes(input: Any, target: Any) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}). This will likely "
+            "lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            stacklevel=4,
+        )
+
+
+def _weighted(loss: Any, weight: Any) -> Any:
+    return loss if weight is None else loss * weight
+
+
+# -- distances between pairs of elements
+# ------------------------------------------------------------
+
+
+def _square(x: Array, y: Array, *, out: Array) -> None:
+    np.subtract(x, y, out=out)
+    np.multiply(out, out, out=out)
+
+
+def _smooth(x: Array, y: Array, beta: Any, *, out: Array) -> None:
+    """Quadratic below beta, linear above."""
+    np.subtract(x, y, out=out)
+    np.absolute(out, out=out)
+    near = out < beta
+    far = out - 0.5 * np.asarray(beta, out.dtype)
+    np.multiply(out, out, out=out)
+    np.multiply(out, 0.5 / beta, out=out)
+    np.copyto(out, far, where=~near)
+
+
+def _huber(x: Array, y: Array, delta: Any, *, out: Array) -> None:
+    np.subtract(x, y, out=out)
+    np.absolute(out, out=out)
+    near = out <= delta
+    far = (out - 0.5 * np.asarray(delta, out.dtype)) * delta
+    np.multiply(out, out, out=out)
+    np.multiply(out, 0.5, out=out)
+    np.copyto(out, far, where=~near)
+
+
+def _both(f: Any) -> dict[str, Any]:
+    """A formula that is antisymmetric in its two tensors, as the rule of both."""
+    return {"input": f, "target": lambda g, input, target: -f(g, input, target)}
+
+
+MSE = Pointwise(
+    "mse_loss",
+    _square,
+    same,
+    Rule("MseLossBackward0", _both(lambda g, input, target: g * (input - target) * 2)),
+    PAIR,
+)
+SMOOTH = Pointwise(
+    "smooth_l1_loss",
+    _smooth,
+    same,
+    Rule(
+        "SmoothL1LossBackward0",
+        {
+            "input": lambda g, input, target, beta: g * ((input - target) / beta).clamp(-1, 1),
+            "target": lambda g, input, target, beta: -g * ((input - target) / beta).clamp(-1, 1),
+        },
+    ),
+    PAIR,
+    ("beta",),
+)
+HUBER = Pointwise(
+    "huber_loss",
+    _huber,
+    same,
+    Rule(
+        "HuberLossBackward0",
+        {
+            "input": lambda g, input, target, delta: g * (input - target).clamp(-delta, delta),
+            "target": lambda g, input, target, delta: -g * (input - target).clamp(-delta, delta),
+        },
+    ),
+    PAIR,
+    ("delta",),
+)
+
+
+def mse_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """The squares of the differences."""
+    _warn_sizes(input, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    loss = _difference_square(input, target)
+    if weight is None:
+        return reduced(loss, reduction)
+    return _weighted_mean(loss * weight, weight, reduction)
+
+
+def _difference_square(input: Any, target: Any) -> Any:
+    if input._dtype.is_complex or target._dtype.is_complex:
+        raise NotImplementedError(
+            f"\"mse_cpu\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
+    _real("mse_cpu", input, target)
+    return call(MSE, (input, target))
+
+
+def _weighted_mean(loss: Any, weight: Any, reduction: str) -> Any:
+    """Weighted losses; their mean is over the sum of the weights."""
+    check_reduction(reduction)
+    if reduction == "none":
+        return loss
+    return (
+        loss.sum() / weight.expand(tuple(loss.shape)).sum() if reduction == "mean" else loss.sum()
+    )
+
+
+def l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Any = None,
+) -> Any:
+    """The absolute differences."""
+    _warn_sizes(input, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    loss = (input - target).abs()
+    if weight is None:
+        return reduced(loss, reduction)
+    return _weighted_mean(loss * weight, weight, reduction)
+
+
+def smooth_l1_loss(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Any:
+    """Half the squared difference over beta where it is below beta, else the absolute one less
+    half of beta."""
+    _warn_sizes(input, target)
+    reduction = reduction_of(size_average, reduce, reduction)
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+    if beta == 0.0:
+        return l1_loss(input, target, reduction=reduction)
+    _real("smooth_l1_cpu", input, target)
+    return reduced(call(SMOOTH, (input, target), (float(beta),)), reduction)
+
+
+def huber_loss(
+    input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
+) -> Any:
+    """Half the squared difference where it is at most delta, else linear."""
+    _warn_sizes(input, target)
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    kind = _computed_in(input, target)
+    if kind is input._dtype:
+        _real("huber_cpu", input)
+    else:
+        refuse_cast(kind, input._dtype)
+    loss = as_input(input, call(HUBER, (input, target), (float(delta),)))
+    return (
+        reduced(loss, reduction)
+        if weight is None
+        else _weighted_mean(loss * weight, weight, reduction)
+    )
+
+
+def _computed_in(*tensors: Any) -> dtypes.dtype:
+    return promotion.result_dtype(tuple([(t._dtype, t.ndim == 0, False) for t in tensors]))
+
+
+def _real(name: str, *tensors: Any) -> None:
+    """Refuse what is not computed in floating point."""
+    kind = _computed_in(*tensors)
+    if not kind.is_floating_point:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(kind)}'"
+        )
+
+
+def refuse_cast(found: dtypes.dtype, wanted: dtypes.dtype) -> None:
+    """Refuse to make an integer or a bool of what was computed."""
+    if not wanted.is_floating_point:
+        a, b = map(promotion.scalar_type_name, (found, wanted))
+        raise RuntimeError(f"result type {a} can't be cast to the desired output type {b}")
+
+
+def as_input(input: Any, loss: Any) -> Any:
+    """A loss that has the input's type, as where PyTorch writes it into a tensor like the input."""
+    kind = input._dtype
+    if loss._dtype is kind:
+        return loss
+    refuse_cast(loss._dtype, kind)
+    return loss.to(kind)
+
+
+# -- probabilities
+# ----------------------------------------------------------------------------------
+
+
+def _log_down_to(x: Array, low: float) -> Array:
+    return np.maximum(np.log(x), low)
+
+
+def _bce(x: Array, y: Array, *, out: Array) -> None:
+    """(y - 1) max(log(1 - x), -100) - y max(log(x), -100)."""
+    np.negative(x, out=out)
+    first = np.maximum(np.log1p(out), -100) * (y - 1)
+    np.multiply(_log_down_to(x, -100), y, out=out)
+    np.subtract(first, out, out=out)
+
+
+BCE = Pointwise(
+    "binary_cross_entropy",
+    _bce,
+    same,
+    Rule(
+        "BinaryCrossEntropyBackward0",
+        {
+            "input": lambda g, input, target: (
+                g * (input - target) / ((1 - input) * input).clamp_min(1e-12)
+            ),
+            "target": lambda g, input: (
+                g * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))
+            ),
+        },
+    ),
+    PAIR,
+)
+
+
+def binary_cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least
+    -100."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    if tuple(target.shape) != tuple(input.shape):
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. "
+            "Please ensure they have the same size."
+        )
+    _same_type(input, target)
+    _real("binary_cross_entropy", input)
+    for name, t in (("input", input), ("target", target)):
+        values = t.detach().array()
+        if values.size and not (values.min() >= 0 and values.max() <= 1):  # nor nan
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    return reduced(_weighted(call(BCE, (input, target)), weight), reduction)
+
+
+def _same_type(input: Any, target: Any) -> None:
+    if input._dtype is not target._dtype:
+        a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(target._dtype)
+        raise RuntimeError(f"Found dtype {b} but expected {a}")
+
+
+def _bce_logits(x: Array, y: Array, *, out: Array) -> None:
+    """max(x, 0) - x y + log(1 + exp(-|x|))."""
+    both = x * y
+    np.absolute(x, out=out)
+    np.negative(out, out=out)
+    np.exp(out, out=out)
+    np.log1p(out, out=out)
+    np.add(out, np.maximum(x, x.dtype.type(0)), out=out)
+    np.subtract(out, both, out=out)
+
+
+BCE_LOGITS = Pointwise(
+    "binary_cross_entropy_with_logits",
+    _bce_logits,
+    same,
+    Rule(
+        "BinaryCrossEntropyWithLogitsBackward0",
+        {
+            "input": lambda g, input, target: g * (input.sigmoid() - target),
+            "target": lambda g, input: -g * input,
+        },
+    ),
+    PAIR,
+)
+
+
+@op(method=False, namespaces=("", "nn.functional"))
+def binary_cross_entropy_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Any:
+    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies
+    positive targets."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    if tuple(target.shape) != tuple(input.shape):
+        raise ValueError(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+    _real("log_sigmoid_cpu", input)
+    if target._dtype is dtypes.bool:
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+            "`logical_xor()` operator instead."
+        )
+    refuse_cast(input._dtype, target._dtype)
+    if pos_weight is None:
+        loss = as_input(target, call(BCE_LOGITS, (input, target)))
+    else:
+        log_weight = (pos_weight - 1) * target + 1
+        loss = (1 - target) * input - log_weight * _f("logsigmoid")(input)
+    return reduced(_weighted(loss, weight), reduction)
+
+
+def _f(name: str) -> Any:
+    """A function of nn.functional that another file declares."""
+    return NAMESPACES["nn.functional"][name]
+
+
+def kl_div(
+    input: Any,
+    target: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:
+    """target * (log(target) - input), for an input of log-probabilities."""
+    batch = reduction == "batchmean"
+    if size_average is None and reduce is None:
+        if reduction == "mean":
+            warnings.warn(
+                "reduction: 'mean' divides the total loss by both the batch size and the support "
+                "size."
+                "'batchmean' divides only by the batch size, and aligns with the KL div math "
+                "definition."
+                "'mean' will be changed to behave the same as 'batchmean' in the next major "
+                "release.",
+                stacklevel=2,
+            )
+    else:
+        reduction = reduction_of(size_average, reduce, reduction)
+    check_tensor("kl_div", target)
+    if not (input._dtype.is_floating_point and target._dtype.is_floating_point):
+        raise RuntimeError("kl_div: Integral inputs not supported.")
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        loss = _xlogy(target) - target * input
+    found = reduced(loss, "sum" if batch else reduction)
+    return found / input.shape[0] if batch and input.ndim else found
+
+
+def _xlogy(t: Any) -> Any:
+    """t log t, 0 where t is 0."""
+    return t.xlogy(t)
+
+
+def poisson_nll_loss(
+    input: Any,
+    target: Any,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Any:
+    """The negative log-likelihood of counts; `full` adds Stirling's approximation of
+    log(target!)."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    check_reduction(reduction)
+    check_tensor("poisson_nll_loss", target)
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return reduced(loss, reduction)
+
+
+def gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """The negative log-likelihood of a normal distribution of the given mean and variance."""
+    if isinstance(var, (int, float)):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * input.new_ones(tuple(input.shape))
+    elif bool((var.detach() < 0).any()):
+        raise ValueError("var has negative entry/entries")
+    if tuple(var.shape) != tuple(input.shape):
+        if tuple(input.shape[:-1]) == tuple(var.shape):
+            var = var.unsqueeze(-1)
+        elif not (
+            tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1
+        ) and not _fits(input, var):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    floor = var.detach().clamp(min=eps)
+    var = var + (floor - var.detach())  # the gradient passes as if nothing had been clamped
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduced(loss, reduction)
+
+
+def _fits(input: Any, var: Any) -> bool:
+    """Whether the variance broadcasts to the input."""
+    if var.ndim != input.ndim:
+        return False
+    return all(a in (1, b) for a, b in zip(var.shape, input.shape, strict=True))
+
+
+for _g in (
+    mse_loss,
+    l1_loss,
+    smooth_l1_loss,
+    huber_loss,
+    binary_cross_entropy,
+    kl_div,
+    gaussian_nll_loss,
+):
+    export(_g.__name__, door(_g), ("nn.functional",), method=False)
+export("poisson_nll_loss", poisson_nll_loss, ("", "nn.functional"), method=False)

@@ -1,0 +1,332 @@
+"""layer_norm and rms_norm: rows in blocks; they keep their input and two numbers for each row."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels.scratch import Scratch, row_sums
+from skimp._ops.reduce.softmax import HALVES, contiguous_array, floating, over_rows, wide
+
+Ints = tuple[int, ...]
+
+
+# -- layer_norm -----------------------------------------------------------------------------------
+
+
+def _check_normalized(name: str, input: Any, shape: Ints, weight: Any, bias: Any) -> None:
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
+            "element, but got "
+            "normalized_shape = []"
+        )
+    for what, t in (("weight", weight), ("bias", bias)):
+        if t is not None and tuple(t.shape) != shape:
+            raise RuntimeError(
+                f"Expected {what} to be of same shape as normalized_shape, but got {what} of shape "
+                f"{list(t.shape)} and "
+                f"normalized_shape = {list(shape)}"
+            )
+    if input.ndim < len(shape) or tuple(input.shape[input.ndim - len(shape) :]) != shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [*, "
+            f"{', '.join(map(str, shape))}], but got "
+            f"input of size{list(input.shape)}"
+        )
+    if not (name == "rms_norm" and input._dtype.is_complex):
+        floating(name, input)
+
+
+def _flat(t: Any, acc: Any) -> Array | None:
+    """An affine parameter as one row of the type that blocks are computed in."""
+    return None if t is None else contiguous_array(t).astype(acc, copy=False).reshape(-1)
+
+
+def _sums(x: Array, acc: Any) -> Array:
+    return row_sums(x if x.dtype == acc else x.astype(acc))
+
+
+def _norm_block(eps: float, w: Array | None, b: Array | None, centre: bool) -> Any:
+    def block(x: Array, mean: Array, rstd: Array, out: Array) -> None:
+        n = x.shape[1]
+        with Scratch(out.shape, mean.dtype) as scratch:
+            y = scratch if out.dtype != mean.dtype else out
+            if centre:
+                np.divide(_sums(x, mean.dtype), n, out=mean)
+                np.subtract(x, mean, out=y)
+            else:
+                y[...] = x
+            square = np.vecdot(y, y)[:, None]
+            np.divide(1, np.sqrt(square / n + mean.dtype.type(eps)), out=rstd)
+            np.multiply(y, rstd, out=y)
+            if w is not None:
+                np.multiply(y, w, out=y)
+            if b is not None:
+                np.add(y, b, out=y)
+            if y is not out:
+                out[...] = y
+
+    return block
+
+
+def _normalized(input: Any, shape: Ints, weight: Any, bias: Any, eps: float, centre: bool) -> Any:
+    acc = wide(input._dtype)
+    lead = tuple(input.shape[: input.ndim - len(shape)])
+    result, target = blank(tuple(input.shape), input._dtype)
+    mean, rstd = np.empty((math.prod(lead), 1), acc.np), np.empty((math.prod(lead), 1), acc.np)
+    block = _norm_block(eps, _flat(weight, acc.np), _flat(bias, acc.np), centre)
+    _over(input, len(shape), block, mean, rstd, target)
+    kept = (*lead, *(1,) * len(shape))
+    return result, fresh(mean.reshape(kept), acc), fresh(rstd.reshape(kept), acc)
+
+
+def _over(input: Any, row_ndim: int, block: Any, *parts: Array) -> None:
+    """`over_rows` of the last dims as one."""
+    first = input.ndim - row_ndim
+    if row_ndim == 1:
+        over_rows(input, first, block, *parts)
+        return
+    flat = input.reshape((*input.shape[:first], math.prod(input.shape[first:])))
+    over_rows(flat, first, block, *parts)
+
+
+def _back_block(w: Array | None, sums: Any, centre: bool) -> Any:
+    """dx of a block of rows; what the block adds to dw and db goes to `sums`, by the number of
+    its first row."""
+
+    def block(x: Array, g: Array, mean: Array, rstd: Array, number: Array, out: Array) -> None:
+        n = x.shape[1]
+        acc = rstd.dtype
+        with Scratch(out.shape, acc) as xhat, Scratch(out.shape, acc) as scratch:
+            gw = scratch if out.dtype != acc else out
+            if centre:
+                np.subtract(x, mean, out=xhat)
+                np.multiply(xhat, rstd, out=xhat)
+            else:
+                np.multiply(x, rstd, out=xhat)
+            if sums is not None:
+                np.multiply(g, xhat, out=gw)
+                sums[int(number[0, 0])] = (
+                    np.add.reduce(gw, axis=0),
+                    np.add.reduce(g, axis=0, dtype=acc),
+                )
+            if w is not None:
+                np.multiply(g, w, out=gw)
+            else:
+                gw[...] = g
+            along = np.vecdot(gw, xhat)[:, None] / n
+            mid = row_sums(gw) / n if centre else None
+            np.multiply(xhat, along, out=xhat)
+            np.subtract(gw, xhat, out=gw)
+            if mid is not None:
+                np.subtract(gw, mid, out=gw)
+            np.multiply(gw, rstd, out=gw)
+            if gw is not out:
+                out[...] = gw
+
+    return block
+
+
+def _norm_back(
+    g: Any, input: Any, mean: Any, rstd: Any, weight: Any, row_ndim: int, needs: Any, centre: bool
+) -> Any:
+    """(dx, dw, db), in one pass over the rows."""
+    acc = wide(input._dtype)
+    first = input.ndim - row_ndim
+    rows = math.prod(input.shape[:first])
+    shape = tuple(input.shape[first:])
+    affine = "weight" in needs or "bias" in needs
+    sums: dict[int, Any] | None = {} if affine else None
+    result, target = blank(tuple(input.shape), input._dtype)
+    numbers = np.arange(rows).reshape(-1, 1)
+    block = _back_block(_flat(weight, acc.np), sums, centre)
+    _over(input, row_ndim, block, contiguous_array(g), mean.array(), rstd.array(), numbers, target)
+    dw = db = None
+    if sums is not None:
+        parts = [sums[k] for k in sorted(sums)]
+        zero = np.zeros(math.prod(shape), acc.np)
+        whole = [
+            np.sum([p[i] for p in parts], axis=0, dtype=acc.np) if parts else zero for i in (0, 1)
+        ]
+        dw, db = [fresh(s.astype(input._dtype.np).reshape(shape), input._dtype) for s in whole]
+    return result, dw, db
+
+
+def _layer_norm_back(
+    g: Any,
+    input: Any,
+    normalized_shape: Any,
+    weight: Any,
+    result1: Any,
+    result2: Any,
+    eps: float,
+    needs: Any,
+) -> Any:
+    nd = len(normalized_shape)
+    if not (modes.state.grad or g._hollow):
+        return _norm_back(g, input, result1, result2, weight, nd, needs, True)
+    dims = list(range(input.ndim - nd, input.ndim))
+    mean = input.mean(dims, True)
+    centred = input - mean
+    rstd = ((centred * centred).mean(dims, True) + eps) ** -0.5
+    xhat = centred * rstd
+    gw = g if weight is None else g * weight
+    dx = (gw - gw.mean(dims, True) - xhat * (gw * xhat).mean(dims, True)) * rstd
+    return dx, *_affine_grads(g, xhat, list(range(input.ndim - nd)))
+
+
+def _affine_grads(g: Any, xhat: Any, dims: list[int]) -> tuple[Any, Any]:
+    """The gradients of weight and bias: sums over what they are shared by."""
+    return ((g * xhat).sum(dims), g.sum(dims)) if dims else (g * xhat, g)
+
+
+def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
+    """The steps of `_norm_block` after the subtraction of the mean, as promises."""
+    y = centred * rstd
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+@op(
+    "_native_layer_norm",
+    method=False,
+    namespaces=(),
+    nondiff=(1, 2),
+    rule=Rule(
+        "NativeLayerNormBackward0",
+        {
+            (
+                "input",
+                "weight",
+                "bias",
+            ): lambda g0, input, normalized_shape, weight, result1, result2, eps, needs, bias: (
+                _layer_norm_back(g0, input, normalized_shape, weight, result1, result2, eps, needs)
+            )
+        },
+        again=lambda input, weight, bias, result1, result2: _affine(
+            input - result1, weight, bias, result2
+        ),
+    ),
+)
+def _native_layer_norm(
+    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
+) -> Any:
+    """(normalised rows, each row's mean, one over its deviation); the statistics of half
+    precision are float32."""
+    shape = tuple([int(n) for n in normalized_shape])
+    _check_normalized("LayerNormKernelImpl", input, shape, weight, bias)
+    for t in (weight, bias):
+        if (
+            t is not None
+            and t._dtype is not input._dtype
+            and not (input._dtype in HALVES and t._dtype is dtypes.float32)
+        ):
+            raise RuntimeError(
+                "mixed dtype (CPU): expect parameter to have scalar type of "
+                f"{promotion.scalar_type_name(input._dtype)}"
+            )
+    return _normalized(input, shape, weight, bias, eps, True)
+
+
+def layer_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and
+    two numbers per row."""
+    return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
+
+
+def _as_shape(value: Any) -> Ints:
+    return tuple(value) if isinstance(value, (tuple, list)) else (int(value),)
+
+
+export("layer_norm", layer_norm, ("nn.functional",), method=False)
+
+
+@op("layer_norm", method=False)
+def _layer_norm(
+    input: Any,
+    normalized_shape: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Any:
+    """nn.functional.layer_norm under its other name."""
+    return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
+
+
+@op(method=False)
+def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """`layer_norm` with each row's mean and one over its deviation."""
+    return with_statistics(
+        input, weight, _native_layer_norm(input, normalized_shape, weight, bias, eps)
+    )
+
+
+def with_statistics(input: Any, weight: Any, found: Any) -> Any:
+    """The statistics in the type in which PyTorch returns them: the parameters'."""
+    y, mean, rstd = found
+    dtype = input._dtype if weight is None else weight._dtype
+    return (y, mean, rstd) if mean._dtype is dtype else (y, mean.to(dtype), rstd.to(dtype))
+
+
+# -- rms_norm -------------------------------------------------------------------------------------
+
+
+def _rms_back(
+    g: Any, input: Any, normalized_shape: Any, weight: Any, result2: Any, eps: float, needs: Any
+) -> Any:
+    nd = len(normalized_shape)
+    if not (modes.state.grad or g._hollow):
+        return _norm_back(g, input, result2, result2, weight, nd, needs, False)[:2]
+    dims = list(range(input.ndim - nd, input.ndim))
+    rstd = ((input * input).mean(dims, True) + eps) ** -0.5
+    xhat = input * rstd
+    gw = g if weight is None else g * weight
+    dx = (gw - xhat * (gw * xhat).mean(dims, True)) * rstd
+    return dx, _affine_grads(g, xhat, list(range(input.ndim - nd)))[0]
+
+
+@op(
+    "_rms_norm",
+    method=False,
+    namespaces=(),
+    nondiff=(1, 2),
+    rule=Rule(
+        "FusedRmsNormBackward0",
+        {
+            ("input", "weight"): lambda g0, input, normalized_shape, weight, result2, eps, needs: (
+                _rms_back(g0, input, normalized_shape, weight, result2, eps, needs)
+            )
+        },
+        again=lambda input, weight, result2: _affine(input, weight, None, result2),
+    ),
+)
+def _rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
+    return _normalized(input, normalized_shape, weight, None, eps, False)
+
+
+@op(method=False, namespaces=("", "nn.functional"))
+def rms_norm(
+    input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
+) -> Any:
+    """input / sqrt(mean(input ** 2) + eps) * weight, over the last dims."""
+    shape = _as_shape(normalized_shape)
+    _check_normalized("rms_norm", input, shape, weight, None)
+    if eps is None:
+        eps = float(np.finfo(wide(input._dtype).np).eps)
+    if input._dtype.is_complex:
+        dims = list(range(input.ndim - len(shape), input.ndim))
+        y = input * ((input * input).mean(dims, True) + eps) ** -0.5
+        return y if weight is None else y * weight
+    return _rms_norm(input, shape, weight, eps)[0]

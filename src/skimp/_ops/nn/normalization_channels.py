@@ -1,0 +1,483 @@
+"""batch_norm, group_norm and their kin: statistics, and one a * x + b that is deferred where x is
+large.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.saving import ghost
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels.scratch import Scratch
+from skimp._kernels.threads import quietly
+from skimp._ops.index.writers import in_place
+from skimp._ops.nn import channel_sums
+from skimp._ops.nn.normalization import with_statistics
+from skimp._ops.reduce.softmax import HALVES, floating
+from skimp.config import config
+
+Ints = tuple[int, ...]
+_BLOCK = 1 << 13  # elements of a temporary
+_SHORT = 512  # places of a channel beside which its number is written out
+_FEW = 16  # images of which one more does not matter
+
+
+# -- statistics of channels and groups
+# --------------------------------------------------------------
+
+
+def _affine(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> Any:
+    """x * a + b with a = rstd * weight, b = bias - mean * a: two small tensors, one pass,
+    deferred where x is large."""
+    a = rstd if weight is None else rstd * weight
+    b = -mean * a if bias is None else bias - mean * a
+    return x * a + b
+
+
+def _moments(x: Any, dims: list[int]) -> tuple[Any, Any]:
+    """Mean and biased variance over `dims`, kept as size 1, in float32 for half precision."""
+    return _as_wide(x).mean(dims, True), _as_wide(x).var(dims, correction=0, keepdim=True)
+
+
+def _as_wide(t: Any) -> Any:
+    return t.to(dtypes.float32) if t is not None and t._dtype in HALVES else t
+
+
+def _standard_back(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, dims: list[int]) -> Any:
+    """(dx, g * xhat): the gradient through statistics over `dims`, as one deferred expression of
+    g and x."""
+    n = math.prod([x.shape[d] for d in dims])
+    xhat = (x - mean) * rstd
+    gw = g if weight is None else g * weight
+    along = (gw * xhat).sum(dims, True) / n
+    return (gw - gw.sum(dims, True) / n - xhat * along) * rstd, xhat
+
+
+# -- batch_norm -----------------------------------------------------------------------------------
+
+
+def _shared(t: Any, ndim: int) -> Any:
+    """A vector of channels as it broadcasts against (n, channels, ...)."""
+    return None if t is None else _as_wide(t).reshape((1, -1) + (1,) * (ndim - 2))
+
+
+def _batch_back(
+    g0: Any,
+    input: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    result1: Any,
+    result2: Any,
+    training: bool,
+    eps: float,
+) -> Any:
+    if training and not (modes.state.grad or g0._hollow) and channel_sums.has_rows(input):
+        return _batch_back_in_rows(g0, input, weight, result1, result2)
+    dims = [d for d in range(input.ndim) if d != 1]
+    x, g, w = _as_wide(input), _as_wide(g0), _shared(weight, input.ndim)
+    if training:
+        if modes.state.grad:
+            mean = x.mean(dims, True)
+            rstd = (((x - mean) * (x - mean)).mean(dims, True) + eps) ** -0.5
+        else:
+            mean, rstd = _shared(result1, input.ndim), _shared(result2, input.ndim)
+        dx, xhat = _standard_back(g, x, mean, rstd, w, dims)
+    else:
+        mean, rstd = (
+            _shared(running_mean, input.ndim),
+            (_shared(running_var, input.ndim) + eps) ** -0.5,
+        )
+        xhat = (x - mean) * rstd
+        dx = g * (rstd if w is None else rstd * w)
+    return dx, (g * xhat).sum(dims), g.sum(dims)
+
+
+def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
+    """The same from two sums for each channel, read in one pass: dx is g * a + x * b + c."""
+    g0.array()  # read twice: a promise (a ReLU's) is written, where it can be over its own operand
+    mean, rstd = result1.array(), result2.array()
+    sums = channel_sums.gradient_sums(g0, input, mean, rstd)
+    scale = None if weight is None else _as_wide(weight).array()
+    n = input.numel() // input.shape[1]
+    *line, dw, db = quietly(_line_back, n, mean, rstd, scale, *sums)
+    dx = _blend(_as_wide(g0), _as_wide(input), *[_channels(v, input) for v in line])
+    return dx, _vector(dw), _vector(db)
+
+
+def _line_back(
+    n: int, mean: Array, rstd: Array, weight: Any, total: Array, product: Array
+) -> tuple[Array, ...]:
+    """(a, b, c) of g * a + x * b + c, and the gradients of weight and bias, from the sums of g and
+    of g * (x - mean)."""
+    a = rstd if weight is None else rstd * weight
+    b = product * rstd * rstd * a / -n
+    return a, b, -(total * a / n + mean * b), product * rstd, total
+
+
+def _channels(values: Array, like: Any) -> Any:
+    """A number for each channel as a tensor that broadcasts against `like` (n, channels, ...).
+
+    Beside short rows it is one image of its own: then the rows of an image are one run for NumPy,
+    which takes twice as long for rows of 256.
+    """
+    shape = (1, -1) + (1,) * (like.ndim - 2)
+    places = math.prod(like.shape[2:])
+    if like.shape[0] >= _FEW and 1 < places <= _SHORT and like.numel() >= config.threads_from:
+        values, shape = values.repeat(places), (1, *like.shape[1:])
+    return _vector(values.reshape(shape))
+
+
+def _vector(values: Array) -> Any:
+    return fresh(values, dtypes.FROM_NUMPY[values.dtype])
+
+
+def _blend(g: Any, x: Any, a: Any, b: Any, c: Any) -> Any:
+    """(x * b + c) + g * a: deferred where it is large, else with no temporary of its size."""
+    if x.numel() >= config.defer_from:
+        return (x * b + c) + g * a
+    result, into = blank(tuple(x.shape), x._dtype)
+    own, seen = g.array(), x.array()
+    step = max(1, len(own) * _BLOCK // max(own.size, 1))
+    for start in range(0, len(own), step):
+        part = into[start : start + step]
+        np.multiply(seen[start : start + step], b.array(), out=part)
+        part += c.array()
+        with Scratch(part.shape, part.dtype) as scaled:
+            np.multiply(own[start : start + step], a.array(), out=scaled)
+            part += scaled
+    return result
+
+
+def _update(running: Any, new: Array, momentum: float) -> None:
+    """running = (1 - momentum) * running + momentum * new, in place.
+
+    The version stays: backward saves the tensor and does not read it after training, and a net may
+    be called several times before backward.
+    """
+    counter = running._storage if running._counter is None else running._counter
+    version = counter.version
+
+    def write() -> None:
+        target = running.writable()
+        own = target.astype(np.result_type(target.dtype, new.dtype), copy=False)
+        step = new.reshape(target.shape) * momentum
+        np.copyto(target, own * (1 - momentum) + step, casting="same_kind")
+
+    with modes.no_grad():
+        in_place(running, None, {}, lambda: quietly(write))
+    counter.version = version
+
+
+@op(
+    "_batch_norm",
+    method=False,
+    namespaces=(),
+    nondiff=(1, 2),
+    rule=Rule(
+        "NativeBatchNormBackward0",
+        {
+            ("input", "weight", "bias"): _batch_back,
+        },
+    ),
+)
+def _batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """(normalised, the batch's mean, one over its deviation); updates the running statistics in
+    place."""
+    affine = [None if t is None else _as_wide(t).array().reshape(-1) for t in (weight, bias)]
+    if training:
+        mean, var = _batch_moments(input)
+        if running_mean is not None:
+            _update(running_mean, mean, momentum)
+        if running_var is not None:
+            n = input.numel() // max(1, input.shape[1])
+            _update(running_var, var * (n / max(1, n - 1)), momentum)
+    else:
+        mean, var = [_as_wide(t).array().reshape(-1) for t in (running_mean, running_var)]
+    rstd, a, b = quietly(_line, mean, var, eps, *affine)
+    y = _as_wide(input) * _channels(a, input) + _channels(b, input)
+    if y._dtype is not input._dtype:
+        y = y.to(input._dtype)
+    if not training:
+        nothing = y.new_empty((0,))
+        return y, nothing, nothing
+    return y, _vector(mean), _vector(rstd)
+
+
+def _line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[Array, ...]:
+    """(rstd, a, b) such that x * a + b is normalised."""
+    rstd = 1 / np.sqrt(var + eps)
+    a = rstd if weight is None else rstd * weight
+    return rstd, a, -mean * a if bias is None else bias - mean * a
+
+
+def _batch_moments(input: Any) -> tuple[Array, Array]:
+    """Mean and biased variance of each channel, in float32 for half precision."""
+    if channel_sums.has_rows(input):
+        return channel_sums.moments(input)
+    found = _moments(input, [d for d in range(input.ndim) if d != 1])
+    return found[0].array().reshape(-1), found[1].array().reshape(-1)
+
+
+def _check_batch(
+    input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool
+) -> None:
+    channels = input.shape[1] if input.ndim > 1 else 1
+    named = (
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+        ("weight", weight),
+        ("bias", bias),
+    )
+    for name, t in named:
+        if t is not None and t.numel() != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
+        if t is None and name.startswith("running") and not training:
+            raise RuntimeError(f"{name} must be defined in evaluation mode")
+    floating("batch_norm", input)
+
+
+def batch_norm(
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """Each channel with the batch's mean and variance (`training`), or the running ones, taken
+    out."""
+    if training:
+        _more_than_one(input)
+    if input.numel() == 0:
+        y = input.clone()
+        for t in (weight, bias):
+            if t is not None and t.numel():
+                y = y * t[0] if t is weight else y + t[0]
+        return y
+    _check_batch(input, running_mean, running_var, weight, bias, training)
+    return _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+def _more_than_one(input: Any) -> None:
+    if math.prod([input.shape[0], *input.shape[2:]]) == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {input.shape}"
+        )
+
+
+export("batch_norm", batch_norm, ("nn.functional",), method=False)
+
+
+@op("native_batch_norm", method=False, out=True)
+def native_batch_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Any:
+    """`batch_norm` with the statistics that it saves."""
+    _check_batch(input, running_mean, running_var, weight, bias, training)
+    return with_statistics(
+        input,
+        weight,
+        _batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps),
+    )
+
+
+# -- instance_norm and group_norm
+# ---------------------------------------------------------------------
+
+
+def instance_norm(
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Any:
+    """batch_norm of every image by itself."""
+    if use_input_stats and (input.ndim < 3 or math.prod(input.shape[2:]) == 1):
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {input.shape}"
+        )
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError(
+            "Expected running_mean and running_var to be defined when use_input_stats is false"
+        )
+    n, c = input.shape[:2]
+    copies = [None if t is None else t.repeat(n) for t in (running_mean, running_var)]
+    affine = [None if t is None else t.repeat(n) for t in (weight, bias)]
+    flat = input.reshape((1, n * c, *input.shape[2:]))
+    result = _batch_norm(flat, *affine, *copies, use_input_stats, momentum, eps)[0].reshape(
+        tuple(input.shape)
+    )
+    if use_input_stats:
+        for running, made in zip((running_mean, running_var), copies, strict=True):
+            if running is not None and made is not None:
+                with modes.no_grad():
+                    running.copy_(made.reshape(n, c).mean(0))
+    return result
+
+
+export("instance_norm", instance_norm, ("nn.functional",), method=False)
+
+
+def _group_shapes(input: Any, groups: int) -> tuple[Ints, Ints]:
+    """The input as (n, groups, channels of one, places), and an affine parameter beside it."""
+    n, c = input.shape[:2]
+    return (n, groups, c // groups, math.prod(input.shape[2:])), (1, groups, c // groups, 1)
+
+
+def _group_back(
+    g: Any, input: Any, groups: int, weight: Any, result1: Any, result2: Any, eps: float
+) -> Any:
+    whole, affine = _group_shapes(input, groups)
+    x, g = _as_wide(input).reshape(whole), _as_wide(g).reshape(whole)
+    w = None if weight is None else _as_wide(weight).reshape(affine)
+    if modes.state.grad:
+        mean = x.mean([2, 3], True)
+        rstd = (((x - mean) * (x - mean)).mean([2, 3], True) + eps) ** -0.5
+    else:
+        mean, rstd = [s.reshape((*whole[:2], 1, 1)) for s in (result1, result2)]
+    dx, xhat = _standard_back(g, x, mean, rstd, w, [2, 3])
+    dw, db = (g * xhat).sum([0, 3]), g.sum([0, 3])
+    return dx.reshape(tuple(input.shape)), dw.reshape(-1), db.reshape(-1)
+
+
+@op(
+    "_group_norm",
+    method=False,
+    namespaces=(),
+    nondiff=(1, 2),
+    rule=Rule(
+        "NativeGroupNormBackward0",
+        {
+            ("input", "weight", "bias"): lambda g0, input, groups, weight, result1, result2, eps: (
+                _group_back(g0, input, groups, weight, result1, result2, eps)
+            )
+        },
+    ),
+)
+def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    whole, affine = _group_shapes(input, groups)
+    x = input.reshape(whole)
+    mean, var = _moments(x, [2, 3])
+    rstd = (var + eps) ** -0.5
+    w, b = [None if t is None else _as_wide(t).reshape(affine) for t in (weight, bias)]
+    y = _affine(_as_wide(x), mean, rstd, w, b)
+    if y._dtype is not input._dtype:
+        y = y.to(input._dtype)
+    # results of their own, no views: what follows may write to them
+    y = ghost(y.reshape(tuple(input.shape)))
+    return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
+
+
+@op(method=False, namespaces=("", "nn.functional"))
+def group_norm(
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    """Groups of channels of each image with their mean taken out, over their deviation."""
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
+    c = input.shape[1]
+    if num_groups <= 0:
+        raise RuntimeError(f"num_groups must be positive but got {num_groups}")
+    if c % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            "shape "
+            f"{list(input.shape)} and num_groups={num_groups}"
+        )
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and tuple(t.shape) != (c,):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, "
+                f"but got {name} of "
+                f"shape {list(t.shape)} and input of shape {list(input.shape)}"
+            )
+    floating("GroupNormKernelImpl", input)
+    return _group_norm(input, int(num_groups), weight, bias, eps)[0]
+
+
+@op("native_group_norm", method=False)
+def native_group_norm(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    N: int,  # noqa: N803
+    C: int,  # noqa: N803
+    HxW: int,  # noqa: N803
+    group: int,
+    eps: float,
+) -> Any:
+    """(normalised, mean, one over deviation) of groups of channels; all three have gradients."""
+    if input.numel() != N * C * HxW:
+        raise RuntimeError(
+            "Expected X.numel() == N * C * HxW to be true, but got false. "
+            f"X has {input.numel()} elements, and N, C, HxW are {N}, {C}, {HxW}"
+        )
+    y = group_norm(input.reshape((N, C, HxW)), group, weight, bias, eps)
+    x = _as_wide(input.reshape((N, group, C * HxW // group)))
+    mean, rstd = x.mean(-1), (x.var(-1, correction=0) + eps) ** -0.5
+    return with_statistics(input, weight, (y.reshape(tuple(input.shape)), mean, rstd))
+
+
+# -- the others -----------------------------------------------------------------------------------
+
+
+def local_response_norm(
+    input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Any:
+    """input over a power of the mean square of its neighbours across channels."""
+    if input.ndim < 3:
+        raise ValueError(
+            f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)"
+        )
+    if input.numel() == 0:
+        return input
+    from skimp._ops.nn.padding import constant_pad
+
+    trailing = [0, 0] * (input.ndim - 2)
+    square = constant_pad(input * input, [*trailing, size // 2, (size - 1) // 2], 0)
+    around = square.unfold(1, size, 1)
+    around = around.mean(-1) if input._dtype.category >= dtypes.FLOAT else around.sum(-1) // size
+    return input / (around * alpha + k) ** beta
+
+
+def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
+    """input over its p-norm along `dim`, which is taken to be at least eps."""
+    size = input.norm(p, dim, True).clamp_min(eps).expand(tuple(input.shape))
+    return input / size if out is None else input.div(size, out=out)
+
+
+export("local_response_norm", local_response_norm, ("nn.functional",), method=False)
+export("normalize", normalize, ("nn.functional",), method=False)

@@ -1,0 +1,143 @@
+"""nn.functional.pad: constants around a copy, or elements of the tensor itself chosen by index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.targets import blank, pour
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import fresh
+from skimp._ops.ties import tied
+
+Ints = tuple[int, ...]
+
+
+def _amounts(pad: Any, ndim: int) -> list[tuple[int, int]]:
+    """(before, after) for each dim, first dim first; `pad` names the last dim first."""
+    pairs = [(int(pad[2 * i]), int(pad[2 * i + 1])) for i in range(len(pad) // 2)]
+    return [(0, 0)] * (ndim - len(pairs)) + pairs[::-1]
+
+
+def _sizes(shape: Ints, amounts: list[tuple[int, int]], pad: Any) -> Ints:
+    sizes = tuple([n + a + b for n, (a, b) in zip(shape, amounts, strict=True)])
+    for dim, n in enumerate(sizes):
+        if n < 0:
+            raise RuntimeError(
+                f"The input size {shape[dim]}, plus negative padding {amounts[dim][0]} and "
+                f"{amounts[dim][1]}, resulted "
+                f"in a negative output size, which is invalid. Check dimension {dim} of your input."
+            )
+    return sizes
+
+
+def _cut(g: Any, pad: Any) -> Any:
+    return constant_pad(g, [-int(p) for p in pad], 0)
+
+
+@op(
+    "constant_pad_nd",
+    method=False,
+    rule=Rule("ConstantPadNdBackward0", {"input": lambda g, pad: _cut(g, pad)}),
+)
+def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
+    """A copy with `value` around it; negative amounts cut off."""
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) // 2 > input.ndim:
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. "
+            "Pad length is "
+            f"{len(pad)} while the input has {input.ndim} dimensions."
+        )
+    shape = tuple(input.shape)
+    amounts = _amounts(pad, len(shape))
+    sizes = _sizes(shape, amounts, pad)
+    result, target = blank(sizes, input._dtype)
+    number = constant(value, input._dtype)
+    inner, kept = [], input
+    for dim, ((before, after), n) in enumerate(zip(amounts, shape, strict=True)):
+        start, stop = max(0, -before), n - max(0, -after)
+        kept = kept.narrow(dim, start, max(0, stop - start)) if (start, stop) != (0, n) else kept
+        begin = max(0, before)
+        inner.append(slice(begin, begin + max(0, stop - start)))
+    for dim, part in enumerate(inner):
+        window = [*inner[:dim], slice(0, part.start)]
+        target[tuple(window)] = number
+        target[(*inner[:dim], slice(part.stop, None))] = number
+    into = target[tuple(inner)]
+    if into.size:
+        pour(kept, into)
+    return result
+
+
+def _check_around(mode: str, input: Any, pad: Any, spatial: int) -> None:
+    nd = input.ndim
+    if not (len(pad) == 2 * spatial and spatial <= 3 and nd in (spatial + 1, spatial + 2)):
+        raise NotImplementedError(
+            "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now"
+        )
+    if any(n == 0 for n in input.shape[1:]):
+        raise RuntimeError(
+            f"Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with possibly 0 batch "
+            "size and other "
+            f"non-zero dimensions for input, but got: {list(input.shape)}"
+        )
+    for i in range(spatial):
+        n, before, after = input.shape[nd - 1 - i], pad[2 * i], pad[2 * i + 1]
+        if mode == "reflect" and (before >= n or after >= n):
+            raise RuntimeError(
+                f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input "
+                "dimension, but got: "
+                f"padding ({before}, {after}) at dimension {nd - 1 - i} of input "
+                f"{list(input.shape)}"
+            )
+        if mode == "circular" and (before > n or after > n):
+            raise RuntimeError("Padding value causes wrapping around more than once.")
+        if n + before + after <= 0:
+            raise RuntimeError(
+                f"input (size: {n}) is too small. Calculated output size: {n + before + after}"
+            )
+
+
+def _places(mode: str, n: int, before: int, after: int) -> Any:
+    at = np.arange(-before, n + after)
+    if mode == "circular":  # what negative padding cuts off is not repeated
+        low, kept = max(0, -before), n - max(0, -before) - max(0, -after)
+        return np.arange(-max(0, before), kept + max(0, after)) % kept + low
+    if mode == "replicate":
+        return np.clip(at, 0, n - 1)
+    turned = np.abs(at)
+    return np.where(turned >= n, 2 * (n - 1) - turned, turned)
+
+
+def _around(mode: str, input: Any, pad: Any) -> Any:
+    spatial = len(pad) // 2
+    _check_around(mode, input, pad, spatial)
+    for i in range(spatial):
+        dim = input.ndim - 1 - i
+        before, after = int(pad[2 * i]), int(pad[2 * i + 1])
+        if before or after:
+            at = _places(mode, input.shape[dim], before, after)
+            input = input.index_select(dim, fresh(at.astype(np.int64), dtypes.int64))
+    return input
+
+
+def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
+    """`input` with `pad` (last dim first: before, after, ...) elements more on each side."""
+    if len(pad) % 2:
+        raise RuntimeError(f"Padding length must be divisible by 2, got {len(pad)}")
+    if mode == "constant":
+        return constant_pad(input, [int(p) for p in pad], 0 if value is None else value)
+    if value is not None and value != 0:
+        raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
+    if mode not in ("reflect", "replicate", "circular"):
+        raise NotImplementedError(f"Unrecognised padding mode {mode}")
+    return _around(mode, input if mode == "circular" else tied(input), pad)
+
+
+export("pad", door(pad), ("nn.functional",), method=False)

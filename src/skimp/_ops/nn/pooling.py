@@ -1,0 +1,368 @@
+"""Pooling: max_pool keeps the number of the winning tap (a byte for each output), averages keep
+nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.expr import Expr
+from skimp._engine.eval.reduce import map_rows
+from skimp._engine.memory import copies as told
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels import pool as windows
+from skimp._kernels.pool import Pool
+from skimp._ops.shape.copies import describe
+from skimp._ops.ties import tied
+
+Ints = tuple[int, ...]
+_PROMISED = 1 << 18  # elements of promised planes that are made at once: they stay in the L2 cache
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def per_dim(name: str, what: str, value: Any, nd: int) -> Ints:
+    """One integer for each spatial dim, from one for all or a list."""
+    if not isinstance(value, (tuple, list)):
+        return (int(value),) * nd
+    found = tuple([int(v) for v in value])
+    if len(found) == 1:
+        return found * nd
+    if len(found) != nd:
+        raise RuntimeError(f"{name}: {what} must either be a single int, or a tuple of {nd} ints")
+    return found
+
+
+def _check_input(name: str, input: Any, nd: int) -> None:
+    if input.ndim not in (nd + 1, nd + 2) or 0 in tuple(input.shape[input.ndim - nd - 1 :]):
+        raise RuntimeError(
+            f"{name}: Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim "
+            "batch size for input, "
+            f"but got: {list(input.shape)}"
+        )
+
+
+def pool_of(
+    name: str,
+    input: Any,
+    nd: int,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
+) -> Pool:
+    """The windows that PyTorch's arguments describe, checked."""
+    kernel = per_dim(name, "kernel_size", kernel, nd)
+    stride = kernel if stride is None or stride in ((), []) else per_dim(name, "stride", stride, nd)
+    padding = per_dim(name, "padding", padding, nd)
+    dilation = per_dim(name, "dilation", dilation, nd)
+    _check_input(name, input, nd)
+    for what, values in (("kernel size", kernel), ("stride", stride), ("dilation", dilation)):
+        if any(v <= 0 for v in values):
+            raise RuntimeError(
+                f"{name}: {what} should be greater than zero, but got {list(values)}"
+            )
+    for k, p, d in zip(kernel, padding, dilation, strict=True):
+        if p < 0:
+            raise RuntimeError(f"pad must be non-negative, but got pad: {p}")
+        if p > ((k - 1) * d + 1) // 2:
+            raise RuntimeError(
+                f"pad should be at most half of effective kernel size, but got pad={p}, "
+                f"kernel_size={k} and dilation={d}"
+            )
+    size = tuple(input.shape[input.ndim - nd :])
+    out = windows.out_sizes(size, kernel, stride, padding, dilation, ceil)
+    if name == "avg_pool3d" and any(s < k for s, k in zip(size, kernel, strict=True)):
+        raise RuntimeError(  # whatever the padding
+            f"input image (T: {size[0]} H: {size[1]} W: {size[2]}) smaller than kernel size "
+            f"(kT: {kernel[0]} kH: {kernel[1]} kW: {kernel[2]})"
+        )
+    if any(o < 1 for o in out):
+        raise RuntimeError(_too_small(name, (input.shape[-nd - 1], *size), out))
+    return Pool(size, kernel, stride, padding, dilation, out)
+
+
+def _too_small(name: str, input: Ints, out: Ints) -> str:
+    """PyTorch pools one dimension as rows of images, unless it looks for maxima."""
+    if name == "max_pool1d":
+        return f"max_pool1d() Invalid computed output size: {out[0]}"
+    one = (1,) if len(out) == 1 else ()
+    given = "x".join(map(str, (input[0], *one, *input[1:])))
+    wanted = "x".join(map(str, (input[0], *one, *out)))
+    return (
+        f"Given input size: ({given}). Calculated output size: ({wanted}). Output size is too small"
+    )
+
+
+def planes(t: Any, nd: int) -> Array:
+    """The elements as (planes, *size), where they lie if they lie so."""
+    a = t.array()
+    if not a.flags.c_contiguous:
+        told.told(a.nbytes, "pool", lambda: f"planes of {describe(t)}")
+        a = np.ascontiguousarray(a)
+    flat: Array = a.reshape(math.prod(a.shape[: a.ndim - nd]), *a.shape[a.ndim - nd :])
+    return flat
+
+
+def _made(input: Any, sizes: Ints, dtype: Any = None) -> tuple[Any, Array]:
+    nd = len(sizes)
+    shape = (*input.shape[: input.ndim - nd], *sizes)
+    result, target = blank(shape, dtype or input._dtype)
+    return result, target.reshape(math.prod(shape[: len(shape) - nd]), *sizes)
+
+
+# -- max_pool -------------------------------------------------------------------------------------
+
+
+def _spread_back(g: Any, taps: Any, pool: Pool) -> Any:
+    return _spread(g, taps, pool)
+
+
+def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
+    return _picked(g, taps, pool)
+
+
+@op(
+    "_max_pool",
+    method=False,
+    namespaces=(),
+    nondiff=(1,),
+    rule=Rule(
+        "MaxPool2DWithIndicesBackward0",
+        {"input": lambda g, result1, pool: _spread_back(g, result1, pool)},
+    ),
+)
+def _max_pool(input: Any, pool: Pool) -> Any:
+    """(maxima, the number of the tap where each is)."""
+    result, target = _made(input, pool.out)
+    taps, at = _made(input, pool.out, dtypes.FROM_NUMPY.get(windows.tap_dtype(pool), dtypes.int32))
+    _maxima(input, target, at, pool)
+    return result, taps
+
+
+def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
+    """Write the maxima of each plane, and the taps that show them; a promised input is made a few
+    planes at a time, and not written."""
+    nd = len(pool.size)
+    source, _ = source_of(input, in_order=True)
+    if not isinstance(source, Expr):
+        windows.maximum(planes(input, nd), target, at, pool)
+        return
+    lead = source.shape[: len(source.shape) - nd]
+    outs = tuple([a.reshape(*lead, *pool.out) for a in (target, at) if a is not None])
+
+    def block(x: Array, best: Array, taps: Array | None = None) -> None:
+        windows.maximum_of_planes(x, best, taps, pool)
+
+    map_rows(source, block, outs, nd, _PROMISED)
+
+
+@op(
+    "_max_pool_spread",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "MaxPool2DWithIndicesBackwardBackward0",
+        {"grad": lambda g, taps, pool: _picked_back(g, taps, pool)},
+    ),
+)
+def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
+    result, target = _made(grad, pool.size)
+    windows.spread(planes(grad, len(pool.size)), planes(taps, len(pool.size)), target, pool)
+    return result
+
+
+@op(
+    "_max_pool_picked",
+    method=False,
+    namespaces=(),
+    rule=Rule("GatherBackward0", {"input": lambda g, taps, pool: _spread_back(g, taps, pool)}),
+)
+def _picked(input: Any, taps: Any, pool: Pool) -> Any:
+    result, target = _made(input, pool.out)
+    windows.picked(planes(input, len(pool.size)), planes(taps, len(pool.size)), target, pool)
+    return result
+
+
+@op("_max_pool_values", method=False, namespaces=())
+def _max_values(input: Any, pool: Pool) -> Any:
+    """Maxima alone, for when nobody asks where they are."""
+    result, target = _made(input, pool.out)
+    _maxima(input, target, None, pool)
+    return result
+
+
+def _max(
+    nd: int,
+    input: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil: bool,
+    indices: bool,
+) -> Any:
+    name = f"max_pool{nd}d"
+    _refuse_bool(name, input)
+    pool = pool_of(name, input, nd, kernel, stride, padding, dilation, bool(ceil))
+    if not (indices or input.requires_grad):
+        return _max_values(input, pool)
+    values, taps = _max_pool(tied(input), pool)
+    if not indices:
+        return values
+    return values, _places(taps, pool)
+
+
+@op("_max_pool_places", method=False, namespaces=())
+def _places(taps: Any, pool: Pool) -> Any:
+    """Where in its plane each maximum is."""
+    places = windows.positions(planes(taps, len(pool.size)), pool)
+    return fresh(places.reshape(tuple(taps.shape)), dtypes.int64)
+
+
+def _refuse_bool(name: str, input: Any) -> None:
+    if input._dtype is dtypes.bool or input._dtype.is_complex:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
+
+
+# -- averages -------------------------------------------------------------------------------------
+
+
+def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    return _avg_spread(g, pool, include, override)
+
+
+@op(
+    "_avg_pool",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "AvgPool2DBackward0",
+        {"input": lambda g, pool, include, override: _avg_back(g, pool, include, override)},
+    ),
+)
+def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    result, target = _made(input, pool.out)
+    divisor = windows.divisors(pool, include, override)
+    windows.total(planes(input, len(pool.size)), target, divisor, pool)
+    return result
+
+
+@op(
+    "_avg_pool_spread",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "AvgPool2DBackwardBackward0",
+        {"input": lambda g, pool, include, override: _avg_pool(g, pool, include, override)},
+    ),
+)
+def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
+    result, target = _made(input, pool.size)
+    divisor = windows.divisors(pool, include, override)
+    windows.total_spread(planes(input, len(pool.size)), target, divisor, pool)
+    return result
+
+
+def _avg(
+    nd: int,
+    input: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil: bool,
+    include: bool,
+    override: int | None,
+) -> Any:
+    name = f"avg_pool{nd}d"
+    _refuse_bool(name, input)
+    if override == 0:
+        raise RuntimeError("divisor must be not zero")
+    pool = pool_of(name, input, nd, kernel, stride, padding, 1, bool(ceil))
+    return _avg_pool(tied(input), pool, bool(include), override)
+
+
+def _lp(nd: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil: bool) -> Any:
+    p = float(norm_type)
+    count = math.prod(per_dim(f"lp_pool{nd}d", "kernel_size", kernel, nd))
+    found = _avg(nd, input.pow(p), kernel, stride, 0, ceil, True, None)
+    return (found.sign() * found.abs().relu() * count).pow(1.0 / p)
+
+
+# -- the public functions -------------------------------------------------------------------------
+
+
+def export_pool(name: str, f: Any, doc: str) -> None:
+    """Reachable as `torch.name` and `nn.functional.name`."""
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    export(name, door(f), ("", "nn.functional"), method=False)
+
+
+def _declare(nd: int) -> None:
+    def maximum(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+    def with_indices(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+    def average(
+        input: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        return _avg(
+            nd, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+
+    def norm(
+        input: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+    ) -> Any:
+        return _lp(nd, input, norm_type, kernel_size, stride, ceil_mode)
+
+    export_pool(
+        f"max_pool{nd}d", maximum, f"The largest element of each window over {nd} dimensions."
+    )
+    export_pool(
+        f"max_pool{nd}d_with_indices",
+        with_indices,
+        "`max_pool` and where in its plane each maximum is.",
+    )
+    average.__doc__ = f"The mean of each window over {nd} dimensions."
+    op(f"avg_pool{nd}d", out=nd > 1, method=False, namespaces=("", "nn.functional"))(average)
+    export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.")
+
+
+for _nd in (1, 2, 3):
+    _declare(_nd)

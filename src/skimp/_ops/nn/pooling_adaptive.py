@@ -1,0 +1,341 @@
+"""Pooling whose windows are told by the result's size (adaptive), by chance (fractional), or
+undone (max_unpool)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import door, export
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, fresh
+from skimp._kernels.pool import Pool
+from skimp._ops.nn.pooling import _avg_pool, export_pool, per_dim
+from skimp._ops.ties import tied
+
+Ints = tuple[int, ...]
+
+
+def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
+    """The result's spatial sizes; None keeps the input's."""
+    sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * nd
+    if len(sizes) == 1 and nd > 1:
+        sizes = (*sizes,) * nd
+    if len(sizes) != nd:
+        raise RuntimeError(
+            f"adaptive pooling: output_size must have {nd} elements, but got {len(sizes)}"
+        )
+    found = tuple(
+        [
+            n if s is None else int(s)
+            for s, n in zip(sizes, input.shape[input.ndim - nd :], strict=True)
+        ]
+    )
+    if any(s < 0 for s in found):
+        raise RuntimeError(
+            "adaptive pooling: elements of output_size must be greater than or equal to 0, got "
+            f"{found}"
+        )
+    return found
+
+
+def _check(name: str, input: Any, nd: int) -> None:
+    if nd > 1 and input.ndim <= nd:
+        raise ValueError(f"Input dimension should be at least {nd + 1}")
+    if input.ndim not in (nd + 1, nd + 2):
+        raise RuntimeError(
+            f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got {list(input.shape)}"
+        )
+    for dim in range(input.ndim - nd, input.ndim):
+        if input.shape[dim] == 0:
+            raise RuntimeError(
+                f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
+                "input has sizes "
+                f"{list(input.shape)} with dimension {dim} being empty"
+            )
+
+
+def _bounds(n: int, out: int) -> tuple[Array, Array]:
+    """Where each of `out` windows over n elements begins and ends; neighbours may overlap."""
+    at = np.arange(out)
+    return at * n // max(1, out), -((-(at + 1) * n) // max(1, out))
+
+
+# -- averages -------------------------------------------------------------------------------------
+
+
+def _mean_matrix(n: int, out: int, dtype: dtypes.dtype) -> Any:
+    """(n, out): each column holds the weights of one window."""
+    start, stop = _bounds(n, out)
+    at = np.arange(n)[:, None]
+    inside = (at >= start) & (at < stop)
+    return fresh((inside / np.maximum(stop - start, 1)).astype(dtype.np), dtype)
+
+
+def _average(nd: int, input: Any, output_size: Any) -> Any:
+    name = f"adaptive_avg_pool{nd}d"
+    _check(name, input, nd)
+    sizes = _wanted(input, output_size, nd)
+    if not input._dtype.is_floating_point:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{input._dtype}'")
+    input = tied(input)
+    first = input.ndim - nd
+    have = tuple(input.shape[first:])
+    if all(s == 1 for s in sizes):
+        return input.mean(list(range(first, input.ndim)), True)
+    if all(s and n % s == 0 for n, s in zip(have, sizes, strict=True)):
+        each = tuple([n // s for n, s in zip(have, sizes, strict=True)])
+        return _avg_pool(input, Pool(have, each, each, (0,) * nd, (1,) * nd, sizes), True, None)
+    for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
+        if n != s:
+            matrix = _mean_matrix(n, s, input._dtype)
+            input = input.movedim(first + i, -1).matmul(matrix).movedim(-1, first + i)
+    return input.contiguous()
+
+
+# -- maxima ---------------------------------------------------------------------------------------
+
+
+def _highest(x: Array, starts: list[Array], stops: list[Array]) -> Array:
+    """For planes (p, *size), the flat position of the first maximum (the last nan) of each window
+    (p, *out)."""
+    size = x.shape[1:]
+    pitches = [math.prod(size[d + 1 :]) for d in range(len(size))]
+    reach = [int((b - a).max(initial=1)) for a, b in zip(starts, stops, strict=True)]
+    out = (len(x), *[s.shape[-1] for s in starts])
+    flat = x.reshape(len(x), -1)
+    row = np.arange(len(x)).reshape(-1, *[1] * len(size))
+    best: Array | None = None
+    places = np.zeros(out, np.int64)
+    for tap in itertools.product(*[range(r) for r in reach]):
+        at = np.zeros((), np.int64)
+        for d, (t, a, b, pitch) in enumerate(zip(tap, starts, stops, pitches, strict=True)):
+            one = (
+                np.minimum(a + t, b - 1) * pitch
+            )  # (out,) or (planes, out); past its end a window shows its last again
+            shape = [1] * len(out)
+            shape[d + 1] = out[d + 1]
+            shape[0] = one.shape[0] if one.ndim == 2 else 1
+            at = at + one.reshape(shape)
+        at = np.broadcast_to(at, out)
+        found = flat[row, at]
+        if best is None:
+            best, places[...] = found, at
+            continue
+        better = (found > best) | (found != found)
+        np.copyto(best, found, where=better)
+        np.copyto(places, at, where=better)
+    return places
+
+
+def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> tuple[Any, Any]:
+    """(maxima, positions): the maxima are gathered, so their gradient goes where they are."""
+    lead = tuple(input.shape[: input.ndim - nd])
+    sizes = tuple([s.shape[-1] for s in starts])
+    a = np.ascontiguousarray(input.detach().array()).reshape(
+        math.prod(lead), *input.shape[input.ndim - nd :]
+    )
+    places = (
+        _highest(a, starts, stops)
+        if a.size and math.prod(sizes)
+        else np.zeros((len(a), *sizes), np.int64)
+    )
+    index = fresh(places.reshape((*lead, math.prod(sizes))), dtypes.int64)
+    values = (
+        tied(input).reshape((*lead, math.prod(input.shape[input.ndim - nd :]))).gather(-1, index)
+    )
+    return values.reshape((*lead, *sizes)), index.reshape((*lead, *sizes))
+
+
+def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool) -> Any:
+    _check(f"adaptive_max_pool{nd}d", input, nd)
+    sizes = _wanted(input, output_size, nd)
+    bounds = [_bounds(n, s) for n, s in zip(input.shape[input.ndim - nd :], sizes, strict=True)]
+    values, places = _gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
+    return (values, places) if return_indices else values
+
+
+# -- fractional -----------------------------------------------------------------------------------
+
+
+def _fractional(
+    nd: int,
+    input: Any,
+    kernel_size: Any,
+    output_size: Any,
+    output_ratio: Any,
+    indices: bool,
+    samples: Any,
+) -> Any:
+    name = f"fractional_max_pool{nd}d"
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    if input.ndim not in (nd + 1, nd + 2) or 0 in tuple(input.shape[-nd - 1 :]):
+        raise RuntimeError(
+            f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got: {list(input.shape)}"
+        )
+    have = tuple(input.shape[input.ndim - nd :])
+    if output_size is None:
+        ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * nd
+        output_size = [int(n * r) for n, r in zip(have, ratios, strict=True)]
+    sizes = per_dim(name, "output_size", output_size, nd)
+    kernel = per_dim(name, "kernel_size", kernel_size, nd)
+    for s, k, n in zip(sizes, kernel, have, strict=True):
+        if k <= 0 or s <= 0 or s + k - 1 > n:
+            raise RuntimeError(f"{name}(): pool size {k} too large relative to input size {n}")
+    batch = input.shape[0] if input.ndim == nd + 2 else 1
+    channels = input.shape[-nd - 1]
+    if samples is None:
+        from skimp._engine.dispatch.forms import NAMESPACES
+
+        samples = NAMESPACES[""]["rand"](batch, channels, nd, dtype=input._dtype)
+    chance = samples.array().astype(np.float64).reshape(batch * channels, nd)
+    starts, stops = [], []
+    for d, (s, k, n) in enumerate(zip(sizes, kernel, have, strict=True)):
+        # the samples name the last dim first
+        begin = _intervals(chance[:, nd - 1 - d], n, s, k, samples._dtype.np)
+        starts.append(begin)
+        stops.append(begin + k)
+    values, places = _gathered(input, starts, stops, nd)
+    return (values, places) if indices else values
+
+
+def _intervals(chance: Array, n: int, out: int, kernel: int, dtype: Any) -> Array:
+    """(planes, out): where windows begin, pseudo-randomly (Graham, arXiv:1412.6071), the last at
+    the end."""
+    if out == 1:
+        return np.full((len(chance), 1), n - kernel)
+    alpha = dtype.type(n - kernel) / dtype.type(out - 1)
+    u = chance.astype(dtype)[:, None]
+    begin: Array = ((np.arange(out) + u) * alpha).astype(np.int64) - (u * alpha).astype(np.int64)
+    begin[:, -1] = n - kernel
+    return begin
+
+
+# -- undoing max_pool ------------------------------------------------------------------------------
+
+
+def _unpool(
+    nd: int, input: Any, indices: Any, kernel: Any, stride: Any, padding: Any, output_size: Any
+) -> Any:
+    name = f"max_unpool{nd}d"
+    kernel = per_dim(name, "kernel_size", kernel, nd)
+    stride = kernel if stride is None else per_dim(name, "stride", stride, nd)
+    padding = per_dim(name, "padding", padding, nd)
+    if tuple(indices.shape) != tuple(input.shape):
+        raise RuntimeError(
+            "Expected shape of indices to be same as that of the input tensor "
+            f"({list(input.shape)}) but got indices "
+            f"tensor with shape: {list(indices.shape)}"
+        )
+    if indices._dtype is not dtypes.int64:
+        raise RuntimeError(f"elements in indices should be type int64 but got: {indices._dtype}")
+    have = tuple(input.shape[input.ndim - nd :])
+    sizes = tuple(
+        [(n - 1) * s - 2 * p + k for n, s, p, k in zip(have, stride, padding, kernel, strict=True)]
+    )
+    if output_size is not None:
+        sizes = _checked_size(tuple(int(s) for s in output_size)[-nd:], sizes, stride)
+    lead = tuple(input.shape[: input.ndim - nd])
+    places = math.prod(sizes)
+    index = indices.reshape((*lead, math.prod(have)))
+    at = index.array()
+    if at.size and (int(at.max()) >= places or int(at.min()) < 0):
+        raise RuntimeError(
+            f"Found an invalid max index: {int(at.max())} (output volumes are of size {sizes})"
+        )
+    blank = input.new_zeros((*lead, places))
+    return blank.scatter(-1, index, input.reshape((*lead, math.prod(have)))).reshape(
+        (*lead, *sizes)
+    )
+
+
+def _checked_size(wanted: Ints, natural: Ints, stride: Ints) -> Ints:
+    for w, n, s in zip(wanted, natural, stride, strict=True):
+        if not n - s < w < n + s:
+            raise ValueError(
+                f"invalid output_size {wanted} (dim sizes must be between "
+                f"{[n - s for n, s in zip(natural, stride, strict=True)]} "
+                f"and {[n + s for n, s in zip(natural, stride, strict=True)]})"
+            )
+    return wanted
+
+
+# -- the public functions -------------------------------------------------------------------------
+
+
+def _declare(nd: int) -> None:
+    def average(input: Any, output_size: Any) -> Any:
+        return _average(nd, input, output_size)
+
+    def maximum(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+        return _maximum(nd, input, output_size, return_indices)
+
+    def unpool(
+        input: Any,
+        indices: Any,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Any = None,
+    ) -> Any:
+        return _unpool(nd, input, indices, kernel_size, stride, padding, output_size)
+
+    export_pool(
+        f"adaptive_avg_pool{nd}d",
+        average,
+        "Means over windows that share the input among a given result.",
+    )
+    export_pool(
+        f"adaptive_max_pool{nd}d",
+        maximum,
+        "Maxima over windows that share the input among a given result.",
+    )
+    export_with_indices(f"adaptive_max_pool{nd}d", maximum)
+    unpool.__name__ = unpool.__qualname__ = f"max_unpool{nd}d"
+    unpool.__doc__ = "Each element at its index in a plane of zeros."
+    export(f"max_unpool{nd}d", door(unpool), ("nn.functional",), method=False)
+
+
+def export_with_indices(name: str, pool: Any) -> None:
+    """The function that always returns the indices too."""
+
+    @functools.wraps(pool)
+    def both(*args: Any, **words: Any) -> Any:
+        given = inspect.signature(pool).bind(*args, **words)
+        given.arguments["return_indices"] = True
+        return pool(*given.args, **given.kwargs)
+
+    both.__name__ = both.__qualname__ = f"{name}_with_indices"
+    both.__doc__ = f"`{name}` and where in its plane each maximum is."
+    export(both.__name__, door(both), ("nn.functional",), method=False)
+
+
+def _declare_fractional(nd: int) -> None:
+    def fractional(
+        input: Any,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Any = None,
+    ) -> Any:
+        return _fractional(
+            nd, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
+        )
+
+    fractional.__name__ = fractional.__qualname__ = f"fractional_max_pool{nd}d"
+    fractional.__doc__ = "Maxima over windows at random distances."
+    export(f"fractional_max_pool{nd}d", door(fractional), ("nn.functional",), method=False)
+    export_with_indices(f"fractional_max_pool{nd}d", fractional)
+
+
+for _nd in (1, 2, 3):
+    _declare(_nd)
+for _nd in (2, 3):
+    _declare_fractional(_nd)

@@ -1,0 +1,347 @@
+"""LSTM and GRU over a whole sequence as one op: a loop over steps on arrays, nothing recorded.
+
+Forward keeps the gates, the cells and the results of all steps. Backward turns them into factors of
+the gradients, all steps at once, and goes back step by step with a few products. Sigmoids are
+(1 + tanh(x / 2)) / 2: the halves ride along in scaled weights, so that one tanh does all gates.
+
+Shapes: input (time, batch, features), gates (time, batch, k * hidden), states (batch, hidden).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import calls, modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops.reduce.softmax import contiguous_array
+
+LSTM_SCALE = (0.5, 0.5, 1.0, 0.5)  # input, forget, cell, output
+GRU_SCALE = (0.5, 0.5, 1.0)  # reset, update, new
+
+
+def is_plain(tensors: Any) -> bool:
+    """Whether the loops take these: of one type that BLAS has, and not empty."""
+    given = [t for t in tensors if t is not None]
+    dtype = given[0]._dtype
+    return dtype in (dtypes.float32, dtypes.float64) and all(
+        [t._dtype is dtype and t.numel() > 0 and not (t._conj or t._neg) for t in given]
+    )
+
+
+# -- what both have in common ---------------------------------------------------------------------
+
+
+def _rows(x: Array) -> Array:
+    """(time, batch, n) as (time * batch, n)."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def _scales(scale: tuple[float, ...], gates: int, dtype: Any) -> Array:
+    """The factor of each column of the gates."""
+    return np.repeat(np.array(scale, dtype), gates // len(scale))
+
+
+def _projected(input: Any, w: Any, bias: Array | None, scale: Array, into: Array) -> None:
+    """into = (input @ w' + bias) * scale, for all steps."""
+    x = contiguous_array(input)
+    np.matmul(_rows(x), (w.array() * scale[:, None]).T, out=_rows(into))
+    if bias is not None:
+        into += bias * scale
+
+
+def _weights_back(
+    grads: Array, input: Any, out: Array, h0: Array, of_hidden: Array, reverse: bool
+) -> tuple[Array, Array]:
+    """The gradients of w_ih and w_hh from those of the gates, before and after the hidden part."""
+    x = contiguous_array(input)
+    w_ih = _rows(grads).T @ _rows(x)
+    first, rest, before = (-1, slice(None, -1), slice(1, None)) if reverse else (
+        0, slice(1, None), slice(None, -1))  # fmt: skip
+    w_hh = of_hidden[first].T @ h0
+    if len(out) > 1:
+        w_hh += _rows(of_hidden[rest]).T @ _rows(out[before])
+    return w_ih, w_hh
+
+
+def _tensor(a: Array, like: Any) -> Any:
+    made, into = blank(a.shape, like._dtype)
+    into[...] = a
+    return made
+
+
+def _input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
+    """The gradient of the input of all steps."""
+    if "input" not in needs:
+        return None
+    made, into = blank(tuple(input.shape), input._dtype)
+    np.matmul(_rows(grads), w_ih.array(), out=_rows(into))
+    return made
+
+
+def _again(cell: Any, given: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
+    """The gradients through a graph of their own: the steps once more, in ops."""
+    names = tuple(given[-1])
+    values = given[:-1]
+    found = [g for g in grads if g is not None]
+    create = modes.state.grad
+    with modes.enable_grad():
+        outs = [o for o, g in zip(cell(*values), grads, strict=True) if g is not None]
+    wanted = [v for n, v in zip(names, values, strict=True) if n in needs]
+    made = iter(calls.grad(outs, wanted, found, create_graph=create, allow_unused=True))
+    return tuple([next(made) if n in needs else None for n in names])
+
+
+# -- LSTM -----------------------------------------------------------------------------------------
+
+_LSTM_NAMES = ("input", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh")
+
+
+def _lstm_in_ops(
+    input: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
+) -> tuple[Any, Any]:
+    found = []
+    for x in reversed(input.unbind(0)) if reverse else input.unbind(0):
+        gates = x.matmul(w_ih.t()) + h.matmul(w_hh.t())
+        gates = gates if b_ih is None else gates + b_ih + b_hh
+        i, f, g, o = gates.chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        found.append(h)
+    from skimp._ops.shape.joining import stack
+
+    return stack(found[::-1] if reverse else found), c
+
+
+def _lstm_back(
+    g0: Any, g1: Any, input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any,
+    reverse: bool, result0: Any, result2: Any, result3: Any, needs: Any,
+) -> Any:  # fmt: skip
+    if modes.state.grad or any([g is not None and g._hollow for g in (g0, g1)]):
+        return _again(
+            partial(_lstm_in_ops, reverse=reverse),
+            (input, h0, c0, w_ih, w_hh, b_ih, b_hh, _LSTM_NAMES),
+            (g0, g1),
+            needs,
+        )
+    out, gates, cells = result0.array(), result2.array(), result3.array()
+    w = w_hh.array()
+    n = out.shape[-1]
+    way = slice(None, None, -1 if reverse else 1)
+    first = c0.array()
+    # of the cell's gradient: what reaches i, f and g; of the result's: what reaches o and the cell
+    a = [gates[..., k * n : (k + 1) * n] for k in range(4)]
+    _held, d = blank(gates.shape, input._dtype)  # counted until it goes
+    part = [d[..., k * n : (k + 1) * n] for k in range(4)]
+    top = np.tanh(cells)
+    for k in (0, 1, 3):
+        np.subtract(1, a[k], out=part[k])
+        part[k] *= a[k]
+    part[0] *= a[2]
+    part[1][way][1:] *= cells[way][:-1]
+    part[1][way][0] *= first
+    np.multiply(a[2], a[2], out=part[2])
+    np.subtract(1, part[2], out=part[2])
+    part[2] *= a[0]
+    part[3] *= top
+    np.multiply(top, top, out=top)
+    np.subtract(1, top, out=top)
+    top *= a[3]
+    g = None if g0 is None else g0.array()[way]
+    dh, dc = np.zeros(first.shape, d.dtype), np.zeros(first.shape, d.dtype)
+    if g1 is not None:
+        dc += g1.array()
+    scratch = np.empty_like(dh)
+    steps, forget, through = d[way], a[1][way], top[way]
+    for t in range(len(steps) - 1, -1, -1):
+        if g is not None:
+            dh += g[t]
+        dc += np.multiply(dh, through[t], out=scratch)
+        here = steps[t].reshape(len(dh), 4, n)
+        here[:, :3] *= dc[:, None]
+        here[:, 3] *= dh
+        dc *= forget[t]
+        np.matmul(steps[t], w, out=dh)
+    dw_ih, dw_hh = _weights_back(d, input, out, h0.array(), d, reverse)
+    db = None if b_ih is None else np.add.reduce(_rows(d), axis=0)
+    dx = _input_back(d, w_ih, input, needs)
+    rest = (dh, dc, dw_ih, dw_hh, db, db)
+    return dx, *[None if a is None else _tensor(a, input) for a in rest]
+
+
+@op(
+    "_lstm_layer",
+    method=False,
+    namespaces=(),
+    nondiff=(2, 3),
+    rule=Rule("LstmBackward0", {_LSTM_NAMES: _lstm_back}),
+)
+def _lstm_layer(
+    input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
+) -> Any:
+    """(the results of all steps, the last cell, all gates, all cells)."""
+    time, batch = input.shape[:2]
+    n = h0.shape[1]
+    dtype = input._dtype
+    result, out = blank((time, batch, n), dtype)
+    kept_gates, gates = blank((time, batch, 4 * n), dtype)
+    kept_cells, cells = blank((time, batch, n), dtype)
+    last, end = blank((batch, n), dtype)
+    scale = _scales(LSTM_SCALE, 4 * n, dtype.np)
+    bias = None if b_ih is None else b_ih.array() + b_hh.array()
+    _projected(input, w_ih, bias, scale, gates)
+    across = np.ascontiguousarray((w_hh.array() * scale[:, None]).T)
+    shift = 1 - scale
+    part, product = np.empty((batch, n), dtype.np), np.empty((batch, 4 * n), dtype.np)
+    h, c = contiguous_array(h0), c0.array()
+    for t in range(time - 1, -1, -1) if reverse else range(time):
+        a, cell = gates[t], cells[t]
+        np.matmul(h, across, out=product)
+        a += product
+        np.tanh(a, out=a)
+        a *= scale
+        a += shift
+        np.multiply(a[:, n : 2 * n], c, out=cell)
+        cell += np.multiply(a[:, :n], a[:, 2 * n : 3 * n], out=part)
+        np.tanh(cell, out=part)
+        h, c = out[t], cell
+        np.multiply(a[:, 3 * n :], part, out=h)
+    end[...] = c
+    return result, last, kept_gates, kept_cells
+
+
+def lstm_layer(
+    input: Tensor, state: tuple[Tensor, ...], weights: Any, reverse: bool
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """One direction of one layer: (the results of all steps, the last state)."""
+    w_ih, w_hh, b_ih, b_hh, _ = weights
+    out, last, _, _ = _lstm_layer(input, *state, w_ih, w_hh, b_ih, b_hh, reverse)
+    return out, (out.select(0, 0 if reverse else -1), last)
+
+
+# -- GRU ------------------------------------------------------------------------------------------
+
+_GRU_NAMES = ("input", "h0", "w_ih", "w_hh", "b_ih", "b_hh")
+
+
+def _gru_in_ops(
+    input: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
+) -> tuple[Any]:
+    found = []
+    for x in reversed(input.unbind(0)) if reverse else input.unbind(0):
+        of_x, of_h = x.matmul(w_ih.t()), h.matmul(w_hh.t())
+        if b_ih is not None:
+            of_x, of_h = of_x + b_ih, of_h + b_hh
+        (x_r, x_z, x_n), (h_r, h_z, h_n) = of_x.chunk(3, 1), of_h.chunk(3, 1)
+        new = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
+        h = new + (x_z + h_z).sigmoid() * (h - new)
+        found.append(h)
+    from skimp._ops.shape.joining import stack
+
+    return (stack(found[::-1] if reverse else found),)
+
+
+def _gru_back(
+    g0: Any, input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool,
+    result0: Any, result1: Any, result2: Any, needs: Any,
+) -> Any:  # fmt: skip
+    if modes.state.grad or g0._hollow:
+        return _again(
+            partial(_gru_in_ops, reverse=reverse),
+            (input, h0, w_ih, w_hh, b_ih, b_hh, _GRU_NAMES),
+            (g0,),
+            needs,
+        )
+    out, gates, hidden = result0.array(), result1.array(), result2.array()
+    w = w_hh.array()
+    n = out.shape[-1]
+    way = slice(None, None, -1 if reverse else 1)
+    first = h0.array()
+    reset, update, new = [gates[..., k * n : (k + 1) * n] for k in range(3)]
+    # what reaches each gate of the result's gradient; the hidden part of `new` is behind the reset
+    _held, d = blank(gates.shape, input._dtype)  # counted until it goes
+    to_reset, to_update, to_new = [d[..., k * n : (k + 1) * n] for k in range(3)]
+    np.subtract(1, update, out=to_update)
+    np.multiply(new, new, out=to_new)
+    np.subtract(1, to_new, out=to_new)
+    to_new *= to_update
+    to_update *= update
+    np.subtract(1, reset, out=to_reset)
+    for factor in (reset, hidden, to_new):
+        to_reset *= factor
+    to_update[way][1:] *= out[way][:-1] - new[way][1:]
+    to_update[way][0] *= first - new[way][0]
+    behind = np.empty_like(d)
+    g = g0.array()[way]
+    dh, through = np.zeros(first.shape, d.dtype), np.empty(first.shape, d.dtype)
+    steps, hiddens, kept = d[way], behind[way], gates[way]
+    for t in range(len(steps) - 1, -1, -1):
+        dh += g[t]
+        steps[t].reshape(len(dh), 3, n)[...] *= dh[:, None]
+        hiddens[t][:, : 2 * n] = steps[t][:, : 2 * n]
+        np.multiply(steps[t][:, 2 * n :], kept[t][:, :n], out=hiddens[t][:, 2 * n :])
+        np.multiply(dh, kept[t][:, n : 2 * n], out=through)
+        np.matmul(hiddens[t], w, out=dh)
+        dh += through
+    dw_ih, dw_hh = _weights_back(d, input, out, first, behind, reverse)
+    biases = [None if b_ih is None else np.add.reduce(_rows(a), axis=0) for a in (d, behind)]
+    dx = _input_back(d, w_ih, input, needs)
+    rest = (dh, dw_ih, dw_hh, *biases)
+    return dx, *[None if a is None else _tensor(a, input) for a in rest]
+
+
+@op(
+    "_gru_layer",
+    method=False,
+    namespaces=(),
+    nondiff=(1, 2),
+    rule=Rule("GruBackward0", {_GRU_NAMES: _gru_back}),
+)
+def _gru_layer(
+    input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
+) -> Any:
+    """(the results of all steps, all gates, the hidden part of `new` before its reset)."""
+    time, batch = input.shape[:2]
+    n = h0.shape[1]
+    dtype = input._dtype
+    result, out = blank((time, batch, n), dtype)
+    kept_gates, gates = blank((time, batch, 3 * n), dtype)
+    kept_hidden, hidden = blank((time, batch, n), dtype)
+    scale = _scales(GRU_SCALE, 3 * n, dtype.np)
+    _projected(input, w_ih, None if b_ih is None else b_ih.array(), scale, gates)
+    across = np.ascontiguousarray((w_hh.array() * scale[:, None]).T)
+    bias = None if b_hh is None else b_hh.array() * scale
+    product, part = np.empty((batch, 3 * n), dtype.np), np.empty((batch, n), dtype.np)
+    h = contiguous_array(h0)
+    for t in range(time - 1, -1, -1) if reverse else range(time):
+        sides, new = gates[t][:, : 2 * n], gates[t][:, 2 * n :]
+        np.matmul(h, across, out=product)
+        if bias is not None:
+            product += bias
+        sides += product[:, : 2 * n]
+        np.tanh(sides, out=sides)
+        sides *= 0.5
+        sides += 0.5
+        hidden[t] = product[:, 2 * n :]
+        new += np.multiply(sides[:, :n], hidden[t], out=part)
+        np.tanh(new, out=new)
+        np.subtract(h, new, out=part)
+        part *= sides[:, n:]
+        h = out[t]
+        np.add(part, new, out=h)
+    return result, kept_gates, kept_hidden
+
+
+def gru_layer(
+    input: Tensor, state: tuple[Tensor, ...], weights: Any, reverse: bool
+) -> tuple[Tensor, tuple[Tensor]]:
+    """One direction of one layer: (the results of all steps, the last state)."""
+    w_ih, w_hh, b_ih, b_hh, _ = weights
+    out = _gru_layer(input, *state, w_ih, w_hh, b_ih, b_hh, reverse)[0]
+    return out, (out.select(0, 0 if reverse else -1),)

@@ -1,0 +1,318 @@
+"""interpolate and upsample: one dimension after the other, each output the weighted sum of a few
+inputs."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import NAMESPACES, door, export, op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, fresh
+from skimp._ops.reduce.softmax import HALVES
+
+Ints = tuple[int, ...]
+RANKS = {"linear": 3, "bilinear": 4, "bicubic": 4, "trilinear": 5}
+
+
+# -- one dimension
+# ----------------------------------------------------------------------------------
+
+
+def _shaped(weights: Array, ndim: int, dim: int) -> Array:
+    return weights.reshape(-1, *[1] * (ndim - dim - 1))
+
+
+def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
+    return _resample_back(g, dim, places, weights, size)
+
+
+@op(
+    "_resample",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "UpsampleBackward0",
+        {
+            "input": lambda g, input_shape, dim, places, weights: _back(
+                g, dim, places, weights, input_shape[dim]
+            )
+        },
+    ),
+)
+def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
+    """result[i] = the sum over taps of input[places[i, tap]] * weights[i, tap], along `dim`."""
+    shape = tuple(input.shape)
+    result, target = blank((*shape[:dim], len(places), *shape[dim + 1 :]), input._dtype)
+    source = input.array()
+    for tap in range(places.shape[1]):
+        part = np.take(source, places[:, tap], axis=dim)
+        part *= _shaped(weights[:, tap], len(shape), dim).astype(part.dtype)
+        if tap:
+            target += part
+        else:
+            target[...] = part
+    return result
+
+
+@op(
+    "_resample_back",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "UpsampleBackwardBackward0",
+        {"input": lambda g, dim, places, weights: _resample(g, dim, places, weights)},
+    ),
+)
+def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
+    """The adjoint. Places never go down, so what comes to one place is a run."""
+    shape = tuple(input.shape)
+    result, target = blank((*shape[:dim], size, *shape[dim + 1 :]), input._dtype)
+    target[...] = 0
+    source = input.array()
+    for tap in range(places.shape[1]) if source.size else ():
+        at = places[:, tap]
+        starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+        part = source * _shaped(weights[:, tap], len(shape), dim).astype(source.dtype)
+        target[(slice(None),) * dim + (at[starts],)] += np.add.reduceat(part, starts, axis=dim)
+    return result
+
+
+# -- where each output looks
+# ------------------------------------------------------------------------
+
+
+def _scale(n: int, out: int, factor: float | None, align: bool, real: Any) -> Any:
+    """Input elements for each output element."""
+    if align:
+        return real(n - 1) / real(out - 1) if out > 1 else real(0)
+    return real(1.0 / factor) if factor is not None and factor > 0 else real(n) / real(out)
+
+
+def _nearest(n: int, out: int, factor: float | None, exact: bool) -> Array:
+    real = np.float32
+    scale = _scale(n, out, factor, False, real)
+    i = np.arange(out).astype(real)
+    if not exact and out == n:
+        return np.arange(n)
+    at = np.floor((i + real(0.5)) * scale if exact else i * scale).astype(np.int64)
+    found: Array = np.minimum(at, n - 1)
+    return found
+
+
+def _source(n: int, out: int, factor: float | None, align: bool, real: Any) -> Array:
+    scale = _scale(n, out, factor, align, real)
+    i = np.arange(out).astype(real)
+    at: Array = i * scale if align else (i + real(0.5)) * scale - real(0.5)
+    return at
+
+
+def _linear(n: int, out: int, factor: float | None, align: bool, real: Any) -> tuple[Array, Array]:
+    at = np.maximum(_source(n, out, factor, align, real), 0)
+    low = np.minimum(at.astype(np.int64), n - 1)
+    share = np.clip(at - low, 0, 1).astype(real)
+    return np.stack([low, np.minimum(low + 1, n - 1)], 1), np.stack([1 - share, share], 1)
+
+
+def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
+    """Keys' cubic convolution: the weights of the four neighbours of a point at `t` between the
+    middle two."""
+
+    def near(x: Any) -> Any:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Any) -> Any:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+
+
+def _cubic(n: int, out: int, factor: float | None, align: bool, real: Any) -> tuple[Array, Array]:
+    at = _source(n, out, factor, align, real)
+    low = np.floor(at)
+    places = low.astype(np.int64)[:, None] + np.arange(-1, 3)
+    return np.clip(places, 0, n - 1), np.stack(cubic_weights(at - low), 1).astype(real)
+
+
+def _smooth(
+    n: int, out: int, factor: float | None, align: bool, cubic: bool
+) -> tuple[Array, Array]:
+    """Antialiased: the filter is as wide as the step between outputs."""
+    scale = float(_scale(n, out, factor, align, np.float64))
+    reach = (2.0 if cubic else 1.0) * max(scale, 1.0)
+    centre = (np.arange(out) + 0.5) * scale
+    first = np.maximum((centre - reach + 0.5).astype(np.int64), 0)
+    count = np.minimum((centre + reach + 0.5).astype(np.int64), n) - first
+    j = np.arange(max(1, int(count.max(initial=1))))
+    x = np.abs((j + first[:, None] - centre[:, None] + 0.5) / max(scale, 1.0))
+    if cubic:
+        far, near = cubic_weights(x - 1, -0.5)[0], cubic_weights(x, -0.5)[1]
+        weights = np.where(x < 1, near, np.where(x < 2, far, 0))
+    else:
+        weights = np.maximum(0, 1 - x)
+    weights = np.where(j < count[:, None], weights, 0)
+    weights /= weights.sum(1, keepdims=True)
+    return np.minimum(first[:, None] + j, n - 1), weights
+
+
+# -- interpolate ----------------------------------------------------------------------------------
+
+
+def _sizes(input: Any, size: Any, factor: Any, recompute: bool | None) -> tuple[Ints, list[Any]]:
+    """The result's spatial sizes, and the factors that places are computed with."""
+    nd = input.ndim - 2
+    if (size is None) == (factor is None):
+        raise ValueError(
+            "only one of size or scale_factor should be defined"
+            if size is not None
+            else "either size or scale_factor should be defined"
+        )
+    have = tuple(input.shape[2:])
+    if size is not None:
+        if isinstance(size, (tuple, list)):
+            if len(size) != nd:
+                raise ValueError(
+                    "Input and output must have the same number of spatial dimensions, but got "
+                    "input with spatial "
+                    f"dimensions of {list(have)} and output size of {list(size)}. Please provide "
+                    "input tensor in (N, C, "
+                    "d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
+                )
+            return tuple([int(s) for s in size]), [None] * nd
+        return (int(size),) * nd, [None] * nd
+    factors = list(factor) if isinstance(factor, (tuple, list)) else [factor] * nd
+    if len(factors) != nd:
+        raise ValueError(
+            "Input and scale_factor must have the same number of spatial dimensions, but got input "
+            "with spatial "
+            f"dimensions of {list(have)} and scale_factor of shape {factors}."
+        )
+    sizes = tuple([math.floor(float(n) * f) for n, f in zip(have, factors, strict=True)])
+    return sizes, [None] * nd if recompute else [float(f) for f in factors]
+
+
+def _check(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
+    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | "
+            "bilinear | bicubic | trilinear"
+        )
+    if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D "
+            "tensor as input"
+        )
+    if mode in RANKS and input.ndim != RANKS[mode] and 3 <= input.ndim <= 5:
+        raise NotImplementedError(
+            f"Got {input.ndim}D input, but {mode} mode needs {RANKS[mode]}D input"
+        )
+    if input.ndim not in (3, 4, 5) or mode not in (*RANKS, "nearest", "nearest-exact", "area"):
+        raise NotImplementedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported "
+            f"(got {input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | trilinear "
+            "| area | nearest-exact "
+            f"(got {mode})"
+        )
+
+
+def interpolate(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Any:
+    """`input` (n, channels, d1, ...) at other sizes of d1, ..."""
+    _check_rank_first(input, mode, align_corners, antialias)
+    sizes, factors = _sizes(input, size, scale_factor, recompute_scale_factor)
+    _check(input, mode, align_corners, antialias)
+    if recompute_scale_factor and size is not None:
+        raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+    if mode == "area":
+        return NAMESPACES["nn.functional"][f"adaptive_avg_pool{input.ndim - 2}d"](input, sizes)
+    if any(s <= 0 for s in (*sizes, *input.shape[1:])):
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input (H: {input.shape[2]}) "
+            f"output (H: {sizes[0]})"
+        )
+    if mode.startswith("nearest"):
+        return _interpolate_nearest(input, sizes, factors, mode == "nearest-exact")
+    return _interpolated(input, sizes, factors, mode, bool(align_corners), antialias)
+
+
+def _check_rank_first(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
+    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+        _check(input, mode, align_corners, antialias)
+
+
+def _interpolate_nearest(input: Any, sizes: Ints, factors: list[Any], exact: bool) -> Any:
+    if not (input._dtype.is_floating_point or input._dtype is dtypes.uint8):
+        raise NotImplementedError(f"\"upsample_nearest\" not implemented for '{input._dtype}'")
+    for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
+        places = _nearest(input.shape[i + 2], out, factor, exact)
+        input = input.index_select(i + 2, fresh(places, dtypes.int64))
+    return input
+
+
+def _interpolated(
+    input: Any, sizes: Ints, factors: list[Any], mode: str, align: bool, antialias: bool
+) -> Any:
+    dtype = input._dtype
+    if not (dtype.is_floating_point or dtype is dtypes.uint8):
+        raise NotImplementedError(f"\"upsample_{mode}\" not implemented for '{dtype}'")
+    real = np.float64 if dtype is dtypes.float64 else np.float32
+    x = input.to(dtypes.float32) if dtype in HALVES or dtype is dtypes.uint8 else input
+    for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
+        n = x.shape[i + 2]
+        if antialias:
+            places, weights = _smooth(n, out, factor, align, mode == "bicubic")
+        else:
+            places, weights = (_cubic if mode == "bicubic" else _linear)(
+                n, out, factor, align, real
+            )
+        x = _resample(x, i + 2, places, weights)
+    if dtype is dtypes.uint8:
+        return x.round().clamp(0, 255).to(dtype)
+    return x if x._dtype is dtype else x.to(dtype)
+
+
+def _deprecated(name: str, stacklevel: int = 3) -> None:
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=stacklevel,
+    )
+
+
+def upsample(
+    input: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:
+    """`interpolate` under its old name."""
+    _deprecated("upsample")
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """`interpolate` with mode="nearest"."""
+    _deprecated("upsample_nearest")
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """`interpolate` with mode="bilinear" and aligned corners."""
+    _deprecated("upsample_bilinear")
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+for _f in (interpolate, upsample, upsample_nearest, upsample_bilinear):
+    export(_f.__name__, door(_f), ("nn.functional",), method=False)

@@ -1,0 +1,179 @@
+"""Activations that are smooth: GELU, SiLU, mish, softplus and their kin, with two derivatives."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import Any
+
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import Pointwise, call
+from skimp._engine.dispatch.rows import C, F
+from skimp._engine.tensor.tensor import Tensor
+from skimp._kernels import activation as A
+from skimp._ops.index.masks import where
+from skimp._ops.math.unary import sigmoid, sigmoid_backward, tanh
+from skimp._ops.nn.activations import apply, back, functional, row
+
+
+def _gelu_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
+    square = input * input
+    return g * grad * ((-0.5 * square).exp() * (2 - square) / sqrt(2 * pi))
+
+
+def _gelu_tanh_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
+    scale, cube = sqrt(2 / pi), 0.044715
+    square = input * input
+    t = (scale * input * (1 + cube * square)).tanh()
+    slope = scale * (1 + 3 * cube * square)
+    return g * grad * (1 - t * t) * (slope + 3 * scale * cube * square - input * t * slope * slope)
+
+
+GELU_BACK: Pointwise = back(
+    "gelu_backward", A.gelu_backward, lambda g, input: call(GELU_BACK, (g, input)), _gelu_second
+)
+GELU_TANH_BACK: Pointwise = back(
+    "gelu_backward",
+    A.gelu_tanh_backward,
+    lambda g, input: call(GELU_TANH_BACK, (g, input)),
+    _gelu_tanh_second,
+)
+GELU: dict[str, Pointwise] = {
+    "none": row(
+        "gelu",
+        A.gelu,
+        "GeluBackward0",
+        lambda g, input: call(GELU_BACK, (g, input)),
+        title="GeluKernelImpl",
+        again=lambda input: call(GELU["none"], (input,)),
+    ),
+    "tanh": row(
+        "gelu",
+        A.gelu_tanh,
+        "GeluBackward0",
+        lambda g, input: call(GELU_TANH_BACK, (g, input)),
+        title="GeluKernelImpl",
+        again=lambda input: call(GELU["tanh"], (input,)),
+    ),
+}
+
+
+@functional
+def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
+    """input * Phi(input), the normal distribution's, or its approximation by tanh."""
+    if approximate not in GELU:
+        raise RuntimeError("approximate argument must be either none or tanh.")
+    return call(GELU[approximate], (input,), (), out)
+
+
+def _silu_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
+    s = sigmoid(input)
+    return g * grad * (s * (1 - s) * (2 + input * (1 - 2 * s)))
+
+
+SILU_BACK: Pointwise = back(
+    "silu_backward", A.silu_backward, lambda g, input: call(SILU_BACK, (g, input)), _silu_second
+)
+SILU: Pointwise = row(
+    "silu",
+    {F: A.silu, C: A.silu},
+    "SiluBackward0",
+    lambda g, input: call(SILU_BACK, (g, input)),
+    again=lambda input: call(SILU, (input,)),
+)
+
+
+@functional
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * sigmoid(input)."""
+    return apply(SILU, input, (), inplace)
+
+
+def _mish_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:
+    s = sigmoid(input)
+    t = softplus(input).tanh()
+    return g * grad * (s * (1 - t * t) * (2 + input * (1 - s) - 2 * input * t * s))
+
+
+MISH_BACK: Pointwise = back(
+    "mish_backward", A.mish_backward, lambda g, input: call(MISH_BACK, (g, input)), _mish_second
+)
+MISH: Pointwise = row(
+    "mish",
+    A.mish,
+    "MishBackward0",
+    lambda g, input: call(MISH_BACK, (g, input)),
+    again=lambda input: call(MISH, (input,)),
+)
+
+
+@functional
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """input * tanh(softplus(input))."""
+    return apply(MISH, input, (), inplace)
+
+
+def _softplus_second(g: Tensor, grad: Tensor, input: Tensor, beta: float, threshold: float) -> Any:
+    z = input * beta
+    return where(z > threshold, 0, sigmoid_backward(g * grad, sigmoid(z)) * beta)
+
+
+SOFTPLUS_BACK: Pointwise = back(
+    "softplus_backward",
+    A.softplus_backward,
+    lambda g, input, beta, threshold: call(SOFTPLUS_BACK, (g, input), (beta, threshold)),
+    _softplus_second,
+    "beta",
+    "threshold",
+)
+SOFTPLUS = row(
+    "softplus",
+    A.softplus,
+    "SoftplusBackward0",
+    lambda g, input, beta, threshold: call(SOFTPLUS_BACK, (g, input), (beta, threshold)),
+    "beta",
+    "threshold",
+)
+
+
+@functional
+def softplus(
+    input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None
+) -> Tensor:
+    """log(1 + exp(beta input)) / beta; the input itself where beta input is above the threshold."""
+    return call(SOFTPLUS, (input,), (beta, threshold), out)
+
+
+LOGSIGMOID_BACK: Pointwise = back(
+    "log_sigmoid_backward",
+    A.logsigmoid_backward,
+    lambda g, input: call(LOGSIGMOID_BACK, (g, input)),
+    lambda g, grad, input: -sigmoid_backward(g * grad, sigmoid(input)),
+)
+LOGSIGMOID = row(
+    "log_sigmoid",
+    A.logsigmoid,
+    "LogSigmoidBackward0",
+    lambda g, input: call(LOGSIGMOID_BACK, (g, input)),
+)
+
+
+@functional
+def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """log(sigmoid(input))."""
+    return call(LOGSIGMOID, (input,), (), out)
+
+
+@functional
+def tanhshrink(input: Tensor) -> Tensor:
+    """input - tanh(input)."""
+    return input - input.tanh()
+
+
+@functional
+def softsign(input: Tensor) -> Tensor:
+    """input / (1 + |input|)."""
+    return input / (input.abs() + 1)
+
+
+for _name, _f in (("sigmoid", sigmoid), ("tanh", tanh)):
+    export(_name, _f, ("nn.functional",), False)

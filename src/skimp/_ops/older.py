@@ -1,0 +1,246 @@
+"""Names that PyTorch keeps beside others: older forms, and functions that call Python for each
+element.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.dispatch.forms import export
+from skimp._engine.tensor.dtypes import float32
+from skimp._engine.tensor.promotion import get_default_dtype
+from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.create.creation import arange, full
+
+_BEGIN = {"sum": 0.0, "mean": 0.0, "max": -float("inf"), "min": float("inf"), "prod": 1.0}
+_SCATTERED = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Write one number over the main diagonal; `wrap` goes on below it in tall matrices."""
+    if self.ndim < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if self.ndim > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    strides, offset = self.stride(), self.storage_offset()
+    n = min(self.shape)
+    if self.ndim == 2 and wrap and self.shape[0] > self.shape[1] + 1 and n:
+        period = self.shape[1] + 1
+        for start in range(0, self.shape[0], period):
+            rows = self[start : start + period - 1]
+            rows.diagonal().fill_(fill_value)
+        return self
+    self.as_strided((n,), (sum(strides),), offset).fill_(fill_value)
+    return self
+
+
+def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
+    """Replace each element by what a Python function makes of it: slow, and not differentiable."""
+    return _by_element("apply_", self, (), callable)
+
+
+def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
+    """Replace each element by what a Python function makes of it and its partner in `tensor`."""
+    return _by_element("map_", self, (tensor,), callable)
+
+
+def _by_element(
+    name: str, target: Tensor, others: tuple[Tensor, ...], function: Callable[..., Any]
+) -> Tensor:
+    if any([t.requires_grad for t in (target, *others)]):
+        raise RuntimeError(
+            f"Can't call {name}() on Variable that requires grad. "
+            f"Use var.detach().{name}() instead."
+        )
+    columns = [t.expand(target.shape).reshape(-1).tolist() for t in (target, *others)]
+    values = [function(*row) for row in zip(*columns, strict=True)]
+    history.before_inplace(target)
+    array = target.writable()
+    array[...] = np.array(values, array.dtype).reshape(array.shape)
+    target.written(array)
+    return target
+
+
+def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
+    """Numbers from start to end, both included: PyTorch's first form of arange."""
+    warnings.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior "
+        "is inconsistent with Python's range builtin. Instead, use torch.arange, which produces "
+        "values in [start, end).",
+        UserWarning,
+        stacklevel=2,
+    )
+    start, end = (0, start) if end is None else (start, end)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    n = int((end - start) / step) + 1
+    numbers = arange(n, dtype=words.pop("dtype", None) or get_default_dtype(), **words)
+    result: Tensor = numbers * step + start
+    return result
+
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Tensor:
+    """One result for each run of rows: `lengths` says how long the runs are, or `offsets` where
+    they begin and end.
+    """
+    if reduce not in _BEGIN:
+        raise RuntimeError(f"unsupported reduction given! {reduce}")
+    if indices is not None or (lengths is None) is (offsets is None):
+        raise RuntimeError("segment_reduce(): give lengths or offsets; indices are not supported")
+    if axis != 0:
+        raise RuntimeError(f"Currently only dim=0 supported! {axis}")
+    if lengths is None:
+        assert offsets is not None
+        lengths = offsets[1:] - offsets[:-1]
+    count = lengths.numel()
+    if lengths.ndim != 1:
+        raise RuntimeError("segment_reduce(): lengths must have one dimension")
+    if not unsafe and (int(lengths.sum().item()) != data.shape[0] or bool((lengths < 0).any())):
+        raise RuntimeError("lengths must be non-negative and sum to the size of data's dimension 0")
+    shape = (count, *data.shape[1:])
+    rows = arange(count).repeat_interleave(lengths)
+    rows = rows.view(-1, *[1] * (data.ndim - 1)).expand(data.shape)
+    begin = _BEGIN[reduce] if initial is None else initial
+    found: Tensor = full(shape, begin, dtype=data.dtype).scatter_reduce(
+        0, rows, data, _SCATTERED[reduce]
+    )
+    if reduce != "mean":
+        return found
+    size: Tensor = lengths.view(-1, *[1] * (data.ndim - 1)).to(data.dtype)
+    mean: Tensor = found / size  # nan where there is nothing
+    return mean if initial is None else found.where(size == 0, mean)
+
+
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
+    """Replace each element by what a Python function makes of it and its partners."""
+    return _by_element("map2_", self, (x, y), callable)
+
+
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions from the outermost to the innermost in memory.
+
+    `ambiguity_check`: refuse a tensor of which more than one order is true.
+    """
+    strides = self.stride()
+    found = tuple(sorted(range(self.ndim), key=lambda d: -strides[d]))
+    if ambiguity_check is not False:
+        sizes = [self.shape[d] for d in found]
+        steps = [strides[d] for d in found]
+        if len(set(steps)) < len(steps) or (1 in sizes and self.ndim > 1):
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the "
+                "given memory formats."
+            )
+    return found
+
+
+def as_subclass(self: Tensor, cls: type) -> Tensor:
+    """The tensor as an instance of a subclass: the same bytes, and gradients go through."""
+    if not (issubclass(cls, Tensor)):
+        raise TypeError(
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not "
+            "possible. Make sure your class inherits from Tensor."
+        )
+    made = self.view_as(self)
+    made.__class__ = cls
+    return made
+
+
+def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
+    """What `load_state_dict` puts in this tensor's place where swapping is asked for."""
+    if assign:
+        return other.detach()
+    return self.copy_(other).detach()
+
+
+def const_data_ptr(self: Tensor) -> int:
+    """The address of the first element, for reading."""
+    return self.data_ptr()
+
+
+def resize(self: Tensor, *sizes: Any) -> Tensor:
+    """A view of another shape; PyTorch has deprecated the name."""
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    return self.view(shape)
+
+
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """A view of another tensor's shape; PyTorch has deprecated the name."""
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return self.view(tensor.shape)
+
+
+def dequantize(tensor: Any) -> Any:
+    """A tensor, or each of a list, as float32: no tensor is quantised."""
+    if isinstance(tensor, (list, tuple)):
+        return [dequantize(t) for t in tensor]
+    return tensor.to(float32)
+
+
+def slice_inverse(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    """The tensor of which `input` is a slice, shaped and laid out as `src`."""
+    at = (0 if start is None else start) * src.stride(dim)
+    return input.as_strided(src.shape, src.stride(), input.storage_offset() - at)
+
+
+def _removed(name: str, instead: str) -> Callable[..., Any]:
+    def removed(self: Tensor, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(
+            "This function was deprecated since version 1.9 and is now removed. "
+            f"`torch.{name}` is deprecated in favor of `torch.linalg.{instead}`."
+        )
+
+    removed.__name__ = removed.__qualname__ = name
+    removed.__doc__ = f"Refused, as in PyTorch, which removed it: use torch.linalg.{instead}."
+    return removed
+
+
+def reinforce(self: Tensor, reward: Any) -> NoReturn:
+    """Refused, as in PyTorch, which removed it: use torch.distributions."""
+    raise RuntimeError(
+        "reinforce() was removed. Use torch.distributions instead: sample an action, and call "
+        "backward on -log_prob(action) * reward."
+    )
+
+
+for _name, _instead in (
+    ("eig", "eig"), ("lstsq", "lstsq"), ("solve", "solve"), ("symeig", "eigh"),
+):  # fmt: skip
+    export(_name, _removed(_name, _instead), namespaces=())
+for _f in (
+    map2_,
+    dim_order,
+    as_subclass,
+    module_load,
+    const_data_ptr,
+    resize,
+    resize_as,
+    reinforce,
+):
+    export(_f.__name__, _f, namespaces=())
+export("slice_inverse", slice_inverse)
+export("dequantize", dequantize)
+for _f in (fill_diagonal_, apply_, map_):
+    export(_f.__name__, _f, namespaces=())
+export("range", range_, method=False)
+export("segment_reduce", segment_reduce, method=False)

@@ -1,0 +1,645 @@
+"""Random numbers: PyTorch's CPU generator and its draws, bit for bit. Numbers are drawn at the
+call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise import convert
+from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.memory import call_site as sites
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
+from skimp._engine.tensor import devices, dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.random import (
+    draws,
+)
+from skimp._kernels.random import (
+    integers as draws_integers,
+)
+from skimp._kernels.random import (
+    normal as draws_normal,
+)
+from skimp._kernels.random import (
+    rejection as draws_rejection,
+)
+from skimp._kernels.random import (
+    weighted as draws_weighted,
+)
+from skimp._kernels.random.mt19937 import Engine
+from skimp._ops.create.creation import blank, empty_as, finish, sizes_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+_LOCK = threading.RLock()  # a draw and the state it leaves belong together
+
+
+class Generator:
+    """A stream of random numbers of its own."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        devices.check(device)
+        self._engine = Engine()
+
+    @property
+    def device(self) -> devices.device:
+        return devices.CPU
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin the stream of a seed."""
+        self._engine.manual_seed(int(seed))
+        return self
+
+    def seed(self) -> int:
+        """Begin the stream of a seed that the system chooses, and return it."""
+        return self._engine.seed()
+
+    def initial_seed(self) -> int:
+        """The seed of this stream."""
+        return self._engine.initial_seed()
+
+    def get_state(self) -> Tensor:
+        """The state as bytes, in PyTorch's format."""
+        return fresh(self._engine.get_state(), dtypes.uint8)
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Go on from a state that `get_state` gave, here or in PyTorch."""
+        if new_state._dtype is not dtypes.uint8:
+            raise TypeError("RNG state must be a torch.ByteTensor")
+        self._engine.set_state(np.ascontiguousarray(new_state.array()))
+
+    def clone_state(self) -> Generator:
+        """Another generator at this state."""
+        new = Generator()
+        new._engine = self._engine.clone()
+        return new
+
+
+default_generator = Generator()
+
+# how a function draws while a vmap runs (func/rules_random.py)
+UNDER_VMAP: list[Callable[..., Any]] = []
+
+
+def drawn(f: F) -> F:
+    """`f`, which draws numbers, as it is exported: under vmap, the vmap says how."""
+    signature = inspect.signature(f)
+
+    @functools.wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if modes.state.vmaps:
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            return UNDER_VMAP[0](f.__name__, function, given.arguments)
+        return f(*args, **kwargs)
+
+    return sites.named(f.__name__)(function)  # type: ignore[return-value]
+
+
+def manual_seed(seed: int) -> Generator:
+    """Begin the default stream of a seed."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Begin the default stream of a seed that the system chooses, and return it."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default stream."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The default stream's state as bytes, in PyTorch's format."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Go on from a state of the default stream."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[None]:
+    """What is drawn inside leaves no trace in the stream outside."""
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
+
+
+for _f in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):
+    export(_f.__name__, _f, method=False)
+
+
+def engine_of(generator: Any) -> Engine:
+    if generator is None:
+        return default_generator._engine
+    if not isinstance(generator, Generator):
+        raise TypeError(f"generator must be torch.Generator, not {type(generator).__name__}")
+    return generator._engine
+
+
+# -- filling --------------------------------------------------------------------------------------
+
+Draw = Callable[[Array], None]
+
+
+def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
+    """Fill `t` in the order in which its elements lie in memory, unrecorded.
+
+    `scattered` draws instead where the tensor is not contiguous (PyTorch has no vector code for
+    those).
+    """
+    at_hand = t._np
+    if at_hand is not None and at_hand.flags.c_contiguous:
+        array = t.writable()
+        with _LOCK:
+            draw(array)
+        return
+    layout = t.layout_of()
+    if not layouts.is_contiguous(layout):
+        assert_no_internal_overlap(layout)
+        draw = scattered or draw
+    array = t.writable().transpose(layouts.memory_order(layout))
+    with _LOCK:
+        if array.flags.c_contiguous:
+            draw(array)
+        else:
+            filled = np.empty(array.shape, array.dtype)
+            draw(filled)
+            convert(array, filled)
+
+
+def _one_by_one(mean: float, std: float, engine: Engine) -> Draw:
+    def draw(out: Array) -> None:
+        parts = out.view(out.real.dtype) if out.dtype.kind == "c" else out
+        scale = std / math.sqrt(2) if out.dtype.kind == "c" else std
+        convert(parts.reshape(-1), draws_normal.serial_normal(parts.size, mean, scale, engine))
+
+    return draw
+
+
+FILLED = Rule("FillBackward0", {})
+
+
+def _sampler(
+    name: str,
+    draw_of: Callable[..., Draw],
+    defaults: dict[str, Any],
+    doc: str,
+    scattered_of: Any = None,
+) -> None:
+    """Declare `name_`: parameters by position or by name, then `generator`."""
+
+    def f(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
+        if len(args) > len(defaults):
+            raise TypeError(f"{name}() takes at most {len(defaults)} arguments ({len(args)} given)")
+        values = {**defaults, **dict(zip(defaults, args, strict=False))}
+        for word, value in words.items():
+            if word not in values:
+                raise TypeError(f"{name}() got an unexpected keyword argument '{word}'")
+            values[word] = value
+        engine = engine_of(generator)
+        draw = draw_of(self, engine, *values.values())
+        scattered = scattered_of and scattered_of(*values.values(), engine)
+        overwrite(self, lambda: draw_into(self, draw, scattered))
+        return self
+
+    export(name, drawn(named(f, name, doc)), namespaces=())
+
+
+def overwrite(t: Tensor, write: Callable[[], None]) -> None:
+    """Replace all elements, recorded as a fill: no gradient passes."""
+    history.before_inplace(t)
+    kept = history.prepare(t, FILLED, {"input": t}) if modes.state.grad and t._rg else None
+    write()
+    if kept is not None:
+        history.rebase(t, kept)
+
+
+def _floating(t: Tensor, name: str) -> None:
+    if t._dtype.category < dtypes.FLOAT or t._dtype in dtypes.FLOAT8:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
+        )
+
+
+def _uniform(t: Tensor, engine: Engine, low: float, high: float) -> Draw:
+    _floating(t, "check_uniform_bounds")
+    return lambda out: draws.uniform(out, low, high, engine)
+
+
+def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std):g}")
+    _floating(t, "normal_kernel_cpu")
+    return lambda out: draws_normal.normal(out, mean, std, engine)
+
+
+def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
+    """Whole numbers: `random_(to)`, `random_(from, to)`, or all that the dtype can hold."""
+    low, high = 0, words.pop("to", None)
+    if "from" in words:
+        low = words.pop("from")
+        if high is None and args:
+            high = args[0]
+    elif len(args) == 1:
+        high = args[0]
+    elif len(args) == 2:
+        low, high = args
+    if words:
+        raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(words))}'")
+    engine = engine_of(generator)
+    if not args and high is None and low == 0:
+        overwrite(self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine)))
+        return self
+    if high is not None and low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    overwrite(
+        self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine, low, high))
+    )
+    return self
+
+
+export("random_", drawn(random_), namespaces=())
+
+
+def _exponential(t: Tensor, engine: Engine, rate: float) -> Draw:
+    if rate <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(rate):g}")
+    _floating(t, "exponential")
+    return lambda out: draws.exponential(out, rate, engine)
+
+
+def _geometric(t: Tensor, engine: Engine, p: Any) -> Draw:
+    if p is None:
+        raise TypeError('geometric_() missing 1 required positional arguments: "p"')
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    return lambda out: draws.geometric(out, p, engine)
+
+
+def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    if not t._dtype.is_floating_point:
+        raise RuntimeError(
+            f"Cauchy distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you "
+            f"specified {promotion.scalar_type_name(t._dtype)}"
+        )
+    return lambda out: draws.cauchy(out, median, sigma, engine)
+
+
+def _log_normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    _floating(t, "log_normal_cpu")
+    return lambda out: draws.log_normal(out, mean, std, engine)
+
+
+_sampler("uniform_", _uniform, {"from": 0.0, "to": 1.0}, "Uniform numbers in [from, to).")
+_sampler("normal_", _normal, {"mean": 0.0, "std": 1.0}, "Normal numbers.", _one_by_one)
+_sampler("exponential_", _exponential, {"lambd": 1.0}, "Exponential numbers of rate `lambd`.")
+_sampler("geometric_", _geometric, {"p": None}, "Numbers of trials until the first success.")
+_sampler("cauchy_", _cauchy, {"median": 0.0, "sigma": 1.0}, "Cauchy numbers.")
+_sampler(
+    "log_normal_", _log_normal, {"mean": 1.0, "std": 2.0}, "Numbers whose logarithm is normal."
+)
+
+
+def _check_p(p: float) -> float:
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p}")
+    return float(p)
+
+
+def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
+    """How `t` is filled; `draw_into` hands out its elements in the order of memory."""
+    if not isinstance(p, Tensor):
+        chance = _check_p(p)
+        return lambda out: draws.bernoulli(out, chance, engine)
+    chances = p.array()
+    if chances.dtype.kind in "iub":
+        chances = chances.astype(np.float32)
+    bad = (chances < 0) | (chances > 1)
+    if bad.any():
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+    order = layouts.memory_order(t.layout_of())
+    each = np.broadcast_to(chances, tuple(t.shape)).transpose(order)
+    return lambda out: draws.bernoulli_each(out, each.copy(), engine)
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """Ones with chance `p` (a number, or a tensor of chances), else zeros."""
+    draw = _bernoulli_draw(p, engine_of(generator), self)
+    overwrite(self, lambda: draw_into(self, draw))
+    return self
+
+
+BERNOULLI = Rule("BernoulliBackward0", {"input": lambda g: g.new_zeros(g.shape)})
+NORMAL = Rule(
+    "NormalBackward3",
+    {
+        "mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape)),
+        "std": lambda g, std_shape: g.new_zeros(tuple(std_shape)),
+    },
+)
+
+
+def bernoulli(
+    input: Tensor, p: Any = None, *, generator: Any = None, out: Tensor | None = None
+) -> Tensor:
+    """Ones with the chances that `input` holds (or with chance `p`), else zeros."""
+    target = empty_as(input) if out is None else out
+    if out is not None:
+        outs.refuse_grad("bernoulli", out, [input])
+        outs.resize_out("bernoulli", out, tuple(input.shape))
+    chances = input.detach() if p is None else p
+    draw = _bernoulli_draw(chances, engine_of(generator), target)
+    draw_into(target, draw)
+    if out is None and modes.state.grad and input._rg:
+        record(BERNOULLI, {"input": input}, target)
+    return target
+
+
+export("bernoulli_", drawn(bernoulli_), namespaces=())
+export("bernoulli", drawn(bernoulli))
+
+
+# -- making ---------------------------------------------------------------------------------------
+
+
+def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: str) -> None:
+    def f(
+        *size: Any,
+        generator: Any = None,
+        out: Tensor | None = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        **words: Any,
+    ) -> Tensor:
+        if words:
+            if "size" in words:
+                size = (words.pop("size"),)
+            if words.pop("names", None) is not None or words:
+                raise TypeError(
+                    f"{name}() got an unexpected keyword argument '{next(iter(words), 'names')}'"
+                )
+        shape = sizes_of(size)
+        engine = engine_of(generator)
+        if out is not None:
+            outs.check_out_dtype(dtype, out)
+            outs.resize_out(name, out, shape)
+            _floating(out, "normal_kernel_cpu" if normal else "check_uniform_bounds")
+            draw_into(
+                out, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None
+            )
+            return out
+        t = blank(shape, dtype, device, layout)
+        if t._dtype.category < dtypes.FLOAT:
+            _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
+        draw_into(t, lambda a: draw(a, engine))
+        return finish(t, requires_grad)
+
+    def like(
+        input: Tensor,
+        *,
+        generator: Any = None,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
+        t = empty_as(input, dtype, device, memory_format)
+        if t._dtype.category < dtypes.FLOAT:
+            _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
+        engine = engine_of(generator)
+        draw_into(t, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None)
+        return finish(t, requires_grad)
+
+    export(name, drawn(named(f, name, f"A tensor of {doc}.")), method=False)
+    export(
+        f"{name}_like",
+        drawn(named(like, f"{name}_like", f"A tensor of {doc}, shaped as the input.")),
+        method=False,
+    )
+
+
+_maker(
+    "rand", lambda a, engine: draws.uniform(a, 0.0, 1.0, engine), False, "uniform numbers in [0, 1)"
+)
+_maker(
+    "randn",
+    lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine),
+    True,
+    "standard normal numbers",
+)
+
+
+def randint(
+    *args: Any,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    **words: Any,
+) -> Tensor:
+    """Whole numbers: `randint(high, size)` or `randint(low, high, size)`."""
+    names = ["low", "high", "size"]
+    given = dict(zip(names[-len(args) :] if args and not words else names, args, strict=False))
+    if args and len(args) == 2 and not words:
+        given = {"high": args[0], "size": args[1]}
+    elif words:
+        given = dict(
+            zip(
+                [n for n in names if n not in words][-len(args) :] if args else [],
+                args,
+                strict=False,
+            )
+        )
+    given.update({k: words.pop(k) for k in list(words) if k in names})
+    if words:
+        raise TypeError(f"randint() got an unexpected keyword argument '{next(iter(words))}'")
+    low, high = int(given.get("low", 0)), int(given["high"])
+    shape = sizes_of((given["size"],))
+    if low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    engine = engine_of(generator)
+    t = out if out is not None else blank(shape, dtype or dtypes.int64, device, layout)
+    if out is not None:
+        outs.resize_out("randint", out, shape)
+    draw_into(t, lambda a: draws_integers.random_(a, engine, low, high))
+    return finish(t, requires_grad) if out is None else t
+
+
+def randint_like(
+    input: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+    **words: Any,
+) -> Tensor:
+    """Whole numbers, shaped as the input: `randint_like(x, high)` or `randint_like(x,
+    low, high)`.
+    """
+    low, high = (0, args[0]) if len(args) == 1 else args if len(args) == 2 else (0, None)
+    low, high = int(words.pop("low", low)), int(words.pop("high", high))
+    if low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    t = empty_as(input, dtype, device, memory_format)
+    draw_into(t, lambda a: draws_integers.random_(a, default_generator._engine, low, high))
+    return finish(t, requires_grad)
+
+
+def randperm(
+    n: int,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """The numbers below n in random order."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got{n}")
+    t = out if out is not None else blank((int(n),), dtype or dtypes.int64, device, layout)
+    if out is not None:
+        outs.resize_out("randperm", out, (int(n),))
+    draw_into(t, lambda a: draws_integers.randperm(a, engine_of(generator)))
+    return finish(t, requires_grad) if out is None else t
+
+
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast."""
+    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+        t = blank(sizes_of((size,)), dtype, device) if out is None else out
+        if out is not None:
+            outs.check_out_dtype(dtype, out)
+            outs.resize_out("normal", out, sizes_of((size,)))
+        t.normal_(mean, std, generator=generator)
+        return finish(t, requires_grad) if out is None else t
+    like = mean if isinstance(mean, Tensor) else std
+    if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+    shape = tuple(like.shape)
+    if isinstance(mean, Tensor) and isinstance(std, Tensor):
+        shape = layouts.broadcast_shapes(tuple(mean.shape), tuple(std.shape))
+    t = blank(shape, like._dtype, device) if out is None else out
+    if out is not None:
+        outs.resize_out("normal", out, shape)
+    with modes.no_grad():
+        t.normal_(0.0, 1.0, generator=generator)
+        t.mul_(std).add_(mean)
+    if (
+        out is None
+        and modes.state.grad
+        and any([isinstance(v, Tensor) and v._rg for v in (mean, std)])
+    ):
+        record(NORMAL, {"mean": mean, "std": std}, t)
+    return t
+
+
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Positions drawn with the weights that each row of `input` holds."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not input._dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: "
+            f"{promotion.scalar_type_name(input._dtype)}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    n = input.shape[-1]
+    if not replacement and num_samples > n:
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
+    with _LOCK:
+        found = draws_weighted.multinomial(
+            input.array(), num_samples, replacement, engine_of(generator)
+        )
+    result = fresh(np.ascontiguousarray(found), dtypes.int64)
+    if out is None:
+        return result
+    if out._dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"multinomial expects Long tensor out, got: {promotion.scalar_type_name(out._dtype)}"
+        )
+    outs.resize_out("multinomial", out, tuple(result.shape))
+    convert(out.writable(), result.array())
+    return out
+
+
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """Poisson numbers of the rates that `input` holds."""
+    with _LOCK:
+        return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
+
+
+for _made in (randint, randint_like, randperm, normal, poisson):
+    export(_made.__name__, drawn(_made), method=False)
+export("multinomial", drawn(multinomial))

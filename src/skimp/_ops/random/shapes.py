@@ -1,0 +1,104 @@
+"""Gamma, Dirichlet and binomial numbers: one for each parameter that a tensor holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import op
+from skimp._engine.tensor import promotion
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.random import rejection as draws_rejection
+from skimp._kernels.special.implicit import beta_shape_slope, gamma_shape_slope
+from skimp._ops.random.random import _LOCK, engine_of
+
+
+def _wide(t: Tensor) -> Array:
+    return np.asarray(t.array(), np.float64)
+
+
+def _only_floats(name: str, *tensors: Tensor) -> None:
+    for t in tensors:
+        if not t._dtype.is_floating_point:
+            kind = promotion.scalar_type_name(t._dtype)
+            raise NotImplementedError(f"\"{name}\" not implemented for '{kind}'")
+
+
+@op(method=False)
+def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
+    """How gamma numbers `output` move with their shape parameters `input`."""
+    _only_floats("_standard_gamma_grad_cpu", input)
+    slope = gamma_shape_slope(_wide(input), _wide(output))
+    return fresh(slope.astype(input.array().dtype), input._dtype)
+
+
+@op(method=False)
+def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
+    """How elements `x` of Dirichlet vectors move with their own parameters, over 1 - x."""
+    _only_floats("_dirichlet_grad_cpu", x)
+    slope = beta_shape_slope(_wide(x), _wide(alpha), _wide(total))
+    return fresh(slope.astype(x.array().dtype), x._dtype)
+
+
+GAMMA = Rule(
+    "StandardGammaBackward0",
+    {"input": lambda g, input, result: g * _standard_gamma_grad(input, result)},
+)
+
+
+@op(method=False, rule=GAMMA)
+def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
+    """Gamma numbers of the shapes that `input` holds, and of scale 1."""
+    _only_floats("gamma", input)
+    with _LOCK:
+        drawn = draws_rejection.standard_gamma(_rows(input), engine_of(generator))
+    return fresh(drawn, input._dtype)
+
+
+def _rows(t: Tensor) -> Array:
+    return np.array(t.array(), order="C", copy=None)
+
+
+def _dirichlet_backward(g: Any, input: Any, result: Any) -> Any:
+    total = input.sum(-1, True).expand_as(input)
+    return _dirichlet_grad(result, input, total) * (g - (result * g).sum(-1, True))
+
+
+@op(method=False, rule=Rule("_DirichletBackward", {"input": _dirichlet_backward}))
+def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
+    """Vectors of chances, along the last dim, of the concentrations that `input` holds."""
+    _only_floats("dirichlet", input)
+    shape = _rows(input)
+    with _LOCK:
+        numbers = draws_rejection.standard_gamma(shape.astype(np.float64), engine_of(generator))
+    chances = (numbers / numbers.sum(-1, keepdims=True)).astype(shape.dtype)
+    smallest, largest = np.finfo(shape.dtype).tiny, np.nextafter(shape.dtype.type(1), 0)
+    return fresh(np.clip(chances, smallest, largest), input._dtype)
+
+
+def _nothing(g: Any, shape: Any) -> Any:
+    return g.new_zeros(tuple(shape))
+
+
+BINOMIAL = Rule(
+    "BinomialBackward0",
+    {
+        "count": lambda g, count_shape: _nothing(g, count_shape),
+        "prob": lambda g, prob_shape: _nothing(g, prob_shape),
+    },
+)
+
+
+@op(method=False, rule=BINOMIAL)
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """Numbers of successes among `count` trials of chance `prob`."""
+    _only_floats("binomial_cpu", count)
+    if count._dtype is not prob._dtype:
+        a, b = promotion.scalar_type_name(count._dtype), promotion.scalar_type_name(prob._dtype)
+        raise RuntimeError(f"Found dtype {b} but expected {a}")
+    trials, chances = np.broadcast_arrays(count.array(), prob.array())
+    with _LOCK:
+        drawn = draws_rejection.binomial(trials, chances, engine_of(generator))
+    return fresh(drawn, count._dtype)

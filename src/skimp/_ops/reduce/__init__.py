@@ -1,0 +1,1 @@
+"""Reductions, running results, orders and whole-row functions."""

@@ -1,0 +1,343 @@
+"""Running results along a dim: cumsum, cumprod, cummax, cummin, logcumsumexp, diff."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import METHODS, move, op
+from skimp._engine.dispatch.pointwise import convert
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.positions import in_windows
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import refuse, scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops import return_types
+
+_BLOCK = 1 << 16
+# PyTorch's accumulator types on the CPU: twice as wide.
+_WIDE = {
+    dtypes.float16: np.float32, dtypes.bfloat16: np.float32, dtypes.float32: np.float64,
+    dtypes.complex64: np.complex128,
+}  # fmt: skip
+
+_NAMES: dict[Any, str] = {np.add: "cumsum", np.multiply: "cumprod"}
+
+Step = Callable[[Array, Any], Array]
+
+
+def scan(source: Array, target: Array, dim: int, accumulator: Any, step: Step) -> None:
+    """`step(block, carry)` on blocks along `dim` (first in the block), each given the end of the
+    one before, or None.
+    """
+    if source.ndim == 0:
+        source, target = source.reshape(1), target.reshape(1)
+    source, target = np.moveaxis(source, dim, 0), np.moveaxis(target, dim, 0)
+    n = len(source)
+
+    def work(window: Any) -> None:
+        width = int(
+            np.prod(
+                [min(c.stop, m) - c.start for c, m in zip(window, source.shape[1:], strict=True)]
+            )
+        )
+        length = max(1, _BLOCK // max(1, width))
+        carry: Any = None
+        for start in range(0, n, length):
+            here = (slice(start, min(start + length, n)), *window)
+            block = np.empty(source[here].shape, accumulator)
+            convert(block, source[here])
+            done = step(block, carry)
+            convert(target[here], done)
+            carry = done[-1].copy()
+
+    if n:
+        in_windows(source.shape[1:], work, max(1, _BLOCK // min(n, _BLOCK)))
+
+
+def _with(ufunc: Any) -> Step:
+    def step(block: Array, carry: Any) -> Array:
+        if carry is not None:
+            block[0] = ufunc(carry, block[0])
+        ufunc.accumulate(block, axis=0, out=block)
+        return block
+
+    return step
+
+
+def _summed(input: Tensor, dtype: Any) -> tuple[Tensor, dtypes.dtype]:
+    dtype = dtypes.asked(dtype)
+    if dtype is None:
+        return input, dtypes.int64 if input._dtype.category < dtypes.FLOAT else input._dtype
+    return (input if dtype is input._dtype else input.to(dtype)), dtype
+
+
+def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
+    dim = layouts.normalize_dim(dim, input.ndim)
+    input, kind = _summed(input, dtype)
+    refuse(f"{_NAMES[ufunc]}_out_cpu", kind, (dtypes.bool, *dtypes.FLOAT8))
+    result, target = blank(tuple(input.shape), kind)
+    if target.size:
+        scan(input.array(), target, dim, _WIDE.get(kind, kind.np), _with(ufunc))
+    return result
+
+
+def _cumulate_into(
+    name: str, input: Tensor, dim: int, dtype: Any, ufunc: Any, out: Tensor | None
+) -> Tensor:
+    """As above; with an `out`, in its type."""
+    if out is None:
+        return _cumulate(input, dim, dtype, ufunc)
+    if dtype is not None:
+        outs.check_same(out, dtype)
+    result = _cumulate(input, dim, out._dtype, ufunc)
+    outs.resize_out(name, out, tuple(result.shape))
+    move(out, result)
+    return out
+
+
+def _reversed_cumsum(g: Any, dim: int) -> Any:
+    return g.flip(dim).cumsum(dim).flip(dim) if g.ndim else g
+
+
+def _same_dtype(name: str) -> None:
+    """In place, `dtype` must be the tensor's own; integers are summed in their own type then."""
+    plain = METHODS[f"{name}_"]
+
+    def f(input: Tensor, dim: Any = None, *, dtype: Any = None, axis: Any = None) -> Tensor:
+        if dtype is not None and dtype is not input._dtype:
+            raise RuntimeError(
+                f"Bad in-place call: input tensor dtype {input._dtype.name} and output tensor "
+                f"dtype {dtype.name} should match"
+            )
+        return plain(input, axis if dim is None else dim, dtype=input._dtype)  # type: ignore[no-any-return]
+
+    f.__name__ = f.__qualname__ = f"{name}_"
+    f.__doc__ = plain.__doc__
+    METHODS[f"{name}_"] = f
+    setattr(Tensor, f"{name}_", f)
+
+
+@op(inplace=True, rule=Rule("CumsumBackward0", {
+    "input": lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)}))  # fmt: skip
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The sums of the elements so far along a dim; integers are summed as int64."""
+    return _cumulate_into("cumsum", input, dim, dtype, np.add, out)
+
+
+def _cumprod_back(g: Any, input: Any, dim: int, result: Any) -> Any:
+    """Sums of later products over the element; where there are zeros, products without it, one by
+    one.
+    """
+    g = (
+        g.to(input.dtype)
+        if g.dtype is not input.dtype and not input.dtype.category < dtypes.FLOAT
+        else g
+    )
+    if input.ndim == 0:
+        return g
+    if not bool((input == 0).any()):
+        return _reversed_cumsum(g * result.conj(), dim) / input.conj()
+    n = input.shape[dim]
+    found = []
+    for k in range(n):
+        after = input.narrow(dim, k + 1, n - k - 1).cumprod(dim)
+        ones = input.narrow(dim, k, 1) * 0 + 1
+        tail = _cat([ones, after], dim)
+        if k:
+            tail = tail * input.narrow(dim, 0, k).prod(dim, keepdim=True)
+        found.append((g.narrow(dim, k, n - k) * tail.conj()).sum(dim, keepdim=True))
+    return _cat(found, dim)
+
+
+def _cat(tensors: Any, dim: int) -> Any:
+    from skimp._engine.dispatch.forms import NAMESPACES
+
+    return NAMESPACES[""]["cat"](tensors, dim)
+
+
+@op(inplace=True, rule=Rule("CumprodBackward0", {"input": _cumprod_back}))
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
+    """The products of the elements so far along a dim; integers are multiplied as int64."""
+    return _cumulate_into("cumprod", input, dim, dtype, np.multiply, out)
+
+
+_same_dtype("cumsum")
+_same_dtype("cumprod")
+
+
+# -- cummax, cummin -------------------------------------------------------------------------------
+
+
+def _extremes(name: str, compare: Any, doc: str) -> None:
+    @op(
+        name,
+        out="same",
+        rule=Rule(
+            f"{name.capitalize()}Backward0",
+            {
+                "input": lambda g, input_shape, dim, result1: g.new_zeros(
+                    tuple(input_shape)
+                ).scatter_add(dim, result1, g),
+            },
+        ),
+    )
+    def f(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        if input._dtype.is_complex:
+            raise NotImplementedError(
+                f"\"{name}_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
+            )
+        dim_ = layouts.normalize_dim(dim, input.ndim)
+        values, into = blank(tuple(input.shape), input._dtype)
+        indices, at = blank(tuple(input.shape), dtypes.int64)
+        if into.size:
+            _scan_extremes(input.array(), into, at, dim_, compare)
+        return getattr(return_types, name)(values, indices)  # type: ignore[no-any-return]
+
+    f.__doc__ = doc
+
+
+def _scan_extremes(source: Array, values: Array, indices: Array, dim: int, best: Any) -> None:
+    if source.ndim == 0:
+        source, values, indices = source.reshape(1), values.reshape(1), indices.reshape(1)
+    source, values, indices = (np.moveaxis(a, dim, 0) for a in (source, values, indices))
+    n = len(source)
+
+    def work(window: Any) -> None:
+        width = int(
+            np.prod(
+                [min(c.stop, m) - c.start for c, m in zip(window, source.shape[1:], strict=True)]
+            )
+        )
+        length = max(1, _BLOCK // max(1, width))
+        carry: Any = None
+        for start in range(0, n, length):
+            here = (slice(start, min(start + length, n)), *window)
+            block = np.array(source[here])
+            own = block.copy()
+            if carry is not None:
+                block[0] = best(carry[0], block[0])
+            best.accumulate(block, axis=0, out=block)
+            position = np.arange(start, start + len(block)).reshape(-1, *[1] * (block.ndim - 1))
+            found = np.where((own == block) | (own != own), position, -1)
+            if carry is not None:
+                found[0] = np.where(found[0] < 0, carry[1], found[0])
+            np.maximum.accumulate(found, axis=0, out=found)
+            values[here], indices[here] = block, found
+            carry = block[-1].copy(), found[-1].copy()
+
+    in_windows(source.shape[1:], work, max(1, _BLOCK // min(max(n, 1), _BLOCK)))
+
+
+_extremes(
+    "cummax",
+    np.maximum,
+    "The largest element so far along a dim and where it is (the last of several).",
+)
+_extremes(
+    "cummin",
+    np.minimum,
+    "The smallest element so far along a dim and where it is (the last of several).",
+)
+
+
+# -- logcumsumexp ---------------------------------------------------------------------------------
+
+
+def _log_add_step(block: Array, carry: Any) -> Array:
+    if block.dtype.kind == "c":
+        return _complex_log_add(block, carry)
+    return _with(np.logaddexp)(block, carry)
+
+
+def _complex_log_add(block: Array, carry: Any) -> Array:
+    """One row after the other: the larger part is taken out, as in logaddexp."""
+    for k in range(len(block)):
+        if carry is not None:
+            high = np.where(carry.real >= block[k].real, carry, block[k])
+            low = np.where(carry.real >= block[k].real, block[k], carry)
+            both = high + np.log1p(np.exp(low - high))
+            block[k] = np.where(np.isneginf(high.real), high, both)
+        carry = block[k].copy()
+    return block
+
+
+def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
+    """exp(input) times the sums of g / exp(result) to come, in logarithms: g > 0 and g < 0
+    apart.
+    """
+    if input.ndim == 0:
+        return g
+    if input.dtype.is_complex:
+        ahead = (g.log() - result.conj()).flip(dim).logcumsumexp(dim).flip(dim)
+        return (ahead + input.conj()).exp()
+    low = float("-inf")
+    size = g.abs().log()
+    parts = []
+    for kept in (g > 0, g < 0):
+        weighted = (size - result).masked_fill(kept.logical_not(), low)
+        parts.append((weighted.flip(dim).logcumsumexp(dim).flip(dim) + input).exp())
+    return parts[0] - parts[1]
+
+
+@op(out="same", rule=Rule("LogcumsumexpBackward0", {"input": _log_back}))
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """The logarithm of the running sum of the exponentials along a dim."""
+    if input._dtype.category < dtypes.FLOAT:
+        raise NotImplementedError(
+            f"\"logcumsumexp_out_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
+    dim = layouts.normalize_dim(dim, input.ndim)
+    result, target = blank(tuple(input.shape), input._dtype)
+    if target.size:
+        scan(input.array(), target, dim, _WIDE.get(input._dtype, input._dtype.np), _log_add_step)
+    return result
+
+
+# -- diff -----------------------------------------------------------------------------------------
+
+
+@op(out=True)
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
+) -> Tensor:
+    """The n-th differences along a dim, of the input with `prepend` and `append` around it."""
+    if input.ndim == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    dim = layouts.normalize_dim(dim, input.ndim)
+    for t in (prepend, append):
+        if t is not None:
+            _check_ends(input, t, dim)
+    if n == 0:
+        return input.clone()
+    if prepend is not None or append is not None:
+        input = _cat([t for t in (prepend, input, append) if t is not None], dim)
+    n = min(n, input.shape[dim])
+    result: Any = input
+    for _ in range(n):
+        size = result.shape[dim]
+        later, earlier = (
+            result.narrow(dim, min(1, size), max(size - 1, 0)),
+            result.narrow(dim, 0, max(size - 1, 0)),
+        )
+        result = later.logical_xor(earlier) if result.dtype is dtypes.bool else later - earlier
+    return result  # type: ignore[no-any-return]
+
+
+def _check_ends(input: Tensor, t: Tensor, dim: int) -> None:
+    if t.ndim != input.ndim:
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+    for d, (n, m) in enumerate(zip(input.shape, t.shape, strict=True)):
+        if d != dim and n != m:
+            raise RuntimeError(
+                "diff expects the shape of tensor to prepend or append to match that of input "
+                "except along the "
+                f"differencing dimension; input.size({d}) = {n}, but got tensor.size({d}) = {m}"
+            )

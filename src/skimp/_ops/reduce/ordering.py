@@ -1,0 +1,323 @@
+"""Ops that order: sort, argsort, topk, and order statistics (kthvalue, median, mode)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval import ranks
+from skimp._engine.eval.positions import bits
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import refuse, scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops import return_types
+
+Pair = tuple[Tensor, Tensor]
+
+
+def _placed(g: Tensor, shape: Any, dim: int, indices: Tensor) -> Tensor:
+    """Zeros with the gradients where the values were taken from."""
+    return g.new_zeros(tuple(shape)).scatter(dim, indices, g)
+
+
+def _placed_reduced(g: Tensor, shape: Any, dim: int, indices: Tensor, keepdim: bool) -> Tensor:
+    if not keepdim and shape:
+        g, indices = g.unsqueeze(dim), indices.unsqueeze(dim)
+    return _placed(g, shape, dim, indices)
+
+
+def _rows_last(a: Array, dim: int) -> Array:
+    return np.moveaxis(a, dim, -1) if a.ndim else a.reshape(1)
+
+
+def _rows(a: Array) -> Array:
+    """A block as (rows, n)."""
+    return a.reshape(-1, a.shape[-1])
+
+
+# -- sort -----------------------------------------------------------------------------------------
+
+
+def sort(
+    input: Tensor,
+    dim: Any = -1,
+    descending: bool = False,
+    *,
+    stable: bool = False,
+    out: Any = None,
+    axis: Any = None,
+) -> Pair:
+    """The values in order along a dim and where they were; ties keep their order; NaN counts as
+    the largest.
+    """
+    if isinstance(dim, bool):  # sort(x, descending)
+        dim, descending = -1, dim
+    return _sort(input, dim if axis is None else axis, bool(descending), out=out)
+
+
+@op(
+    "_sort",
+    method=False,
+    namespaces=(),
+    out="same",
+    rule=Rule(
+        "SortBackward0",
+        {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
+    ),
+)
+def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
+    dim = layouts.normalize_dim(dim, input.ndim)
+    if input._dtype.is_complex:
+        raise RuntimeError(" Sort does not support complex dtypes on CPU")
+    shape = tuple(input.shape)
+    strides = layouts.empty_like_strides(input.layout_of())
+    values, into = blank(shape, input._dtype, strides)
+    indices, at = blank(shape, dtypes.int64, strides)
+    if into.size:
+        _sort_into(input.array(), dim, descending, into, at)
+    return return_types.sort(values, indices)  # type: ignore[no-any-return]
+
+
+def _sort_into(source: Array, dim: int, descending: bool, values: Array, indices: Array) -> None:
+    source, values, indices = (_rows_last(a, dim) for a in (source, values, indices))
+    moved = bits(values)
+
+    def work(window: Any) -> None:
+        block = _rows(source[window])
+        target = indices[window]
+        where = (
+            target.reshape(block.shape)
+            if target.flags.c_contiguous
+            else np.empty(block.shape, np.int64)
+        )
+        ranks.order(block, descending, where)
+        if not target.flags.c_contiguous:
+            target[...] = where.reshape(target.shape)
+        moved[window] = ranks.taken(block, where).reshape(target.shape)
+
+    ranks.by_rows(source.shape[:-1], source.shape[-1], work)
+
+
+export("sort", sort)
+
+
+def argsort(
+    input: Tensor,
+    dim: Any = -1,
+    descending: bool = False,
+    stable: bool = False,
+    *,
+    axis: Any = None,
+) -> Tensor:
+    """Where the values in order along a dim come from."""
+    return sort(input.detach(), dim, descending, axis=axis)[1]
+
+
+export("argsort", argsort)
+
+
+@op(out="same")
+def msort(input: Tensor) -> Tensor:
+    """The values in order along the first dim."""
+    return sort(input, 0)[0]
+
+
+# -- topk, kthvalue -------------------------------------------------------------------------------
+
+
+@op(
+    out="same",
+    rule=Rule(
+        "TopkBackward0",
+        {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
+    ),
+)
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:
+    """The k largest (or smallest) values along a dim, in order, and where they are."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    shape = tuple(input.shape)
+    if not 0 <= k <= (shape[dim] if shape else 1):
+        raise RuntimeError("selected index k out of range")
+    if input._dtype.is_complex or input._dtype is dtypes.bool:
+        kind = "bool" if input._dtype is dtypes.bool else "complex"
+        raise RuntimeError(
+            f"{'' if kind == 'bool' else ' '}topk does not support {kind} dtypes on CPU"
+        )
+    kept = (*shape[:dim], k, *shape[dim + 1 :]) if shape else ()
+    values, into = blank(kept, input._dtype)
+    indices, at = blank(kept, dtypes.int64)
+    if into.size:
+        _pick(input.array(), dim, into, at, lambda block: ranks.best(block, k, largest))
+    return return_types.topk(values, indices)  # type: ignore[no-any-return]
+
+
+def _pick(source: Array, dim: int, values: Array, indices: Array, choose: Any) -> None:
+    """`choose(rows)` gives positions (rows, k), for blocks of rows along `dim`."""
+    source, values, indices = (_rows_last(a, dim) for a in (source, values, indices))
+    moved = bits(values)
+
+    def work(window: Any) -> None:
+        block = _rows(source[window])
+        found = choose(block)
+        shape = indices[window].shape
+        indices[window] = found.reshape(shape)
+        moved[window] = ranks.taken(block, found).reshape(shape)
+
+    ranks.by_rows(source.shape[:-1], source.shape[-1], work)
+
+
+def _chosen(name: str, input: Tensor, dim: int, keepdim: bool, choose: Any) -> Pair:
+    """One value and its position for each row along `dim`."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    shape = tuple(input.shape)
+    if shape and shape[dim] == 0:
+        raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
+    kept = tuple([1 if d == dim else n for d, n in enumerate(shape)])
+    values, into = blank(kept, input._dtype)
+    indices, at = blank(kept, dtypes.int64)
+    if into.size:
+        _pick(input.array(), dim, into, at, choose)
+    if not keepdim and shape:
+        values, indices = values.squeeze(dim), indices.squeeze(dim)
+        values._base = indices._base = None
+    return values, indices
+
+
+def _refuse(name: str, input: Tensor, bools: bool = False) -> None:
+    if input._dtype.is_complex or (bools and input._dtype is dtypes.bool):
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
+    refuse(name, input._dtype, dtypes.NARROW)
+
+
+_REDUCED = {
+    "input": lambda g, input_shape, dim, keepdim, result1: _placed_reduced(
+        g, input_shape, dim, result1, keepdim
+    )
+}
+
+
+@op(out="same", rule=Rule("KthvalueBackward0", _REDUCED))
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
+    """The k-th smallest value along a dim, counted from 1, and where it is."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    n = input.shape[dim] if input.ndim else 1
+    if n and not 1 <= k <= n:
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}")
+    _refuse("kthvalue_cpu", input, bools=True)
+    found = _chosen("kthvalue", input, dim, keepdim, lambda block: ranks.kth(block, k - 1)[:, None])
+    return return_types.kthvalue(*found)  # type: ignore[no-any-return]
+
+
+# -- median ---------------------------------------------------------------------------------------
+
+
+def _nan(block: Array) -> Array | None:
+    """Which elements are NaN; None where none is."""
+    if block.dtype.kind in "biu":
+        return None
+    found = block != block
+    return found if found.any() else None
+
+
+def _median_at(block: Array) -> Array:
+    """The position of the lower median of each row; of its first NaN where it has one."""
+    at = ranks.kth(block, (block.shape[1] - 1) // 2)
+    nan = _nan(block)
+    if nan is not None:
+        at = np.where(nan.any(axis=1), nan.argmax(axis=1), at)
+    return at[:, None]
+
+
+def _nanmedian_at(block: Array) -> Array:
+    """The same among the elements that are not NaN; the first NaN where all are."""
+    nan = _nan(block)
+    if nan is None:
+        return ranks.kth(block, (block.shape[1] - 1) // 2)[:, None]
+    order = np.empty(block.shape, np.int64)
+    ranks.order(block, False, order)
+    count = block.shape[1] - nan.sum(axis=1)
+    return np.take_along_axis(order, np.maximum(count - 1, 0)[:, None] // 2, axis=1)
+
+
+def _shared(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
+    """The gradient of one value, shared evenly by the elements equal to it (a NaN by all NaN)."""
+    equal: Any = input.isnan() if bool(result.isnan()) else input == result
+    count = int(equal.sum().item())
+    return equal.to(g._dtype) * (g / count)  # type: ignore[no-any-return]
+
+
+def _medians(name: str, label: str, at: Any, doc: str) -> None:
+    @op(f"_{name}_all", method=False, namespaces=(), rule=Rule(f"{label}0", {"input": _shared}))
+    def of_all(input: Tensor) -> Tensor:
+        _refuse("median_cpu", input, bools=True)
+        if not input.numel():
+            value = np.nan if input._dtype.is_floating_point else np.iinfo(input._dtype.np).min
+            return fresh(np.asarray(value, input._dtype.np), input._dtype)
+        return _chosen(name, input.reshape(-1), 0, False, at)[0]
+
+    @op(f"_{name}_dim", method=False, namespaces=(), out="same", rule=Rule(f"{label}1", _REDUCED))
+    def along(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
+        _refuse("median_out", input, bools=True)
+        return getattr(return_types, name)(*_chosen(name, input, dim, keepdim, at))  # type: ignore[no-any-return]
+
+    def f(
+        input: Tensor,
+        dim: Any = None,
+        keepdim: bool = False,
+        *,
+        out: Any = None,
+        axis: Any = None,
+        keepdims: bool = False,
+    ) -> Any:
+        dim = axis if dim is None else dim
+        return of_all(input) if dim is None else along(input, dim, keepdim or keepdims, out=out)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    export(name, f)
+
+
+_medians(
+    "median",
+    "MedianBackward",
+    _median_at,
+    "The lower median, of all elements or along a dim with its position; NaN where there is one.",
+)
+_medians(
+    "nanmedian",
+    "NanmedianBackward",
+    _nanmedian_at,
+    "The lower median of the elements that are not NaN, of all or along a dim with its position.",
+)
+
+
+# -- mode -----------------------------------------------------------------------------------------
+
+
+def _mode_at(block: Array) -> Array:
+    """The last position of the most frequent value of each row; of the smallest such value."""
+    n = block.shape[1]
+    order = np.empty(block.shape, np.int64)
+    ranks.order(block, False, order)
+    values = np.take_along_axis(block, order, axis=1)
+    start = np.zeros(block.shape, np.int64)
+    np.multiply(values[:, 1:] != values[:, :-1], np.arange(1, n), out=start[:, 1:])
+    np.maximum.accumulate(start, axis=1, out=start)
+    last = np.argmax(np.arange(n) - start, axis=1)
+    return np.take_along_axis(order, last[:, None], axis=1)
+
+
+@op(out="same", rule=Rule("ModeBackward0", _REDUCED))
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
+    """The most frequent value along a dim (the smallest of several) and the last of its
+    positions.
+    """
+    _refuse("mode", input)
+    return return_types.mode(*_chosen("mode", input, dim, keepdim, _mode_at))  # type: ignore[no-any-return]

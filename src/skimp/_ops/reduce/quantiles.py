@@ -1,0 +1,115 @@
+"""Quantiles: sorted positions, interpolated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import op
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, fresh
+
+INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+def _checked(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
+    if input._dtype not in (dtypes.float32, dtypes.float64):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype")
+    if input.numel() == 0:
+        raise RuntimeError(f"{name}() input tensor must be non-empty")
+    if interpolation not in INTERPOLATIONS:
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, "
+            f"but got {interpolation}"
+        )
+    ranks: Tensor
+    if isinstance(q, Tensor):
+        ranks = q
+    else:
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+        ranks = fresh(np.asarray(q, input._dtype.np), input._dtype)
+    if ranks.ndim > 1:
+        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
+    if ranks._dtype is not input._dtype:
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
+    values = ranks.array()
+    if values.size and not bool(((values >= 0) & (values <= 1)).all()):
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    return ranks
+
+
+def _quantile(
+    input: Tensor, q: Tensor, dim: int | None, keepdim: bool, how: str, skip_nan: bool
+) -> Tensor:
+    """Along the last dim of the sorted values, q first in the result (and innermost in memory)."""
+    ndim = input.ndim
+    at = -1 if dim is None else layouts.normalize_dim(dim, ndim)
+    rows = input.reshape(-1) if dim is None or ndim == 0 else input.movedim(at, -1)
+    ordered = rows.sort(-1)[0]
+    n = ordered.shape[-1]
+    missing = rows.isnan()
+    last = (missing.logical_not().sum(-1) - 1) if skip_nan else None
+    flat_q = q.reshape(-1)
+    results = []
+    for k in flat_q.unbind(0):
+        ranks = k * (n - 1) if last is None else (k * last).clamp(min=0)
+        results.append(_at(ordered, ranks.expand(ordered.shape[:-1]), how))
+    from skimp._engine.dispatch.forms import OPS
+
+    result: Tensor = OPS["stack"].forms["stack"](results, -1)
+    if last is None:
+        result = result.masked_fill(missing.any(-1, True), float("nan"))
+    if keepdim:
+        shape = (
+            [1] * ndim if dim is None else [1 if d == at else s for d, s in enumerate(input.shape)]
+        )
+        result = result.reshape(*shape, len(results))
+    return result.movedim(-1, 0) if q.ndim else result.squeeze(-1)
+
+
+def _at(ordered: Tensor, ranks: Tensor, how: str) -> Tensor:
+    """The values at fractional ranks along the last dim."""
+    if how == "lower":
+        ranks = ranks.floor()
+    elif how == "higher":
+        ranks = ranks.ceil()
+    elif how == "nearest":
+        ranks = ranks.round()
+    below = ranks.floor()
+    low = ordered.gather(-1, below.long().unsqueeze(-1)).squeeze(-1)
+    if how in ("lower", "higher", "nearest"):
+        return low
+    high = ordered.gather(-1, ranks.ceil().long().unsqueeze(-1)).squeeze(-1)
+    weight = (ranks - below) if how == "linear" else (ranks - below).sign() * 0.5
+    return low.lerp(high, weight.to(ordered._dtype))
+
+
+@op(out=True)
+def quantile(
+    input: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """The values below which the fractions q of the elements lie; nan where some element is."""
+    q = _checked("quantile", input, q, interpolation)
+    return _quantile(input, q, dim, keepdim, interpolation, False)
+
+
+@op(out=True)
+def nanquantile(
+    input: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """`quantile` of the elements that are not nan."""
+    q = _checked("nanquantile", input, q, interpolation)
+    return _quantile(input, q, dim, keepdim, interpolation, True)

@@ -1,0 +1,391 @@
+"""Where values belong: searchsorted, bucketize, histograms, bincount, isin, one_hot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.pointwise import cast, common
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.positions import in_windows, windows
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops import return_types
+
+NARROW = (dtypes.float16, dtypes.bfloat16)
+
+# -- searchsorted ---------------------------------------------------------------------------------
+
+
+@op(out="same")
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: Any = None,
+    sorter: Any = None,
+) -> Tensor:
+    """Where each value would go in its sorted row: before the values equal to it, or (`right`)
+    after them.
+    """
+    if side not in (None, "left", "right"):
+        raise RuntimeError(
+            f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
+        )
+    if right and side == "left":
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left "
+            "while right was True"
+        )
+    values = _values_of(sorted_sequence, input)
+    _check_sorter(sorted_sequence, sorter)
+    _check_rows(sorted_sequence, values, isinstance(input, Tensor))
+    _check_length(sorted_sequence, out_int32)
+    order = None if sorter is None else sorter.array()
+    return _search(sorted_sequence, values, right or side == "right", out_int32, order)
+
+
+def _values_of(sequence: Tensor, input: Any) -> Tensor:
+    if isinstance(input, Tensor):
+        return input
+    dtype = promotion.scalar_dtype(input)
+    return fresh(np.asarray(input, dtype.np), dtype)
+
+
+def _check_sorter(sequence: Tensor, sorter: Any) -> None:
+    if sorter is None:
+        return
+    if tuple(sorter.shape) != tuple(sequence.shape):
+        raise RuntimeError(
+            "torch.searchsorted(): boundary and sorter must have the same size, but got boundary "
+            "tensor "
+            f"{list(sequence.shape)}and got sorter tensor {list(sorter.shape)}"
+        )
+    if sorter._dtype is not dtypes.int64:
+        raise RuntimeError(
+            "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
+            f"{scalar_type_name(sorter._dtype)}"
+        )
+    where = sorter.array()
+    if where.size and (where.min() < 0 or where.max() >= sequence.shape[-1]):
+        raise RuntimeError("torch.searchsorted(): sorter index out of range")
+
+
+def _check_rows(sequence: Tensor, values: Tensor, is_tensor: bool) -> None:
+    if sequence.ndim == 0:
+        raise RuntimeError(
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
+            "dimension is 1, but we got "
+            f"boundaries tensor dim(0) and input value's dim({values.ndim}) numel({values.numel()})"
+        )
+    if sequence.ndim == 1:
+        return
+    if values.ndim == 0:
+        raise RuntimeError(
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
+            "dimension is 1, but we got "
+            f"boundaries tensor dim({sequence.ndim}) and input value's dim(0) numel(1)"
+        )
+    if tuple(sequence.shape)[:-1] != tuple(values.shape)[:-1]:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            "dimensions of boundaries "
+            "tensor and input value tensor must match, but we got boundaries tensor "
+            f"{list(sequence.shape)} and input "
+            f"value tensor {list(values.shape)}"
+        )
+
+
+def _check_length(sequence: Tensor, out_int32: bool) -> None:
+    if out_int32 and sequence.shape[-1] >= 2**31:
+        raise RuntimeError(
+            "torch.searchsorted(): the size of boundaries' last dimension should be less than "
+            "2**31 "
+            "when out_int32 is set"
+        )
+
+
+def _comparable(sequence: Tensor, values: Tensor) -> tuple[Array, Array]:
+    """Both as arrays of one type that NumPy compares natively."""
+    dtype = common([sequence, values])
+    if dtype.is_complex:
+        raise NotImplementedError(
+            f"\"searchsorted_out_cpu\" not implemented for '{scalar_type_name(dtype)}'"
+        )
+    dtype = dtypes.float32 if dtype in NARROW else dtype
+    return cast(sequence.array(), dtype), cast(values.array(), dtype)
+
+
+def _search(
+    sequence: Tensor, values: Tensor, right: bool, out_int32: bool, sorter: Array | None
+) -> Tensor:
+    rows, wanted = _comparable(sequence, values)
+    result, target = blank(tuple(values.shape), dtypes.int32 if out_int32 else dtypes.int64)
+    if not target.size:
+        return result
+    has_nan = rows.dtype.kind == "f" and bool(
+        np.isnan(rows).any()
+    )  # NumPy sorts them, PyTorch does not
+    if rows.ndim == 1 and not has_nan:
+        ordered = rows if sorter is None else rows[sorter]
+        side: Any = "right" if right else "left"
+        in_windows(
+            target.shape, lambda w: target.__setitem__(w, np.searchsorted(ordered, wanted[w], side))
+        )
+        return result
+    rows = rows.reshape(-1, rows.shape[-1])
+    wanted = wanted.reshape(len(rows), -1)
+    into, order = (
+        target.reshape(wanted.shape),
+        None if sorter is None else sorter.reshape(rows.shape),
+    )
+
+    def work(window: Any) -> None:
+        row, cut = window
+        own = None if order is None else order[row]
+        into[row, cut] = _bisect(rows[row], wanted[row, cut], right, own)
+
+    in_windows(into.shape, work)
+    return result
+
+
+def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Array:
+    """All rows at once: as many steps as the length has bits."""
+    low = np.zeros(values.shape, np.int64)
+    high = np.full(values.shape, rows.shape[1], np.int64)
+    for _ in range(rows.shape[1].bit_length()):
+        middle = (low + high) >> 1
+        at = np.minimum(middle, rows.shape[1] - 1)
+        if sorter is not None:
+            at = np.take_along_axis(sorter, at, axis=1)
+        here = np.take_along_axis(rows, at, axis=1)
+        further = ~(here > values) if right else ~(here >= values)
+        further &= low < high
+        low = np.where(further, middle + 1, low)
+        high = np.where(further, high, np.minimum(high, middle))
+    return low
+
+
+@op(method=False, out="same")
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The bucket of each value among ascending boundaries; a value equal to one goes below it, or
+    (`right`) above.
+    """
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+# -- histograms -----------------------------------------------------------------------------------
+
+
+def _extent(name: str, array: Array, low: float, high: float, margin: float) -> tuple[Any, Any]:
+    """The range of a histogram: the one given, or the data's if that is empty."""
+    kind = array.dtype.type
+    if low == high and array.size:
+        low, high = array.min(), array.max()
+    if low == high:
+        low, high = low - margin, high + margin
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"{name}: range of [{_number(low)}, {_number(high)}] is not finite")
+    if not low < high:
+        raise RuntimeError(f"{name}: max must be larger than min")
+    return kind(low), kind(high)
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):g}"
+
+
+def _only_floats(name: str, input: Tensor) -> Array:
+    if not input._dtype.is_floating_point or input._dtype in NARROW:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
+    return input.array()
+
+
+@op(out="same")
+def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range
+    if they are equal).
+    """
+    if input._dtype.category != dtypes.FLOAT:
+        raise NotImplementedError(
+            f"\"histogram_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
+    array = cast(input.array(), dtypes.float32 if input._dtype in NARROW else input._dtype)
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    low, high = _extent("torch.histc", array, min, max, 1)
+    counts = np.zeros(bins, np.int64)
+    for window in windows(array.shape, 1 << 16):
+        values = array[window]
+        values = values[(values >= low) & (values <= high)]
+        at = ((values - low) * bins / (high - low)).astype(np.int64)
+        counts += np.bincount(np.minimum(at, bins - 1), minlength=bins)
+    return fresh(counts.astype(input._dtype.np), input._dtype)
+
+
+@op(out="same")
+def histogram(
+    input: Tensor,
+    bins: Any = 100,
+    *,
+    range: Any = None,
+    weight: Any = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Counts (or weights, or their density) in intervals, and the intervals' edges."""
+    array = _only_floats("histogramdd", input).reshape(-1)
+    edges = _edges(array, bins, range, input)
+    weights = None
+    if weight is not None:
+        if weight._dtype is not input._dtype:
+            raise RuntimeError(
+                "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor "
+                "should have the same "
+                f"dtype, but got input(Tensor) {input._dtype} and weight(Tensor) {weight._dtype}"
+            )
+        weights = weight.array().reshape(-1)
+    inside = (array >= edges[0]) & (array <= edges[-1])
+    at = np.minimum(np.searchsorted(edges, array[inside], "right"), len(edges) - 1) - 1
+    hist = np.bincount(
+        at, None if weights is None else weights[inside], minlength=len(edges) - 1
+    ).astype(array.dtype)
+    if density:
+        hist = hist / (np.diff(edges) * hist.sum())
+    return return_types.histogram(fresh(hist, input._dtype), fresh(edges, input._dtype))  # type: ignore[no-any-return]
+
+
+def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
+    if isinstance(bins, Tensor):
+        if bins._dtype is not input._dtype:
+            raise RuntimeError(
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but "
+                "got input with dtype "
+                f"{input._dtype} and bins with dtype {bins._dtype}"
+            )
+        if bins.ndim != 1:
+            raise RuntimeError(
+                "torch.histogramdd: bins tensor should have one dimension, "
+                f"but got {bins.ndim} dimensions in the bins tensor for dimension 0"
+            )
+        return bins.array().copy()
+    if bins <= 0:
+        raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {bins} for dimension 0")
+    if extent is None:
+        low, high = (
+            _extent("torch.histogramdd", array, 0, 0, 0.5)
+            if array.size
+            else (array.dtype.type(0), array.dtype.type(1))
+        )
+    else:
+        low, high = _given_extent(array, *extent)
+    from skimp._ops.create.ranges import linspace
+
+    return linspace(float(low), float(high), bins + 1, dtype=input._dtype).array()
+
+
+def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise RuntimeError(f"torch.histogramdd: dimension 0's range [{low}, {high}] is not finite")
+    if low > high:
+        raise RuntimeError(
+            f"torch.histogramdd: min should not exceed max, but got min {low} max {high} for "
+            "dimension 0"
+        )
+    kind = array.dtype.type
+    return (kind(low - 0.5), kind(high + 0.5)) if low == high else (kind(low), kind(high))
+
+
+@op()
+def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
+    """How often each non-negative integer occurs, or the sum of its weights."""
+    if input._dtype.category != dtypes.INT:
+        raise NotImplementedError(
+            f"\"bincount_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
+    if minlength < 0:
+        raise RuntimeError("minlength should be >= 0")
+    array = input.array()
+    if input.ndim == 1 and not array.size:
+        return fresh(np.zeros(minlength, np.int64), dtypes.int64)
+    if input.ndim != 1 or array.min() < 0:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if weights is None:
+        return fresh(
+            np.bincount(array, minlength=minlength).astype(np.int64, copy=False), dtypes.int64
+        )
+    if weights.ndim != 1 or weights.shape[0] != input.shape[0]:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    dtype = dtypes.float32 if weights._dtype is dtypes.float32 else dtypes.float64
+    counts = np.bincount(array, cast(weights.array(), dtypes.float64), minlength=minlength)
+    return fresh(counts.astype(dtype.np, copy=False), dtype)
+
+
+# -- membership -----------------------------------------------------------------------------------
+
+
+@op(method=False, out="same")
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Whether each element is one of the test elements (NaN never is)."""
+    if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
+        raise TypeError("isin() received an invalid combination of arguments - got two numbers")
+    one, other = (
+        t if isinstance(t, Tensor) else _values_of(t, t) for t in (elements, test_elements)
+    )
+    dtype = common([elements, test_elements])
+    if dtype.is_complex:
+        raise RuntimeError(
+            f"Unsupported input type encountered for isin(): {scalar_type_name(dtype)}"
+        )
+    dtype = dtypes.float32 if dtype in NARROW else dtype
+    source, tests = cast(one.array(), dtype), np.unique(cast(other.array(), dtype), equal_nan=False)
+    result, target = blank(tuple(one.shape), dtypes.bool)
+    if not tests.size:
+        target[...] = invert
+        return result
+
+    def work(window: Any) -> None:
+        values = source[window]
+        at = np.minimum(np.searchsorted(tests, values), tests.size - 1)
+        found = tests[at] == values
+        target[window] = ~found if invert else found
+
+    in_windows(target.shape, work)
+    return result
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A new last dim with a 1 at the class that each element names, and 0 elsewhere."""
+    if tensor._dtype is not dtypes.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    array = tensor.array()
+    if not array.size:
+        if num_classes <= 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        return fresh(np.zeros((*array.shape, num_classes), np.int64), dtypes.int64)
+    if array.min() < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    top = int(array.max())
+    if num_classes == -1:
+        num_classes = top + 1
+    elif num_classes < 1:
+        raise RuntimeError("num_classes should be positive")
+    elif top >= num_classes:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    zeros: Any = tensor.new_zeros((*array.shape, num_classes))
+    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)  # type: ignore[no-any-return]
+
+
+export("one_hot", door(one_hot), ("nn.functional",), method=False)

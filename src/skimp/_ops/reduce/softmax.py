@@ -1,0 +1,321 @@
+"""Functions of whole rows, softmax and its kin, on blocks of rows.
+
+A tensor is seen as (outer, n, inner) around the dim that a row runs along; a block has shape
+(a, n) or (a, n, c), so a row always runs along axis 1. A promised source is consumed block by
+block, without being written.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.reduce import map_rows
+from skimp._engine.eval.run import threads_for
+from skimp._engine.memory import call_site as sites
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels.scratch import Scratch, row_sums
+from skimp._kernels.threads import quietly, share
+
+Block = Callable[..., None]
+HALVES: Final = (dtypes.float16, dtypes.bfloat16)
+SMALL: Final = 1 << 14  # elements below which one call on all rows is the shortest way
+_NO_OVERFLOW: Final = 64.0  # exp(64) times any number of elements is finite in float32
+_UNIT: Final = 1 << 17  # elements of a block where rows are not runs of memory
+
+
+# -- blocks of rows -------------------------------------------------------------------------------
+
+
+def wide(dtype: dtypes.dtype) -> dtypes.dtype:
+    """The type that rows of `dtype` are computed in."""
+    return dtypes.float32 if dtype in HALVES else dtype
+
+
+def sides(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """(outer, n, inner) of a dim, counted from the front."""
+    if not shape:
+        return 1, 1, 1
+    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+
+
+def row_numbers(shape: tuple[int, ...], dim: int, dtype: Any) -> Array:
+    """An array with one number for each row, as `over_rows` takes it."""
+    outer, _, inner = sides(shape, dim)
+    return np.empty((outer, 1, inner) if inner > 1 else (outer, 1), dtype)
+
+
+def over_rows(source: Tensor, dim: int, fn: Block, *parts: Array) -> None:
+    """Call fn(block, *parts) for blocks of the rows of `source` along `dim`.
+
+    `parts` are contiguous arrays of the source's shape, or made by `row_numbers`; fn may read or
+    write its share of them.
+    """
+    shape = tuple(source.shape)
+    outer, n, inner = sides(shape, dim)
+    size = outer * n * inner
+    if size == 0:
+        return
+    flat = [p.reshape((outer, -1, inner) if inner > 1 else (outer, -1)) for p in parts]
+    if inner > 1:
+        _over_columns(_contiguous(source.array()).reshape(outer, n, inner), fn, flat)
+    elif size < SMALL:
+        quietly(fn, _contiguous(source.array()).reshape(outer, n), *flat)
+    else:
+        found, _ = source_of(source, in_order=True)
+        row_ndim = len(shape) - dim  # dims after this one have size 1
+        lead = shape[:dim]
+        map_rows(found, _as_rows(fn, n), tuple([p.reshape((*lead, -1)) for p in flat]), row_ndim)
+
+
+def _as_rows(fn: Block, n: int) -> Block:
+    return lambda block, *parts: fn(block.reshape(-1, n), *parts)
+
+
+def _contiguous(a: Array) -> Array:
+    return a if a.flags.c_contiguous else np.ascontiguousarray(a)
+
+
+def _over_columns(source: Array, fn: Block, parts: list[Array]) -> None:
+    outer, n, inner = source.shape
+    c = min(inner, max(512, _UNIT // n))  # 512: runs of memory long enough for the ufuncs
+    a = max(1, _UNIT // (n * c)) if c == inner else 1
+    pieces = -(-inner // c)
+    numbers = iter(range(-(-outer // a) * pieces))  # shared by the threads: next() is atomic
+
+    def work() -> None:
+        for number in numbers:
+            group, piece = divmod(number, pieces)
+            window = (
+                slice(group * a, (group + 1) * a),
+                slice(None),
+                slice(piece * c, (piece + 1) * c),
+            )
+            fn(source[window], *[p[window] for p in parts])
+
+    share(work, threads_for(source.size))
+
+
+def in_wide(fn: Block) -> Block:
+    """A block function of arrays of one type, where half precision is converted first and rounded
+    once."""
+
+    def run(*arrays: Array) -> None:
+        last = arrays[-1]
+        if last.dtype.itemsize > 2:
+            fn(*arrays)
+            return
+        with Scratch(last.shape, np.float32) as result:
+            fn(*[a.astype(np.float32) for a in arrays[:-1]], result)
+            last[...] = result
+
+    return run
+
+
+def floating(name: str, input: Tensor) -> None:
+    """Refuse what is not a real floating type, in PyTorch's words."""
+    if not input._dtype.is_floating_point or input._dtype in dtypes.FLOAT8:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
+
+
+def contiguous_array(t: Tensor) -> Array:
+    """The elements in row-major order: where they lie, if they lie so."""
+    return _contiguous(t.array())
+
+
+# -- softmax --------------------------------------------------------------------------------------
+
+
+def exp_of(x: Array, top: Array, out: Array) -> Array | None:
+    """out = exp(x - top), or exp(x) where that is as good; what was subtracted, None for nothing.
+
+    With the largest element of every row in [0, 64] nothing overflows, and what underflows would
+    do so after the subtraction too: one pass over memory less.
+    """
+    if top.size and float(top.min()) >= 0.0 and float(top.max()) <= _NO_OVERFLOW:
+        np.exp(x, out=out)
+        return None
+    np.subtract(x, top, out=out)
+    np.exp(out, out=out)
+    return top
+
+
+@in_wide
+def _softmax_block(x: Array, y: Array) -> None:
+    exp_of(x, np.maximum.reduce(x, axis=1, keepdims=True), y)
+    np.divide(y, row_sums(y), out=y)
+
+
+@in_wide
+def _log_softmax_block(x: Array, y: Array) -> None:
+    np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True), out=y)
+    with Scratch(y.shape, y.dtype) as e:
+        np.exp(y, out=e)
+        np.subtract(y, np.log(row_sums(e)), out=y)
+
+
+@in_wide
+def _softmax_back_block(g: Array, y: Array, d: Array) -> None:
+    with Scratch(d.shape, d.dtype) as p:
+        np.multiply(g, y, out=p)
+        np.subtract(g, row_sums(p), out=d)
+    np.multiply(d, y, out=d)
+
+
+@in_wide
+def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
+    total = row_sums(g)
+    np.exp(y, out=d)
+    np.multiply(d, total, out=d)
+    np.subtract(g, d, out=d)
+
+
+def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
+    result, target = blank(tuple(input.shape), input._dtype)
+    over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target)
+    return result
+
+
+def _softmax_back(g: Any, y: Any, dim: int) -> Any:
+    if modes.state.grad or g._hollow:
+        return y * (g - (g * y).sum(dim, True))
+    return _mapped(g, dim, _softmax_back_block, contiguous_array(y))
+
+
+def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
+    if modes.state.grad or g._hollow:
+        return g - y.exp() * g.sum(dim, True)
+    return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y))
+
+
+@op(
+    "_softmax",
+    method=False,
+    namespaces=(),
+    rule=Rule("SoftmaxBackward0", {"input": lambda g, result, dim: _softmax_back(g, result, dim)}),
+)
+def _softmax(input: Any, dim: int) -> Any:
+    floating("softmax_lastdim_kernel_impl", input)
+    return _mapped(input, dim, _softmax_block)
+
+
+@op(
+    "_log_softmax",
+    method=False,
+    namespaces=(),
+    rule=Rule(
+        "LogSoftmaxBackward0", {"input": lambda g, result, dim: _log_softmax_back(g, result, dim)}
+    ),
+)
+def _log_softmax(input: Any, dim: int) -> Any:
+    floating("log_softmax_lastdim_kernel_impl", input)
+    return _mapped(input, dim, _log_softmax_block)
+
+
+def _typed(input: Any, dtype: Any) -> Any:
+    return input if dtype is None or dtype is input._dtype else input.to(dtype)
+
+
+@op(out=True, namespaces=("", "special"))
+def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
+    return _softmax(_typed(input, dtype), dim)
+
+
+@op(out=True, namespaces=("", "special"))
+def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """The logarithm of `softmax`, without its overflow and underflow."""
+    return _log_softmax(_typed(input, dtype), dim)
+
+
+@op(
+    "_softmax_backward_data",
+    method=False,
+    out=True,
+    rule=Rule(
+        "SoftmaxBackwardDataBackward0",
+        {
+            "grad_output": lambda g, output, dim: _softmax_back(g, output, dim),
+            "output": lambda g, grad_output, output, dim: (
+                g * grad_output
+                - (g * output).sum(dim, True) * grad_output
+                - (grad_output * output).sum(dim, True) * g
+            ),
+        },
+    ),
+)
+def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    return _typed(
+        _mapped(grad_output, dim, _softmax_back_block, contiguous_array(output)), input_dtype
+    )
+
+
+# -- nn.functional's forms: the dim may be left out ------------------------------------------------
+
+
+def _implicit(name: str, ndim: int, stacklevel: int) -> int:
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
+        stacklevel=stacklevel + 1,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def _functional(name: str, doc: str, f: Callable[..., Any]) -> None:
+    @sites.named(name)
+    def function(
+        input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
+    ) -> Any:
+        if dim is None:
+            dim = _implicit(name, input.ndim, _stacklevel)
+        return f(_typed(input, dtype), dim)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    export(name, function, ("nn.functional",), method=False)
+
+
+_functional("softmax", "exp(input) over its sum along `dim`.", _softmax)
+_functional("log_softmax", "The logarithm of `softmax`.", _log_softmax)
+_functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
+
+
+@op("_safe_softmax", method=False)
+def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
+    """`softmax` with zeros where a whole row is -inf."""
+    x = _typed(input, dtype)
+    return _softmax(x, dim).masked_fill((x == -math.inf).all(dim, True), 0.0)
+
+
+def gumbel_softmax(
+    logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Any:
+    """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's
+    gradient."""
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    with modes.no_grad():
+        noise = -logits.detach().clone(memory_format=None).exponential_().log()
+    soft = _softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    place = soft.detach().argmax(dim, True)
+    one = soft.detach().new_zeros(tuple(soft.shape)).scatter(dim, place, 1.0)
+    return one - soft.detach() + soft
+
+
+export("gumbel_softmax", gumbel_softmax, ("nn.functional",), method=False)

@@ -1,0 +1,117 @@
+"""The distinct values of a tensor, or the distinct slices along a dim: unique,
+unique_consecutive.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import door, export
+from skimp._engine.eval import ranks
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import refuse, scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+
+
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
+) -> Any:
+    """The distinct values in order (NaN equals nothing), where each element went, and how often
+    each value occurs.
+    """
+    order = _whole_order if dim is None else _slice_order
+    return _distinct("unique", input, return_inverse, return_counts, dim, order)
+
+
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:
+    """`unique` of neighbours only: runs of equal values become one."""
+    return _distinct("unique_consecutive", input, return_inverse, return_counts, dim, None)
+
+
+export("unique", door(unique))
+export("unique_consecutive", door(unique_consecutive))
+
+
+def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, order: Any) -> Any:
+    if input._dtype.is_complex:
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
+        )
+    refuse(name, input._dtype, dtypes.FLOAT8)
+    array = input.array()
+    if dim is None:
+        rows, back = array.reshape(-1, 1), tuple(array.shape)
+    else:
+        dim = layouts.normalize_dim(dim, input.ndim)
+        rows, back = _slices(array, dim)
+    at = order(rows) if order is not None else None
+    ordered = rows if at is None else rows[at]
+    first = np.ones(len(ordered), np.bool_)
+    if len(ordered) > 1:
+        np.any(ordered[1:] != ordered[:-1], axis=1, out=first[1:])
+    found: list[Array] = [_back(ordered[first], array, dim)]
+    if inverse:
+        found.append(_inverse(first, at).reshape(back))
+    if counts:
+        found.append(np.diff(np.append(np.flatnonzero(first), len(first))))
+    kinds = [input._dtype, dtypes.int64, dtypes.int64]
+    made = tuple([fresh(a, kinds[i > 0]) for i, a in enumerate(found)])
+    return made if inverse or counts else made[0]
+
+
+def _slices(array: Array, dim: int) -> tuple[Array, tuple[int, ...]]:
+    """The slices along `dim` as rows, and the shape of the inverse."""
+    if array.ndim == 0:
+        return array.reshape(1, 1), (1,)
+    n = array.shape[dim]
+    if array.size == 0 and any(m == 0 for d, m in enumerate(array.shape) if d != dim):
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
+    moved = np.moveaxis(array, dim, 0)
+    return moved.reshape(n, -1) if array.size else np.empty((0, 1), array.dtype), (n,)
+
+
+def _back(rows: Array, array: Array, dim: Any) -> Array:
+    if dim is None:
+        return rows.reshape(-1)
+    if array.ndim == 0:
+        return rows.reshape(-1)
+    rest = [n for d, n in enumerate(array.shape) if d != dim]
+    if array.size == 0:
+        return np.empty([0 if d == dim else n for d, n in enumerate(array.shape)], array.dtype)
+    return np.moveaxis(rows.reshape(len(rows), *rest), 0, dim)
+
+
+def _inverse(first: Array, at: Array | None) -> Array:
+    number = np.cumsum(first) - 1
+    if at is None:
+        return number
+    inverse = np.empty(len(at), np.int64)
+    inverse[at] = number
+    return inverse
+
+
+def _whole_order(rows: Array) -> Array:
+    order = np.empty((1, len(rows)), np.int64)
+    if len(rows):
+        ranks.order(rows.reshape(1, -1), False, order)
+    found: Array = order[0]
+    return found
+
+
+def _slice_order(rows: Array) -> Array:
+    """Rows compared element after element; equal ones stay in their order."""
+    keys = (
+        rows.astype(np.float32) if rows.dtype.kind == "V" or rows.dtype.name == "bfloat16" else rows
+    )
+    return np.lexsort(keys.T[::-1]) if rows.shape[1] else np.arange(len(rows))

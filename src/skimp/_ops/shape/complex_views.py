@@ -1,0 +1,150 @@
+"""Complex tensors and their parts: views of the same bytes; `conj` is one too, and is resolved when
+it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import door, export
+from skimp._engine.memory import layout_bits as B
+from skimp._engine.memory import layout_views as V
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, alias, mark
+from skimp._ops.shape.copies import clone
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _as(
+    input: Tensor, layout: Layout, dtype: dtypes.dtype, rule: Rule, given: dict[str, Any]
+) -> Tensor:
+    new = alias(input, layout)
+    new._dtype = dtype
+    if input._conj or input._neg:
+        mark(new, _conj=False, _neg=False)
+    history.view_of(input, new, rule, given)
+    return new
+
+
+def _both(f: F) -> F:
+    tried: Any = door(f)
+    export(f.__name__, tried)
+    return tried  # type: ignore[no-any-return]
+
+
+REAL = Rule("ViewAsRealBackward0", {"input": lambda g: view_as_complex(g.contiguous())})
+COMPLEX = Rule("ViewAsComplexBackward0", {"input": lambda g: view_as_real(resolve_conj(g))})
+CONJ = Rule("ConjBackward0", {"input": lambda g: g.conj()})
+# PyTorch selects from the view as real numbers, and names the node after that.
+RE = Rule("SelectBackward0", {"input": lambda g: g})
+IM = Rule("SelectBackward0", {"input": lambda g: g * 1j})
+
+
+@_both
+def view_as_real(input: Tensor) -> Tensor:
+    """The two parts of complex numbers as a new last dimension."""
+    layout = B.view_as_real(input.layout_of(), input._dtype)
+    if input._conj:
+        raise RuntimeError(
+            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the "
+            "conjugate tensor so you can "
+            "view it as real, use self.resolve_conj(); however, be warned that the resulting "
+            "tensor will NOT alias the "
+            "original."
+        )
+    return _as(input, layout, input._dtype.to_real(), REAL, {"input": input})
+
+
+@_both
+def view_as_complex(input: Tensor) -> Tensor:
+    """Pairs of numbers as complex ones."""
+    layout = B.view_as_complex(input.layout_of(), input._dtype)
+    return _as(input, layout, input._dtype.to_complex(), COMPLEX, {"input": input})
+
+
+@_both
+def real(input: Tensor) -> Tensor:
+    """The real parts, as a view; a real tensor itself."""
+    if not input._dtype.is_complex:
+        return input
+    return _as(
+        input, B.real(input.layout_of(), input._dtype), input._dtype.to_real(), RE, {"input": input}
+    )
+
+
+@_both
+def imag(input: Tensor) -> Tensor:
+    """The imaginary parts, as a view."""
+    layout = B.imag(input.layout_of(), input._dtype)
+    new = _as(input, layout, input._dtype.to_real(), IM, {"input": input})
+    if input._conj:
+        mark(new, _neg=True)
+    return new
+
+
+@_both
+def conj(input: Tensor) -> Tensor:
+    """The conjugate, as a view that is resolved when it is read; a real tensor itself."""
+    if not input._dtype.is_complex:
+        return input
+    new = alias(input, input.layout_of())
+    mark(new, _conj=not input._conj)
+    history.view_of(input, new, CONJ, {"input": input})
+    return new
+
+
+@_both
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor with its conjugation carried out."""
+    return clone(input) if input._conj else input
+
+
+@_both
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor with its negation carried out."""
+    return clone(input) if input._neg else input
+
+
+@_both
+def is_conj(input: Tensor) -> bool:
+    """Whether the bytes hold the conjugate."""
+    return input._conj
+
+
+@_both
+def is_neg(input: Tensor) -> bool:
+    """Whether the bytes hold the negative."""
+    return input._neg
+
+
+@_both
+def adjoint(input: Tensor) -> Tensor:
+    """The conjugate transpose of the last two dimensions."""
+    V.matrix_transpose(input.layout_of(), "adjoint()")
+    return conj(input.transpose(-2, -1))
+
+
+def _hermitian(input: Tensor) -> Tensor:
+    V.hermitian(input.layout_of())
+    return conj(input.transpose(0, 1)) if input.ndim == 2 else conj(input)
+
+
+def _set(part: Any) -> Any:
+    def setter(self: Tensor, value: Any) -> None:
+        part(self)[...] = value
+
+    return setter
+
+
+for _name, _get, _doc, _setter in (
+    ("real", real, "The real parts, as a view.", _set(real)),
+    ("imag", imag, "The imaginary parts, as a view.", _set(imag)),
+    ("mH", adjoint, "The conjugate transpose of the last two dimensions.", None),
+    ("H", _hermitian, "The conjugate transpose of a matrix.", None),
+):
+    setattr(Tensor, _name, property(_get, _setter, doc=_doc))

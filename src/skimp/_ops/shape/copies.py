@@ -1,0 +1,349 @@
+"""Where bytes are copied: clone, contiguous, to, copy_, fill_. Each copy is told to the ledger with
+its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.pointwise import (
+    WHOLE,
+    Pointwise,
+    assign,
+    cast_kernel,
+    constant,
+    empty_dense,
+    node_of,
+)
+from skimp._engine.dispatch.pointwise_forms import FLOATS, named
+from skimp._engine.eval.copy import copy
+from skimp._engine.eval.expr import COPY, Expr
+from skimp._engine.memory import copies as told
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_views
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.allocator import clear
+from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, fresh, wrap
+from skimp.config import config
+
+IDENTITY = Rule("CloneBackward0", {"input": lambda g: g})
+TO_COPY = Rule("ToCopyBackward0", {"input": lambda g, input_dtype: g.to(input_dtype)})
+
+
+def copied(
+    t: Tensor, strides: tuple[int, ...], dtype: dtypes.dtype, name: str, why: Callable[[], str]
+) -> Tensor:
+    """A tensor with `t`'s elements as `dtype`, on a storage of its own: deferred where `t` is
+    large.
+    """
+    a = t._np
+    if (
+        a is not None
+        and a.flags.c_contiguous
+        and strides == contiguous_strides(a.shape)
+        and _casts_as_numpy(t._dtype, dtype)
+    ):
+        told.told(a.size * dtype.itemsize, name, why)
+        return fresh(a.astype(dtype.np), dtype)
+    shape = tuple(t.shape)
+    told.told(layouts.numel(shape) * dtype.itemsize, name, why)
+    layout = Layout(shape, strides, 0)
+    dense = layouts.is_non_overlapping_and_dense(layout)
+    if dense and layouts.numel(shape) >= config.defer_from and not t._storage.exported and shape:
+        order = layouts.memory_order(layout)
+        inner = tuple([shape[d] for d in order])
+        kernel = COPY if t._dtype is dtype else cast_kernel(t._dtype, dtype)
+        return wrap(
+            storages.promised(Expr(kernel, (node_of(t, layout, order, inner),), inner, dtype.np)),
+            layout,
+            dtype,
+        )
+    if layouts.numel(shape) < config.small_below and dense:
+        source = t.array()
+        made = empty_dense(shape, strides, dtype.np)
+        copy(made, source)
+        new = as_it_lies(made, dtype)
+        new._layout = layout
+        return new
+    new = empty(shape, dtype, strides)
+    copy(new._storage.view(layout, dtype.np), t.array())
+    return new
+
+
+def _casts_as_numpy(have: dtypes.dtype, want: dtypes.dtype) -> bool:
+    return have is want or (want in FLOATS and (have in WHOLE or have in FLOATS))
+
+
+def describe(t: Tensor) -> str:
+    return f"a tensor with strides {tuple(t.layout_of().strides)}"
+
+
+@op(rule=IDENTITY)
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy on a storage of its own; strides as the input's where those are dense
+    (preserve_format).
+    """
+    strides = formats.strides_for(input, memory_format)
+    return copied(input, strides, input._dtype, "clone", lambda: f"clone of {describe(input)}")
+
+
+@op(method=True, namespaces=())
+def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
+    """The tensor itself where it is contiguous in the format already, else a copy that is."""
+    if formats.is_format(input, memory_format) and not (input._conj or input._neg):
+        return input
+    return _laid_out(input, memory_format=memory_format)
+
+
+@op("_laid_out", method=False, namespaces=(), rule=IDENTITY)
+def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
+    strides = formats.strides_for(input, memory_format)
+    return copied(
+        input, strides, input._dtype, "contiguous", lambda: f"contiguous of {describe(input)}"
+    )
+
+
+@op("_to_copy", method=False, namespaces=(), rule=TO_COPY)
+def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Tensor:
+    def why() -> str:
+        return f"to({dtype}) of {describe(input)} of {input._dtype}"
+
+    return copied(input, formats.strides_for(input, memory_format), dtype, "to", why)
+
+
+def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`: the tensor itself where nothing
+    changes.
+
+    Takes `non_blocking`, `copy` and `memory_format` too.
+    """
+    dtype, where, copy_always, memory_format = _to_arguments(*args, **kwargs)
+    devices.check(where if where is not None else devices.CPU)
+    dtype = input._dtype if dtype is None else dtype
+    if dtype is not input._dtype:
+        return to_copy(input, dtype, memory_format)
+    keeps = memory_format in (None, formats.preserve_format)
+    if not copy_always and (keeps or formats.is_format(input, memory_format)):
+        return input
+    return clone(input, memory_format=memory_format)
+
+
+export("to", to, namespaces=())
+
+
+def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    words = dict(kwargs)
+    dtype, where = words.pop("dtype", None), words.pop("device", None)
+    copy_always, memory_format = words.pop("copy", False), words.pop("memory_format", None)
+    words.pop("non_blocking", None)
+    other = words.pop("other", None)
+    if words:
+        raise TypeError(
+            f"to() received an invalid combination of arguments: unknown keyword "
+            f"'{next(iter(words))}'"
+        )
+    rest = [dtypes.asked(one) for one in args]
+    dtype = dtypes.asked(dtype)
+    if rest and isinstance(rest[0], Tensor):
+        other = rest.pop(0)
+    elif rest and isinstance(rest[0], dtypes.dtype):
+        dtype = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, devices.device, int))):
+        where = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
+            dtype = rest.pop(0)
+    elif rest:
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__})"
+        )
+    if other is not None:
+        dtype, where = other._dtype, None
+    if rest:
+        rest.pop(0)  # non_blocking
+    if rest:
+        copy_always = rest.pop(0)
+    if dtype is not None and not isinstance(dtype, dtypes.dtype):
+        raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+    return dtype, where, copy_always, memory_format
+
+
+COPY_ROWS = {
+    d: Pointwise(
+        "copy",
+        COPY,
+        lambda args: (args[0]._dtype, args[0]._dtype),
+        None,
+        ("src",),
+        opmath=False,
+        also=dtypes.NARROW,
+    )
+    for d in (*dtypes.ALL, *dtypes.NARROW)
+}
+COPIED = Rule("CopyBackwards", {"src": lambda g, src_dtype: g.to(src_dtype)})
+
+
+@op("copy_", namespaces=())
+def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
+    """Write `src`, broadcast and converted, over the elements."""
+    if not isinstance(src, Tensor):
+        raise TypeError(
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
+        )
+    if src is input:
+        history.before_inplace(input)
+        input.bump()
+        return input
+    if input.shape != src.shape:
+        history.before_inplace(input)
+        outs.check_overlap(input, ())
+        shape = layouts.broadcast_shapes(tuple(input.shape), tuple(src.shape))
+        if shape != input.shape:
+            raise RuntimeError(
+                f"output with shape {list(input.shape)} doesn't match the broadcast shape "
+                f"{list(shape)}"
+            )
+    write(input, src)
+    return input
+
+
+def write(target: Tensor, src: Tensor) -> None:
+    """`target[...] = src`, recorded: broadcast, converted, in place."""
+    if target.shape != src.shape:  # raises where the shapes don't fit
+        layout_views.expand(src.layout_of(), tuple(target.shape), src._dtype)
+    tracked = modes.state.grad and (target._rg or src._rg)
+    history.before_inplace(target)
+    outs.check_overlap(target, ())
+    kept = history.prepare(target, COPIED, {"input": target, "src": src}) if tracked else None
+    if _shares(target, src):
+        src = copied(
+            src,
+            layouts.empty_like_strides(src.layout_of()),
+            src._dtype,
+            "copy_",
+            lambda: "source and target share bytes",
+        )
+    place(target, src)
+    if kept is not None:
+        history.rebase(target, kept)
+
+
+def _shares(target: Tensor, src: Tensor) -> bool:
+    return target._storage is src._storage and target.layout_of() != src.layout_of()
+
+
+def place(target: Tensor, src: Tensor) -> None:
+    """Move `src`'s elements to `target`, unrecorded; a large deferred source is computed straight
+    into its place.
+    """
+    if src._storage.promise is not None and _overwritten(target, src):
+        target.bump()
+        return
+    assign(
+        COPY_ROWS[src._dtype],
+        COPY_ROWS[src._dtype].kernel(src._dtype),
+        (src,),
+        src._dtype,
+        src._dtype,
+        target,
+    )
+
+
+def _overwritten(target: Tensor, src: Tensor) -> bool:
+    """Whether the source's promise was computed over the target, without a block of its own."""
+    mine, its = target.layout_of(), src.layout_of()
+    if (
+        mine.shape != its.shape
+        or mine.strides != its.strides
+        or its.offset
+        or target._dtype is not src._dtype
+        or target._conj is not src._conj
+        or target._neg is not src._neg
+        or target._storage.promise is not None
+        or not layouts.is_non_overlapping_and_dense(its)
+    ):
+        return False
+    array = target._storage.view(mine, target._dtype.np).transpose(layouts.memory_order(mine))
+    return target._storage.overwrite(src._storage, array)
+
+
+_LARGE = 1 << 16  # elements from which zeros are worth a look
+ZERO = Rule("ZeroBackward0", {})
+FILL = Rule("FillBackward2", {})
+
+
+def fill(target: Tensor, value: Any) -> None:
+    """Write one number over all elements, unrecorded (that some are one place in memory does not
+    matter here).
+    """
+    number = constant(value, target._dtype)
+    array = target.writable()
+    if array.size >= _LARGE and array.flags.c_contiguous and not any(number.tobytes()):
+        clear(array)
+    else:
+        array[...] = number
+    target.written(array)
+
+
+@op("fill_")
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Write one value, a number or a 0-d tensor, over all elements."""
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+                f"dimensions."
+            )
+        if value._rg or value._dtype.is_complex:
+            write(input, value)
+            return input
+        value = value.array()[()].item()
+    return _filled(input, value)
+
+
+@op("fill", method=False)
+def filled(input: Tensor, value: Any) -> Tensor:
+    """A tensor of one value, shaped as the input."""
+    return fill_(clone(input), value)
+
+
+@op("zero_", namespaces=("",))
+def zero_(input: Tensor) -> Tensor:
+    """Write zeros over all elements."""
+    return _filled(input, 0, ZERO)
+
+
+def _filled(input: Tensor, value: Any, rule: Rule = FILL) -> Tensor:
+    tracked = modes.state.grad and input._rg
+    history.before_inplace(input)
+    kept = history.prepare(input, rule, {"input": input}) if tracked else None
+    fill(input, value)
+    if kept is not None:
+        history.rebase(input, kept)
+    return input
+
+
+def _cast_method(name: str, dtype: dtypes.dtype) -> None:
+    def method(input: Tensor, memory_format: Any = None) -> Tensor:
+        if dtype is input._dtype:
+            return input if memory_format is None else to(input, memory_format=memory_format)
+        return to_copy(input, dtype, memory_format)
+
+    export(name, named(method, name, f"`to({dtype})`."), namespaces=())
+
+
+for _name, _dtype in {
+    **dtypes.ALIASES,
+    "bool": dtypes.bool,
+    "byte": dtypes.uint8,
+    "char": dtypes.int8,
+    "bfloat16": dtypes.bfloat16,
+}.items():
+    _cast_method(_name, _dtype)

@@ -1,0 +1,353 @@
+"""Tensors joined: cat and stack, which write each input straight into its place, and what is made
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.targets import blank, pour, target
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.storage import POOLED
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
+
+Ints = tuple[int, ...]
+_CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
+
+
+def tensor_list(name: str, values: Any, word: str = "tensors") -> list[Tensor]:
+    """The tensors of a list argument, with PyTorch's TypeErrors for anything else."""
+    if isinstance(values, Tensor) or not isinstance(values, (list, tuple)):
+        what = type(values).__name__
+        raise TypeError(
+            f"{name}(): argument '{word}' (position 1) must be tuple of Tensors, not {what}"
+        )
+    for i, t in enumerate(values):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
+            )
+    return list(values)
+
+
+def varargs(values: Any) -> list[Tensor]:
+    """`f(a, b)` and `f([a, b])` alike."""
+    if len(values) == 1 and isinstance(values[0], (list, tuple)):
+        values = values[0]
+    return list(values)
+
+
+# -- cat and stack --------------------------------------------------------------------------------
+
+
+def _skipped(shape: Ints) -> bool:
+    """Empty 1-d tensors fit anything: what an empty tensor was before tensors had shapes like (0,
+    3).
+    """
+    return shape == (0,)
+
+
+def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
+    grads, start = [], 0
+    for shape in tensors_shape:
+        if _skipped(tuple(shape)) and g.ndim != 1:
+            grads.append(g.new_zeros((0,)))
+            continue
+        grads.append(g.narrow(dim, start, shape[dim]))
+        start += shape[dim]
+    return grads
+
+
+@op("cat", method=False, rule=Rule("CatBackward0", {"tensors": _cat_back}))
+def _cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    given = tensor_list("cat", tensors)
+    if not given:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    shape, dim = _joined_shape(given, dim)
+    dtype = _promoted(given)
+    if out is not None and not promotion.can_cast(dtype, out._dtype):
+        name = promotion.scalar_type_name(out._dtype)
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
+    made, into = target("cat", out, shape, dtype, given, _format_strides(given, shape))
+    _write(given, into, dim)
+    return made
+
+
+def cat(tensors: Any, dim: Any = 0, *, out: Tensor | None = None, **numpy_words: Any) -> Tensor:
+    """The tensors one after the other along a dimension, in their promoted type."""
+    if out is None and not numpy_words and type(tensors) in (list, tuple) and tensors:
+        arrays = _small(tensors)
+        if arrays is not None and -arrays[0].ndim <= dim < arrays[0].ndim:
+            return fresh(np.concatenate(arrays, dim), tensors[0]._dtype)
+    return _cat(tensors, dim, out=out, **numpy_words)
+
+
+for _name in ("cat", "concat", "concatenate"):
+    export(_name, cat, method=False)
+
+
+def _small(tensors: Any) -> list[Array] | None:
+    """The arrays of small plain tensors of one shape and type: the short way."""
+    arrays = []
+    for t in tensors:
+        a = getattr(t, "_np", None)
+        if a is None or t._rg or not a.flags.c_contiguous:
+            return None
+        arrays.append(a)
+    first = arrays[0]
+    if not 0 < first.ndim < 4 or first.nbytes * len(arrays) >= POOLED:
+        return None
+    if any([a.dtype is not first.dtype or a.shape != first.shape for a in arrays]):
+        return None
+    return arrays
+
+
+def _write(tensors: Sequence[Tensor], into: Array, dim: int) -> None:
+    start = 0
+    lead = (slice(None),) * dim
+    for t in tensors:
+        shape = tuple(t.shape)
+        if _skipped(shape):
+            continue
+        stop = start + shape[dim]
+        pour(t, into[(*lead, slice(start, stop))])
+        start = stop
+
+
+def _promoted(tensors: Sequence[Tensor]) -> dtypes.dtype:
+    return reduce(promotion.promote_types, [t._dtype for t in tensors])
+
+
+def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
+    """The shape of the whole and the dimension, counted from the front."""
+    shapes = [tuple(t.shape) for t in tensors]
+    for i, shape in enumerate(shapes):
+        if not shape:
+            raise RuntimeError(f"zero-dimensional tensor (at position {i}) cannot be concatenated")
+    real = [(i, shape) for i, shape in enumerate(shapes) if not _skipped(shape)]
+    if not real:
+        return (0,), layouts.normalize_dim(dim, 1)
+    first = real[0][1]
+    dim = layouts.normalize_dim(dim, len(first))
+    total = 0
+    for i, shape in real:
+        if len(shape) != len(first):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first)} and {len(shape)}"
+            )
+        for d, (a, b) in enumerate(zip(first, shape, strict=True)):
+            if a != b and d != dim:
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {dim}. Expected size {a} but "
+                    f"got size {b} for "
+                    f"tensor number {i} in the list."
+                )
+        total += shape[dim]
+    return (*first[:dim], total, *first[dim + 1 :]), dim
+
+
+def _format_strides(tensors: Sequence[Tensor], shape: Ints) -> Ints | None:
+    """channels_last where every input suggests it (None: row-major)."""
+    if len(shape) not in _CHANNELS_LAST or 0 in shape:
+        return None
+    if all([_suggests_channels_last(t.layout_of()) for t in tensors]):
+        return layouts.channels_last_strides(shape)
+    return None
+
+
+def _suggests_channels_last(layout: Layout) -> bool:
+    """PyTorch's suggest_memory_format: strides grow in channels_last order; ambiguous ones count as
+    row-major.
+    """
+    shape, strides, _ = layout
+    order = _CHANNELS_LAST.get(len(shape))
+    if order is None or strides[1] == 0:
+        return False
+    least = 0
+    for d in order:
+        if shape[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
+            return False
+        least = strides[d] * max(shape[d], 1)
+    return True
+
+
+def _stack_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
+    return [g.select(dim, i) for i in range(len(tensors_shape))]
+
+
+@op(method=False, rule=Rule("StackBackward0", {"tensors": _stack_back}))
+def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The tensors side by side along a new dimension, in their promoted type."""
+    given = tensor_list("stack", tensors)
+    if not given:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    first = tuple(given[0].shape)
+    dim = layouts.normalize_dim(dim, len(first) + 1)
+    for i, t in enumerate(given):
+        if tuple(t.shape) != first:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
+                f"{list(t.shape)} at "
+                f"entry {i}"
+            )
+    dtype = _promoted(given)
+    shape = (*first[:dim], len(given), *first[dim:])
+    if out is not None and not promotion.can_cast(dtype, out._dtype):
+        name = promotion.scalar_type_name(out._dtype)
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
+    made, into = target("stack", out, shape, dtype, given, _stacked_strides(given, shape, dim))
+    lead = (slice(None),) * dim
+    for i, t in enumerate(given):
+        place: Any = (*lead, i, ...)
+        pour(t, into[place])  # the dots: an array where NumPy would give a scalar
+    return made
+
+
+def _stacked_strides(tensors: Sequence[Tensor], shape: Ints, dim: int) -> Ints | None:
+    """PyTorch stacks by cat along an existing dim, seen as two: so channels_last inputs leave their
+    order.
+    """
+    if dim == len(shape) - 1:
+        return None
+    size = shape[dim + 1]
+    strides = _format_strides(tensors, (*shape[:dim], shape[dim] * size, *shape[dim + 2 :]))
+    return strides and (*strides[:dim], strides[dim] * size, *strides[dim:])
+
+
+# -- in the shapes of NumPy's stacks --------------------------------------------------------------
+
+
+def _unsqueezed(t: Tensor, *dims: int) -> Tensor:
+    for d in dims:
+        t = t.unsqueeze(d)
+    return t
+
+
+def _atleast_1d(t: Tensor) -> Tensor:
+    return t if t.ndim else _unsqueezed(t, 0)
+
+
+def _atleast_2d(t: Tensor) -> Tensor:
+    return _unsqueezed(t, *((0, 0), (0,), ())[min(t.ndim, 2)])
+
+
+def _atleast_3d(t: Tensor) -> Tensor:
+    return _unsqueezed(t, *((0, 0, 0), (0, -1), (-1,), ())[min(t.ndim, 3)])
+
+
+def _atleast(name: str, raised: Any, doc: str) -> None:
+    def f(*tensors: Any) -> Any:
+        if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+            return raised(tensors[0])
+        given = varargs(tensors)
+        for t in given:
+            if not isinstance(t, Tensor):
+                raise TypeError(
+                    f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(t).__name__}"
+                )
+        return tuple([raised(t) for t in given])
+
+    f.__doc__ = doc
+    op(name, method=False)(f)
+
+
+_atleast("atleast_1d", _atleast_1d, "The tensors with at least one dimension.")
+_atleast("atleast_2d", _atleast_2d, "The tensors with at least two dimensions: new ones in front.")
+_atleast(
+    "atleast_3d",
+    _atleast_3d,
+    "The tensors with at least three dimensions, as NumPy places the new ones.",
+)
+
+
+def _as_column(t: Tensor) -> Tensor:
+    return t.reshape(t.numel(), 1) if t.ndim < 2 else t
+
+
+def _stacking(
+    name: str, raised: Any, dim: int | None, doc: str, aliases: tuple[str, ...] = ()
+) -> None:
+    def f(tensors: Any, *, out: Tensor | None = None) -> Tensor:
+        given = tensor_list(name, tensors)
+        if not given:
+            raise RuntimeError(f"{name} expects a non-empty TensorList")
+        raised_ = [raised(t) for t in given]
+        along = dim if dim is not None else int(raised_[0].ndim > 1)
+        return cat(raised_, along, out=out)
+
+    f.__doc__ = doc
+    op(name, method=False, aliases=aliases)(f)
+
+
+_stacking(
+    "hstack",
+    _atleast_1d,
+    None,
+    "The tensors side by side: along the columns, or end to end where 1-d.",
+)
+_stacking("vstack", _atleast_2d, 0, "The tensors one above the other, as rows.", ("row_stack",))
+_stacking("dstack", _atleast_3d, 2, "The tensors along the third dimension.")
+_stacking("column_stack", _as_column, 1, "The tensors side by side, 1-d ones as columns.")
+
+
+# -- blocks and products --------------------------------------------------------------------------
+
+
+def _block_diag_back(g: Tensor, tensors_shape: Any) -> list[Tensor]:
+    grads, row, column = [], 0, 0
+    for shape in tensors_shape:
+        rows, columns = (1,) * (2 - len(shape)) + tuple(shape)
+        part = g.narrow(0, row, rows).narrow(1, column, columns)
+        grads.append(part.reshape(tuple(shape)))
+        row, column = row + rows, column + columns
+    return grads
+
+
+@op(
+    "_block_diag",
+    method=False,
+    namespaces=(),
+    rule=Rule("BlockDiagBackward0", {"tensors": _block_diag_back}),
+)
+def _block_diag(tensors: Any) -> Tensor:
+    sizes = [(1,) * (2 - t.ndim) + tuple(t.shape) for t in tensors]
+    made, into = blank((sum([s[0] for s in sizes]), sum([s[1] for s in sizes])), _promoted(tensors))
+    row = column = 0
+    for t, (rows, columns) in zip(tensors, sizes, strict=True):
+        band = into[row : row + rows]
+        band[:, :column] = 0
+        band[:, column + columns :] = 0
+        pour(
+            alias(t, _two_dims(t.layout_of())) if t.ndim < 2 else t,
+            band[:, column : column + columns],
+        )
+        row, column = row + rows, column + columns
+    return made
+
+
+def _two_dims(layout: Layout) -> Layout:
+    lead = 2 - len(layout.shape)
+    return Layout((1,) * lead + layout.shape, (1,) * lead + layout.strides, layout.offset)
+
+
+@op(method=False)
+def block_diag(*tensors: Any) -> Tensor:
+    """The tensors, as matrices, along the diagonal of a matrix of zeros."""
+    given = varargs(tensors)
+    for i, t in enumerate(given):
+        if t.ndim > 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "
+                f"{t.ndim} dimensions"
+            )
+    if not given:
+        return blank((1, 0), promotion.get_default_dtype())[0]
+    return _block_diag(given)

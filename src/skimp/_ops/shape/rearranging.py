@@ -1,0 +1,254 @@
+"""Elements in another order: roll, flip, rot90, repeat. Each result is written once, straight from
+the input.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.copy import copy
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_views as V
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.formats import contiguous_format
+from skimp._engine.tensor.tensor import Tensor, alias, fresh
+from skimp._ops.shape.copies import clone, contiguous
+from skimp._ops.shape.views import as_int, ints
+
+Ints = tuple[int, ...]
+
+
+def as_tuple(value: Any) -> Ints:
+    """`1` and `(1,)` alike."""
+    return tuple(
+        [as_int(v, "dims") for v in (value if isinstance(value, (tuple, list)) else (value,))]
+    )
+
+
+# -- roll -----------------------------------------------------------------------------------------
+
+
+def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
+    back = tuple([-s for s in as_tuple(shifts)])
+    return roll(g, back, dims)
+
+
+@op(rule=Rule("RollBackward0", {"input": _roll_back}))
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """The elements shifted around along dimensions; without dims, along the flattened tensor."""
+    steps = as_tuple(shifts)
+    along = () if dims is None else as_tuple(dims)
+    if not steps:
+        raise RuntimeError("`shifts` required")
+    if len(steps) != len(along) and not (len(steps) == 1 and not along):
+        raise RuntimeError(
+            f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(along)}"
+        )
+    shape = tuple(input.shape)
+    if not along:
+        flat = contiguous(input).array().reshape(-1)
+        made, into = blank(shape, input._dtype)
+        _roll_into(into.reshape(-1), flat, {0: steps[0]})
+        return made
+    if not shape:
+        raise IndexError(f"Dimension specified as {along[0]} but tensor has no dimensions")
+    by: dict[int, int] = {}
+    for step, dim in zip(steps, along, strict=True):
+        d = layouts.normalize_dim(dim, len(shape))
+        by[d] = by.get(d, 0) + step
+    made, into = blank(shape, input._dtype)
+    _roll_into(into, input.array(), by)
+    return made
+
+
+def _roll_into(into: Any, source: Any, by: dict[int, int]) -> None:
+    """Each dim falls into two runs, so 2 ** len(by) blocks move."""
+    runs = []
+    for dim, step in by.items():
+        n = into.shape[dim]
+        k = step % n if n else 0
+        runs.append(
+            [(dim, slice(k, n), slice(0, n - k)), (dim, slice(0, k), slice(n - k, n))][
+                : 2 if k else 1
+            ]
+        )
+    for block in itertools.product(*runs):
+        to, origin = [slice(None)] * into.ndim, [slice(None)] * into.ndim
+        for dim, there, here in block:
+            to[dim], origin[dim] = there, here
+        copy(into[tuple(to)], source[tuple(origin)])
+
+
+# -- flip and rotate ------------------------------------------------------------------------------
+
+
+def _chosen(starred: Any, word: Any) -> Ints:
+    """`f(0, 1)`, `f((0, 1))` and `f(dims=(0, 1))` alike."""
+    return ints(starred, "dims") if word is None else as_tuple(word)
+
+
+def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
+    return flip(g, _chosen(order, dims))
+
+
+@op(rule=Rule("FlipBackward0", {"input": _flip_back}))
+def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """The elements in reverse order along dimensions; the strides are kept."""
+    along = layouts.normalize_dims(_chosen(order, dims), input.ndim)
+    steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])
+    made, into = blank(
+        tuple(input.shape), input._dtype, layouts.empty_like_strides(input.layout_of())
+    )
+    copy(into, input.array()[steps])
+    return made
+
+
+@op()
+def fliplr(input: Tensor) -> Tensor:
+    """The columns in reverse order."""
+    if input.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return flip(input, 1)
+
+
+@op()
+def flipud(input: Tensor) -> Tensor:
+    """The rows in reverse order."""
+    if input.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return flip(input, 0)
+
+
+def _rot90_back(g: Tensor, k: int, dims: Any) -> Tensor:
+    return rot90(g, -k, dims)
+
+
+@op(rule=Rule("Rot90Backward0", {"input": _rot90_back}))
+def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
+    """Rotated by k quarter turns in a plane, from its first dimension towards the second."""
+    if input.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    a, b = [layouts.normalize_dim(d, input.ndim) for d in dims]
+    if a == b:
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+        )
+    turns = k % 4
+    if turns == 0:
+        return clone(input, memory_format=contiguous_format)
+    if turns == 2:
+        return flip(input, a, b)
+    flipped = flip(input, b if turns == 1 else a)
+    return alias(flipped, V.transpose(flipped.layout_of(), a, b))
+
+
+# -- repeat ---------------------------------------------------------------------------------------
+
+
+def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tensor:
+    times = _chosen(sizes, repeats)
+    sizes = (1,) * (len(times) - len(input_shape)) + tuple(input_shape)
+    if 0 in times:
+        return g.new_zeros(tuple(input_shape))
+    pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]
+    many = [2 * i for i, t in enumerate(times) if t != 1]
+    whole = g.reshape(pairs)
+    return (whole.sum(many) if many else whole).reshape(tuple(input_shape))
+
+
+@op(namespaces=(), rule=Rule("RepeatBackward0", {"input": _repeat_back}))
+def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
+    """Copies of the tensor beside each other, so many along each dimension."""
+    times = _chosen(sizes, repeats)
+    if len(times) < input.ndim:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+            "tensor"
+        )
+    sizes = (1,) * (len(times) - input.ndim) + tuple(input.shape)
+    shape = tuple([t * n for t, n in zip(times, sizes, strict=True)])
+    layouts.check_shape(shape)
+    made, into = blank(shape, input._dtype)
+    if 0 not in shape:
+        pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]
+        ones = [n for size in sizes for n in (1, size)]
+        copy(into.reshape(pairs), np.broadcast_to(input.array().reshape(ones), pairs))
+    return made
+
+
+@op()
+def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are."""
+    times = _chosen(order, dims)
+    return input.repeat((1,) * (input.ndim - len(times)) + times)
+
+
+@op("_positions_repeated", method=False, namespaces=())
+def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
+    """0 as often as the first repeat says, 1 as often as the second..."""
+    if repeats.ndim > 1:
+        raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
+    if repeats._dtype not in (dtypes.int64, dtypes.int32):
+        name = promotion.scalar_type_name(repeats._dtype)
+        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{name}'")
+    counts = repeats.array().reshape(-1)
+    if counts.size and counts.min() < 0:
+        raise RuntimeError("repeats can not be negative")
+    if output_size is not None and int(counts.sum()) != output_size:
+        raise RuntimeError("allocated size does not match required size")
+    return fresh(np.repeat(np.arange(counts.size, dtype=repeats._dtype.np), counts), repeats._dtype)
+
+
+@op()
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+) -> Tensor:
+    """Each element (or slice along `dim`) so many times; of one tensor, its positions so many
+    times.
+    """
+    if repeats is None:
+        return _positions_repeated(input, output_size)
+    if not isinstance(repeats, Tensor) and (
+        isinstance(repeats, (bool, float, complex)) or not hasattr(repeats, "__index__")
+    ):
+        what = type(repeats).__name__
+        raise TypeError(
+            f"repeat_interleave() received an invalid combination of arguments - got ({what})"
+        )
+    if dim is None:
+        input, dim = input.flatten(), 0
+    elif input.ndim == 0:
+        layouts.normalize_dim(dim, 0)
+        input, dim = input.flatten(), 0
+    dim = layouts.normalize_dim(dim, input.ndim)
+    if isinstance(repeats, Tensor):
+        return _interleaved_by(input, repeats, dim, output_size)
+    n, size = repeats.__index__(), input.shape[dim]
+    if n < 0:
+        raise RuntimeError("Repeats must be non-negative")
+    if output_size is not None and output_size != n * size:
+        raise RuntimeError("repeat_interleave: Invalid output_size")
+    shape = tuple(input.shape)
+    spread = input.unsqueeze(dim + 1).expand((*shape[: dim + 1], n, *shape[dim + 1 :]))
+    whole = spread.clone(memory_format=contiguous_format)
+    return whole.view((*shape[:dim], n * size, *shape[dim + 1 :]))
+
+
+def _interleaved_by(input: Tensor, repeats: Tensor, dim: int, output_size: Any) -> Tensor:
+    n = input.shape[dim]
+    if repeats.ndim == 0 or (repeats.ndim == 1 and repeats.shape[0] == 1):
+        repeats = repeats.reshape(1).expand(n)
+    elif repeats.ndim == 1 and repeats.shape[0] != n:
+        raise RuntimeError(
+            "repeats must have the same size as input along dim, but got repeats.size(0) = "
+            f"{repeats.shape[0]} and input.size({dim}) = {n}"
+        )
+    return input.index_select(dim, _positions_repeated(repeats, output_size))

@@ -1,0 +1,224 @@
+"""Parts of matrices: triangles, diagonals made into matrices, channel_shuffle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import export, move, op
+from skimp._engine.dispatch.targets import blank, check_out, pour, target
+from skimp._engine.eval.convert import laid
+from skimp._engine.eval.copy import copy
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import promotion
+from skimp._engine.tensor.tensor import Array, Tensor
+
+_ROWS = 128  # rows whose border between kept and cleared elements is drawn by one mask
+
+
+def _check(name: str, input: Tensor) -> None:
+    if input.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+
+
+def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
+    """Zero what lies beyond the diagonal: whole columns of a band of rows at once, the border by a
+    mask.
+    """
+    rows, columns = matrices.shape[-2:]
+    for top in range(0, rows, _ROWS):
+        end = min(top + _ROWS, rows)
+        left = min(
+            max(top + diagonal, 0), columns
+        )  # first column that the border crosses in this band
+        right = min(max(end + diagonal, 0), columns)
+        band = matrices[..., top:end, :]
+        if lower:
+            band[..., right:] = 0
+        else:
+            band[..., :left] = 0
+        if left < right:
+            kept = np.tri(end - top, right - left, top + diagonal - left - (not lower), dtype=bool)
+            np.copyto(band[..., left:right], matrices.dtype.type(0), where=~kept if lower else kept)
+
+
+def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
+    rule = Rule(node, {"input": lambda g, diagonal: getattr(g, name)(diagonal)})
+
+    def f(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+        _check(name, input)
+        if out is input:
+            _clear(input.writable(), diagonal, lower)
+            return input
+        if out is not None:
+            check_out(out, input._dtype, tuple(input.shape), name)
+        made, into = target(name, out, tuple(input.shape), input._dtype, (input,))
+        pour(input, into)
+        _clear(into, diagonal, lower)
+        return made
+
+    def in_place(input: Tensor, diagonal: int = 0) -> Tensor:
+        _check(name, input)
+        outs.check_overlap(input, ())
+        history.before_inplace(input)
+        given = {"input": input, "diagonal": diagonal}
+        kept = history.prepare(input, rule, given) if modes.state.grad and input._rg else None
+        _clear(input.writable(), diagonal, lower)
+        if kept is not None:
+            history.rebase(input, kept)
+        return input
+
+    f.__doc__ = doc
+    op(name, rule=rule)(f)
+    in_place.__name__ = in_place.__qualname__ = f"{name}_"
+    in_place.__doc__ = f"{doc} In place."
+    export(f"{name}_", in_place, namespaces=())
+
+
+_triangle(
+    "tril",
+    True,
+    "TrilBackward0",
+    "The elements on and below a diagonal of the matrices; zeros above.",
+)
+_triangle(
+    "triu",
+    False,
+    "TriuBackward0",
+    "The elements on and above a diagonal of the matrices; zeros below.",
+)
+
+
+# -- diagonals ------------------------------------------------------------------------------------
+
+
+@op(
+    rule=Rule(
+        "DiagEmbedBackward0",
+        {"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)},
+    )
+)
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices of zeros with the last dimension as their diagonals."""
+    ndim = input.ndim + 1
+    a, b = layouts.normalize_dim(dim1, ndim), layouts.normalize_dim(dim2, ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    size = input.shape[-1] + abs(offset)
+    shape = list(input.shape[:-1])
+    for d in sorted((a, b)):
+        shape.insert(d, size)
+    made, into = blank(tuple(shape), input._dtype)
+    into[...] = 0
+    n = input.shape[-1]
+    if n:
+        part = np.moveaxis(into, (a, b), (-2, -1))[..., max(-offset, 0) :, max(offset, 0) :][
+            ..., :n, :n
+        ]
+        strides = (*part.strides[:-2], part.strides[-2] + part.strides[-1])
+        copy(laid(part, (*part.shape[:-2], n), strides), input.array())
+    return made
+
+
+def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
+    zeros = g.new_zeros(tuple(input_shape))
+    zeros.diagonal(diagonal).copy_(g)
+    return zeros
+
+
+@op(
+    "_diagonal_copy",
+    method=False,
+    namespaces=(),
+    rule=Rule("DiagonalBackward0_copy", {"input": _diagonal_back}),
+)
+def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
+    view = input.diagonal(diagonal)
+    made, into = blank(tuple(view.shape), input._dtype)
+    copy(into, view.array())
+    return made
+
+
+def _diag(input: Tensor, diagonal: int) -> Tensor:
+    if input.ndim == 1:
+        return diag_embed(input, diagonal)
+    if input.ndim == 2:
+        return _diagonal_copy(input, diagonal)
+    raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
+
+
+@op()
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The matrix with this vector as a diagonal, or the diagonal of this matrix, copied."""
+    result = _diag(input, diagonal)
+    if out is None:
+        return result
+    check_out(out, input._dtype, tuple(result.shape), "diag")
+    move(out, result)
+    return out
+
+
+@op()
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The matrix with the elements, in order, as a diagonal."""
+    return diag_embed(input.reshape(-1), offset)
+
+
+def _trace_back(g: Tensor, input_shape: Any) -> Tensor:
+    zeros = g.new_zeros(tuple(input_shape))
+    diagonal = zeros.diagonal()
+    diagonal.copy_(g.expand(diagonal.shape))
+    return zeros
+
+
+@op(rule=Rule("TraceBackward0", {"input": _trace_back}))
+def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal of a matrix."""
+    if input.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
+    if input._dtype.category == 0:
+        raise NotImplementedError(
+            f"\"trace\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
+        )
+    return input.diagonal().sum()
+
+
+# -- channels -------------------------------------------------------------------------------------
+
+
+def _shuffle_back(g: Tensor, input_shape: Any, groups: int) -> Tensor:
+    return channel_shuffle(g, input_shape[1] // groups)
+
+
+@op(
+    method=False,
+    namespaces=("", "nn.functional"),
+    rule=Rule("ChannelShuffleBackward0", {"input": _shuffle_back}),
+)
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Channels dealt out: the first of each group, then the second of each group..."""
+    if input.ndim <= 2:
+        raise RuntimeError(
+            "channel_shuffle expects input with > 2 dims, but got input with sizes "
+            f"{list(input.shape)}"
+        )
+    batch, channels, *rest = input.shape
+    if groups <= 0:
+        raise RuntimeError(
+            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
+        )
+    if channels % groups:
+        raise RuntimeError(
+            f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
+            "groups."
+        )
+    made, into = blank(tuple(input.shape), input._dtype)
+    each = channels // groups
+    source = input.array().reshape(batch, groups, each, *rest)
+    copy(into.reshape(batch, each, groups, *rest), source.swapaxes(1, 2))
+    return made

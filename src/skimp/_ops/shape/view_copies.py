@@ -1,0 +1,188 @@
+"""Views' counterparts that copy: `NAME_copy` of a view op, and `NAME_scatter`, which writes into a
+copy's view.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import METHODS, export, op
+from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor.tensor import Tensor, alias
+from skimp._ops.index.writers import writer
+from skimp._ops.shape import views
+
+
+def slice_view(
+    input: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Tensor:
+    """`input[start:end:step]` along a dim."""
+    dim = layouts.normalize_dim(dim, input.ndim)
+    return input[(*[slice(None)] * dim, slice(start, end, step))]
+
+
+def narrow_view(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """`narrow`, with narrow_copy's error for a dim that does not exist."""
+    if dim >= input.ndim:
+        raise RuntimeError(f"narrow_copy: dim {dim} is out of range for {input.ndim} dims")
+    return input.narrow(dim, start, length)
+
+
+# -- copies ---------------------------------------------------------------------------------------
+
+VIEWS: dict[str, Any] = {
+    "as_strided": views.as_strided, "diagonal": None, "expand": None, "narrow": narrow_view,
+    "permute": None, "select": None, "slice": slice_view, "split": None, "split_with_sizes": None,
+    "squeeze": None, "t": None, "transpose": None, "unbind": None, "unfold": None,
+    "unsqueeze": None, "view": None, "view_as_real": None, "view_as_complex": None,
+    "alias": lambda input: input, "detach": None,
+}  # fmt: skip
+
+
+def _copies(name: str, f: Any) -> None:
+    def copied(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+        view = (f or getattr(Tensor, name))(input, *args, **words)
+        several = isinstance(view, tuple)
+        made: Any = tuple([_dense(v) for v in view]) if several else _dense(view)
+        if out is None:
+            return made
+        targets, results = (out, made) if several else ((out,), (made,))
+        for target, source in zip(targets, results, strict=True):
+            outs.refuse_grad(f"{name}_copy", target, [input])
+            outs.check_same(target, source._dtype)
+        for target, source in zip(targets, results, strict=True):
+            outs.resize_out(f"{name}_copy", target, tuple(source.shape))
+            target.copy_(source)
+        if several:
+            return None
+        return out
+
+    export(
+        f"{name}_copy",
+        named(copied, f"{name}_copy", f"`{name}` that copies."),
+        method=name == "narrow",
+    )
+
+
+def _dense(view: Tensor) -> Tensor:
+    from skimp._engine.tensor import formats
+
+    return view.clone(memory_format=formats.contiguous_format)
+
+
+for _name, _view in VIEWS.items():
+    _copies(_name, _view)
+
+
+# -- scatters -------------------------------------------------------------------------------------
+
+
+def _place(view: Tensor, src: Tensor) -> None:
+    if tuple(view.shape) != tuple(src.shape):
+        raise RuntimeError(
+            "expected src to have a size equal to the slice of self. src size = "
+            f"{list(src.shape)}, "
+            f"slice size = {list(view.shape)}"
+        )
+    view.copy_(src)
+
+
+def _scatters(name: str, label: str, view: Any, words: tuple[str, ...]) -> Rule:
+    """The derivative of NAME_scatter: what the view covers goes to src, the rest to the input."""
+    names = ", ".join(words)
+    space: dict[str, Any] = {"view": view, "cleared": lambda g, *a: _cleared(g, view, a)}
+    own = eval(f"lambda g, {names}: cleared(g, {names})", space)
+    src = eval(f"lambda g, {names}: view(g, {names}).clone()", space)
+    return Rule(label, {"input": own, "src": src})
+
+
+def _cleared(g: Tensor, view: Any, args: Any) -> Tensor:
+    whole = g.clone()
+    view(whole, *args).zero_()
+    return whole
+
+
+def _select(t: Any, dim: int, index: int) -> Any:
+    return t.select(dim, index)
+
+
+def _diagonal(t: Any, offset: int, dim1: int, dim2: int) -> Any:
+    return t.diagonal(offset, dim1, dim2)
+
+
+def _only_function(name: str) -> None:
+    """These ops have no in-place form."""
+    METHODS.pop(f"{name}_", None)
+    delattr(Tensor, f"{name}_")
+
+
+@writer(
+    row_major=None, rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index"))
+)
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
+    """The input with `src` written over one position of a dim."""
+    _place(_select(input, dim, index), src)
+
+
+@writer(
+    row_major=None,
+    rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")),
+)
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> None:
+    """The input with `src` written over a slice of a dim."""
+    _place(slice_view(input, dim, start, end, step), src)
+
+
+@writer(
+    row_major=None,
+    rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")),
+)
+def diagonal_scatter(
+    input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> None:
+    """The input with `src` written over a diagonal."""
+    _place(_diagonal(input, offset, dim1, dim2), src)
+
+
+def _strided_cleared(g: Any, size: Any, stride: Any, storage_offset: Any, src_shape: Any) -> Any:
+    src = g.new_zeros(src_shape)
+    return as_strided_scatter(g.contiguous(), src, size, stride, storage_offset)
+
+
+@op(
+    out="same",
+    rule=Rule(
+        "AsStridedScatterBackward0",
+        {
+            "input": _strided_cleared,
+            "src": lambda g, size, stride, storage_offset: views.as_strided(
+                g.contiguous(), size, stride, storage_offset
+            ).clone(),
+        },
+    ),
+)
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None
+) -> Tensor:
+    """The input with `src` written over what as_strided would show; it keeps the input's strides
+    and offset.
+    """
+    layout = input.layout_of()
+    n = (layouts.storage_span(layout) or (0, 0))[1]
+    memory: Any = views.as_strided(input, (n,), (1,), 0).clone()
+    _place(
+        views.as_strided(
+            memory, size, stride, layout.offset if storage_offset is None else storage_offset
+        ),
+        src,
+    )
+    return alias(memory, layout)
+
+
+for _name in ("select_scatter", "slice_scatter", "diagonal_scatter"):
+    _only_function(_name)

@@ -1,0 +1,508 @@
+"""View ops: another layout on the same storage. Nothing is copied, and their derivatives keep
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import OPS, door, export, op, view
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_bits as B
+from skimp._engine.memory import layout_splits as S
+from skimp._engine.memory import layout_views as V
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, alias
+from skimp._ops.shape.copies import contiguous, copied, describe
+
+
+def ints(values: Any, name: str = "size") -> tuple[int, ...]:
+    """`f(2, 3)`, `f((2, 3))` and `f(Size([2, 3]))` alike; 0-d integer tensors count as ints."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = values[0]
+    return tuple([as_int(v, name) for v in values])
+
+
+def as_int(v: Any, name: str = "size") -> int:
+    if type(v) is int:
+        return v
+    if isinstance(v, (bool, float, str)):
+        raise TypeError(f"{name}: expected an int, not {type(v).__name__}")
+    return int(v.__index__())
+
+
+def scattered(g: Tensor, shape: Sequence[int], place: Any) -> Tensor:
+    """Zeros of `shape` with `g` written where `place(zeros)` looks: the gradient of any view
+    without overlap.
+    """
+    zeros = g.new_zeros(tuple(shape))
+    place(zeros).copy_(g)
+    return zeros
+
+
+def reshaped(g: Tensor, shape: Sequence[int]) -> Tensor:
+    return reshape(g, tuple(shape))
+
+
+BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
+EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
+TURN = {"input": lambda g: g.t()}
+
+
+@view(
+    rule=Rule("TransposeBackward0", EXCHANGE),
+    inplace=Rule("TransposeBackward1", EXCHANGE),
+    hand="a.swapaxes(dim0, dim1)",
+    aliases=("swapaxes", "swapdims"),
+)
+def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
+    """Two dimensions exchanged."""
+    return V.transpose(layout, dim0, dim1)
+
+
+@view(
+    rule=Rule("TBackward0", TURN),
+    inplace=Rule("TBackward1", TURN),
+    hand="a.T if a.ndim == 2 else None",
+)
+def t(layout: Layout) -> Layout:
+    """The transpose of a matrix; a vector or scalar as it is."""
+    return V.t(layout)
+
+
+def _unpermuted(g: Tensor, dims: Any) -> Tensor:
+    order = layouts.normalize_dims(dims, g.ndim)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return g.permute(back)
+
+
+@view(
+    rule=Rule(
+        "PermuteBackward0",
+        {"input": lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,)))},
+    ),
+    hand="a.transpose(*order) if order and dims is None else None",
+)
+def permute(layout: Layout, *order: Any, dims: Any = None) -> Layout:
+    """The dimensions in the order given."""
+    return V.permute(layout, ints(order if dims is None else (dims,), "dims"))
+
+
+def _dims(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+@view(
+    rule=Rule(
+        "PermuteBackward0", {"input": lambda g, source, destination: g.movedim(destination, source)}
+    ),
+    aliases=("moveaxis",),
+)
+def movedim(layout: Layout, source: Any, destination: Any) -> Layout:
+    """The source dimensions moved to their destinations."""
+    return V.movedim(layout, _dims(source), _dims(destination))
+
+
+def view_dtype(input: Tensor, dtype: dtypes.dtype) -> Tensor:
+    """The same bytes as elements of another type; the last dimension shrinks or grows."""
+    have = input._dtype
+    found = B.view_dtype(input.layout_of(), have, dtype)
+    new = alias(input, found)
+    new._dtype = dtype
+    history.view_of(input, new)
+    return new
+
+
+def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
+    if dtype is None and len(sizes) == 1 and isinstance(sizes[0], dtypes.dtype):
+        dtype = sizes[0]
+    return None if dtype is None else view_dtype(input, dtype)
+
+
+@view(
+    "view",
+    function=False,
+    rule=Rule("ViewBackward0", BACK),
+    hand="a.reshape(*sizes) if sizes and a.flags.c_contiguous else None",
+    otherwise=_typed,
+)
+def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None) -> Layout:
+    """The same elements in another shape, or, given a dtype, the same bytes as another type.
+
+    RuntimeError where the strides don't allow it; `reshape` copies then.
+    """
+    return V.view_or_raise(layout, ints(sizes if size is None else (size,)))
+
+
+_VIEW: Callable[..., Tensor] = Tensor.view
+
+
+@op()
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
+    """The elements in another shape: a view where the strides allow it, else a copy, which the
+    ledger is told.
+    """
+    wanted = V.infer_size(ints(sizes if shape is None else (shape,), "shape"), input.numel())
+    layout = input.layout_of()
+    if V.view(layout, wanted) is None:
+        return _reshape_copy(input, wanted)
+    return _VIEW(input, wanted) if layouts.is_contiguous(layout) else _reshape_alias(input, wanted)
+
+
+@view(function=False, method=False, rule=Rule("ReshapeAliasBackward0", BACK))
+def _reshape_alias(layout: Layout, wanted: tuple[int, ...]) -> Layout:
+    return V.view_or_raise(layout, wanted)
+
+
+@op(rule=Rule("UnsafeViewBackward0", BACK), method=False, namespaces=(), name="_reshape_copy")
+def _reshape_copy(input: Tensor, wanted: tuple[int, ...]) -> Tensor:
+    strides = layouts.contiguous_strides(tuple(input.shape))
+    whole = copied(input, strides, input._dtype, "reshape", lambda: f"reshape of {describe(input)}")
+    return alias(whole, Layout(wanted, layouts.contiguous_strides(wanted), 0))
+
+
+@op(namespaces=())
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """`view` in the shape of `other`."""
+    return _VIEW(input, other.shape)
+
+
+@op(namespaces=())
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """`reshape` to the shape of `other`."""
+    return reshape(input, other.shape)
+
+
+@op()
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions start_dim to end_dim as one: a view where the strides allow it."""
+    if start_dim == end_dim and input.ndim and not isinstance(start_dim, str):
+        layouts.normalize_dim(start_dim, input.ndim)
+        return input
+    wanted = V.flatten_shape(tuple(input.shape), start_dim, end_dim)
+    return input if wanted == tuple(input.shape) else reshape(input, wanted)
+
+
+@op()
+def ravel(input: Tensor) -> Tensor:
+    """One dimension: a view where the tensor is contiguous."""
+    return contiguous(input).view(-1)
+
+
+@view(rule=Rule("ViewBackward0", BACK))
+def unflatten(layout: Layout, dim: int, sizes: Any) -> Layout:
+    """One dimension as several."""
+    return V.unflatten(layout, dim, _dims(sizes))
+
+
+def _squeezed(*names: str) -> Callable[[dict[str, Any]], Rule]:
+    """The rule's name says whether the call named no dim, one, or several."""
+    all_, one, several = [Rule(name, BACK) for name in names]
+
+    def choose(given: dict[str, Any]) -> Rule:
+        dim = given.get("dim")
+        return all_ if dim is None else several if isinstance(dim, (tuple, list)) else one
+
+    return choose
+
+
+@view(
+    rule=_squeezed("SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2"),
+    inplace=_squeezed("SqueezeBackward3", "SqueezeBackward4", "SqueezeBackward5"),
+)
+def squeeze(layout: Layout, dim: Any = None) -> Layout:
+    """Without the dimensions of size 1 (of all, of one, or of several)."""
+    return V.squeeze(layout, dim)
+
+
+@view(rule=Rule("UnsqueezeBackward0", BACK), inplace=Rule("UnsqueezeBackward1", BACK))
+def unsqueeze(layout: Layout, dim: int) -> Layout:
+    """With a dimension of size 1 at `dim`."""
+    return V.unsqueeze(layout, dim)
+
+
+@view(
+    function=False,
+    rule=Rule("ExpandBackward0", {"input": lambda g: g}),
+    # of one element without dimensions to a plain tuple of sizes: the backward of a sum
+    hand="np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
+    "if not a.ndim and len(sizes) == 1 and type(sizes[0]) is tuple and 0 not in sizes[0] else None",
+)
+def expand(layout: Layout, *sizes: Any, size: Any = None, implicit: bool = False) -> Layout:
+    """Broadcast to a shape: the new and the size-1 dimensions get stride 0 (-1 keeps a size)."""
+    return V.expand(layout, ints(sizes if size is None else (size,)))
+
+
+@op(namespaces=())
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """Broadcast to the shape of `other`."""
+    return input.expand(other.shape)
+
+
+@op()
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """Broadcast to a shape, as a view."""
+    return input.expand(size)
+
+
+@view(
+    rule=Rule(
+        "SelectBackward0",
+        {
+            "input": lambda g, input_shape, dim, index: scattered(
+                g, input_shape, lambda z: z.select(dim, index)
+            )
+        },
+    )
+)
+def select(layout: Layout, dim: int, index: int) -> Layout:
+    """One position of a dimension, which goes away."""
+    return V.select(layout, dim, as_int(index, "index"))
+
+
+@view(
+    rule=Rule(
+        "SliceBackward0",
+        {
+            "input": lambda g, input_shape, dim, start, length: scattered(
+                g, input_shape, lambda z: z.narrow(dim, start, length)
+            )
+        },
+    )
+)
+def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
+    """`length` positions of a dimension from `start` on."""
+    if isinstance(start, Tensor) and (start.ndim or start._dtype.category != dtypes.INT):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
+    return V.narrow(layout, dim, as_int(start, "start"), as_int(length, "length"))
+
+
+@view(
+    rule=Rule(
+        "DiagonalBackward0",
+        {
+            "input": lambda g, input_shape, offset, dim1, dim2: scattered(
+                g, input_shape, lambda z: z.diagonal(offset, dim1, dim2)
+            )
+        },
+    )
+)
+def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
+    """The diagonal of two dimensions, as the last dimension."""
+    return V.diagonal(layout, offset, dim1, dim2)
+
+
+def _strided_back(g: Tensor, input_layout: Layout, found: Layout) -> Tensor:
+    """Every element of an as_strided view gives its gradient to the place it shows, several to one
+    perhaps.
+    """
+    from skimp._ops.shape.strided import gather_strided_gradient
+
+    return gather_strided_gradient(g, input_layout, found)
+
+
+@view(
+    function=False,
+    rule=Rule(
+        "UnfoldBackward0",
+        {
+            "input": lambda g, input_shape, dimension, size, step: _unfold_back(
+                g, input_shape, dimension, size, step
+            )
+        },
+    ),
+)
+def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:
+    """Windows of `size` every `step` along a dimension, as a new last dimension."""
+    return V.unfold(layout, dimension, size, step)
+
+
+def _unfold_back(g: Tensor, shape: Sequence[int], dimension: int, size: int, step: int) -> Tensor:
+    dense = Layout(tuple(shape), layouts.contiguous_strides(tuple(shape)), 0)
+    return _strided_back(g, dense, V.unfold(dense, dimension, size, step))
+
+
+PLACED = {
+    "input": lambda g, input_layout, size, stride, storage_offset: _strided_back(
+        g, input_layout, _strided(input_layout, size, stride, storage_offset)
+    )
+}
+
+
+@view(
+    "_as_strided",
+    function=False,
+    method=False,
+    rule=Rule("AsStridedBackward0", PLACED),
+    inplace=Rule("AsStridedBackward1", PLACED),
+)
+def _as_strided(
+    layout: Layout, size: Any, stride: Any, storage_offset: int | None = None
+) -> Layout:
+    """Any layout on the tensor's storage, within its bounds."""
+    return _strided(layout, size, stride, storage_offset)
+
+
+def _strided(layout: Layout, size: Any, stride: Any, storage_offset: int | None) -> Layout:
+    offset = layout.offset if storage_offset is None else storage_offset
+    return B.as_strided(ints((size,)), ints((stride,), "stride"), offset)
+
+
+_as_strided_: Callable[..., Tensor] = OPS["_as_strided"].forms["_as_strided_"]
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Any layout on the tensor's storage, within its bounds."""
+    found = _strided(input.layout_of(), size, stride, storage_offset)
+    B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
+    new: Tensor = _as_strided(input, size, stride, storage_offset)
+    return new
+
+
+export("as_strided", door(as_strided))
+
+
+def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """The tensor itself takes another layout on its storage."""
+    history.before_inplace(input)
+    found = _strided(input.layout_of(), size, stride, storage_offset)
+    B.check_fits_storage(found, input._dtype.itemsize, len(input._storage))
+    return _as_strided_(input, size, stride, storage_offset)
+
+
+export("as_strided_", as_strided_)
+
+
+def _matrix(name: str, f: Any, rule: Rule | None, doc: str) -> Any:
+    f.__doc__ = doc
+    declared = view(name, function=False, method=False, rule=rule)(f)
+    setattr(Tensor, name, property(declared, doc=doc))
+    return declared
+
+
+_matrix(
+    "T",
+    lambda layout: V.reverse_dims(layout),
+    Rule("PermuteBackward0", {"input": lambda g: g.permute(tuple(range(g.ndim))[::-1])}),
+    "The dimensions reversed.",
+)
+_matrix(
+    "mT",
+    lambda layout: V.matrix_transpose(layout),
+    Rule("TransposeBackward0", {"input": lambda g: g.transpose(-2, -1)}),
+    "The last two dimensions exchanged.",
+)
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+def _joined(grads: Any, dim: int) -> Tensor:
+    return OPS["cat"].forms["cat"](grads, dim)  # type: ignore[no-any-return]
+
+
+def _stacked(grads: Any, dim: int) -> Tensor:
+    return OPS["stack"].forms["stack"](grads, dim)  # type: ignore[no-any-return]
+
+
+@view(
+    "_pieces",
+    function=False,
+    method=False,
+    multi=True,
+    rule=Rule("SplitBackward0", {"input": lambda grads, dim: _joined(grads, dim)}),
+)
+def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
+    return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
+
+
+_pieces: Callable[..., tuple[Tensor, ...]] = _cut
+
+
+@op(aliases=("unsafe_split",))
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
+    shape = tuple(tensor.shape)
+    if isinstance(split_size_or_sections, (tuple, list)):
+        return _pieces(tensor, S.split_with_sizes(shape, ints((split_size_or_sections,)), dim), dim)
+    return _pieces(tensor, S.split(shape, as_int(split_size_or_sections), dim), dim)
+
+
+@op(aliases=("unsafe_split_with_sizes",))
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of the sizes given along a dimension."""
+    return _pieces(input, S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim), dim)
+
+
+@op(aliases=("unsafe_chunk",))
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of one size (the last may be shorter)."""
+    return _pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
+
+
+@op()
+def tensor_split(
+    input: Tensor,
+    indices_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    indices: Any = None,
+    sections: Any = None,
+) -> tuple[Tensor, ...]:
+    """Pieces as even as can be, or cut at the indices given."""
+    how = next(v for v in (indices_or_sections, indices, sections) if v is not None)
+    if isinstance(how, Tensor):
+        how = how.tolist()
+    pieces = S.tensor_split(tuple(input.shape), how, dim)
+    return tuple([narrow(input, dim, start, length) for start, length in pieces])
+
+
+def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
+    def f(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+        if input.ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
+                f"tensor with "
+                f"{input.ndim} dimensions!"
+            )
+        dim = dim_of(input)
+        how = indices_or_sections
+        if isinstance(how, int) and (how <= 0 or input.shape[dim] % how):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {dim}, but the size of the "
+                f"dimension "
+                f"{input.shape[dim]} is not divisible by the split_size {how}!"
+            )
+        return tensor_split(input, how, dim)
+
+    f.__doc__ = doc
+    op(name)(f)
+
+
+_stacked_pieces("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1, "Pieces along the columns.")
+_stacked_pieces("vsplit", 2, lambda t: 0, "Pieces along the rows.")
+_stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
+
+
+@view(
+    "unbind",
+    multi=True,
+    rule=Rule(
+        "UnbindBackward0",
+        {
+            "input": lambda grads, dim: _stacked(grads, dim),
+        },
+    ),
+)
+def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
+    """The slices along a dimension, without it."""
+    dim, n = S.unbind(layout.shape, dim)
+    return [V.select(layout, dim, i) for i in range(n)]
+
+
+export("detach", door(Tensor.detach), method=False)
+export("detach_", door(Tensor.detach_), method=False)

@@ -1,0 +1,78 @@
+"""Products of a sparse matrix's entries with rows of a dense one: two kernels, each the other's
+derivative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.rows import conj
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops.linalg.checks import hidden
+
+_BLOCK = 1 << 18  # elements of gathered rows at a time
+
+
+def _blocks(count: int, width: int) -> Any:
+    step = max(1, _BLOCK // max(1, width))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))
+
+
+def _add_rows(into: Array, rows: Array, at: Array) -> None:
+    """into[at] += rows, where `at` does not fall: equal places are summed first."""
+    starts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+    if len(starts) < len(at):
+        rows = np.add.reduceat(rows, starts, axis=0)
+    into[at[starts]] += rows
+
+
+_both: dict[str, Any] = {}
+
+
+def _weighted(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Any:
+    return _both["spmm"](values, x, to, of, n)
+
+
+def _paired(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Any:
+    return _both["sddmm"](left, right, to, of)
+
+
+@hidden("_spmm", rule=Rule("SpmmBackward0", {
+    "values": lambda g, x, to, of: _paired(g, conj(x), to, of),
+    "x": lambda g, values, x_shape, to, of: _weighted(conj(values), g, of, to, x_shape[0]),
+}))  # fmt: skip
+def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
+    """(n, columns): row to[e] is the sum over entries e of values[e] * x[of[e]]."""
+    v, rows, where, source = values.array(), x.array(), to.array(), of.array()
+    made, into = blank((n, x.shape[1]), x._dtype)
+    into[...] = 0
+    order = None
+    if where.size > 1 and (where[1:] < where[:-1]).any():
+        order = np.argsort(where, kind="stable")
+    for block in _blocks(where.size, rows.shape[1]):
+        part = block if order is None else order[block]
+        gathered = rows[source[part]]
+        gathered *= v[part, None]
+        _add_rows(into, gathered, where[part])
+    return made
+
+
+@hidden("_sddmm", rule=Rule("SddmmBackward0", {
+    "left": lambda g, right, to, of, left_shape: _weighted(g, conj(right), to, of, left_shape[0]),
+    "right": lambda g, left, to, of, right_shape: _weighted(g, conj(left), of, to, right_shape[0]),
+}))  # fmt: skip
+def _sddmm(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Tensor:
+    """For every entry e the sum of the products of the rows left[to[e]] and right[of[e]]."""
+    a, b, rows, others = left.array(), right.array(), to.array(), of.array()
+    made, into = blank((rows.size,), right._dtype)
+    for block in _blocks(rows.size, 2 * a.shape[1]):
+        np.einsum("ij,ij->i", a[rows[block]], b[others[block]], out=into[block])
+    return made
+
+
+_both.update(spmm=_spmm, sddmm=_sddmm)

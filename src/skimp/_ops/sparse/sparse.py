@@ -1,0 +1,383 @@
+"""Making sparse tensors, and torch.sparse."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from skimp._engine.dispatch import forms
+from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.tensor import devices, dtypes
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._ops.create.creation import as_tensor
+from skimp._ops.sparse.tensor import (
+    SparseTensor,
+    add_entries,
+    added,
+    flattened,
+    made,
+    plus_dense,
+    product,
+    refuse,
+    summed,
+    times,
+)
+from skimp.errors import SparseArgument
+
+Ints = tuple[int, ...]
+
+# -- dispatch -------------------------------------------------------------------------------------
+
+
+def _call(name: str, f: Any, given: dict[str, Any], refused: SparseArgument) -> Any:
+    """What an op answers whose body met a sparse tensor: the method of that name, or a refusal."""
+    args = [v for word, v in given.items() if word != "out"]
+    first = args[0]
+    if name in ("mm", "_matmul", "mv") and len(args) == 2:
+        return product(*args)
+    if name == "addmm":
+        return addmm(first, args[1], args[2], beta=given["beta"], alpha=given["alpha"])
+    if name == "cat":
+        return _joined(first, args[1])
+    if isinstance(first, SparseTensor):
+        method = SparseTensor.__dict__.get(name)
+        words = dict(list(given.items())[1:])
+        takes = inspect.signature(method).parameters if method is not None else {}
+        if method is not None and all([k in takes or not v for k, v in words.items()]):
+            return method(first, **{k: v for k, v in words.items() if k in takes})
+        whole = (
+            f"skimp: {name} is not implemented for sparse tensors (PyTorch's 'SparseCPU' backend)"
+        )
+        raise SparseArgument(f"{whole}; use to_dense(), or indices() and values()") from None
+    raise refused
+
+
+forms.WAYS[SparseArgument] = _call
+
+
+def pointwise_call(name: str, args: Sequence[Any], params: Sequence[Any], out: Any) -> Any:
+    """A pointwise row with a sparse operand; `x.add_(sparse)` writes the entries' places alone."""
+    first, *rest = (*args, *params)
+    alpha: Any = rest[1] if len(rest) > 1 else 1  # of a sum
+    if isinstance(first, SparseTensor):
+        method = SparseTensor.__dict__.get(name)
+        if method is None or out is not None:
+            refuse(name)
+        if name in ("add", "sub"):
+            return added(first, args[1], alpha if name == "add" else -alpha)
+        return method(first, *args[1:], *params)
+    if name in ("add", "sub"):
+        alpha = alpha if name == "add" else -alpha
+        if out is None:
+            return plus_dense(first, args[1], alpha)
+        if out is first:
+            return add_entries(first, args[1], alpha)
+    if name == "mul" and out is None:
+        return times(args[1], first)
+    return refuse(name)
+
+
+# -- making ---------------------------------------------------------------------------------------
+
+
+def _indices_of(indices: Any) -> Tensor:
+    t: Tensor = as_tensor(indices)
+    if t._dtype.category != dtypes.INT:
+        t = t.to(dtypes.int64)
+    t = t.detach() if t._dtype is dtypes.int64 else t.to(dtypes.int64)
+    if t.ndim != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(t.shape)}")
+    return t
+
+
+def _check_inside(at: Any, shape: Ints) -> None:
+    """Indices outside the shape would be read outside memory, so they are refused at once."""
+    for d, (row, n) in enumerate(zip(at, shape, strict=False)):
+        if not row.size:
+            continue
+        if row.min() < 0:
+            raise RuntimeError(f"found negative index {int(row.min())} for dim {d}")
+        if row.max() >= n:
+            raise RuntimeError(
+                f"size is inconsistent with indices: for dim {d}, size is {n} but found index "
+                f"{int(row.max())}"
+            )
+
+
+def sparse_coo_tensor(
+    indices: Any,
+    values: Any = None,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+) -> SparseTensor:
+    """A sparse tensor of `values` at `indices` (sparse_dim, nnz), or an empty one of a size; its
+    gradient goes to `values` unless it is to be a leaf (`requires_grad`).
+    """
+    devices.check(device)
+    if values is None:
+        return _empty(tuple(indices), dtype, requires_grad)
+    at = _indices_of(indices)
+    held = as_tensor(values, dtype=dtype)
+    held = held.view(held.shape) if held.requires_grad else held.detach()
+    if held.ndim == 0 and at.shape[1] == 1:
+        held = held.reshape(1)
+    if held.ndim == 0 or held.shape[0] != at.shape[1]:
+        have = held.shape[0] if held.ndim else 1
+        raise RuntimeError(
+            f"indices and values must have same nnz, but got nnz from indices: {at.shape[1]}, nnz "
+            f"from values: {have}"
+        )
+    array, k = at.array(), int(at.shape[0])
+    if size is None:
+        if not at.shape[1]:
+            size = (*[0] * k, *held.shape[1:])
+        else:
+            size = (*[int(row.max()) + 1 for row in array], *held.shape[1:])
+    shape = tuple([int(n) for n in size])
+    if len(shape) != k + held.ndim - 1:
+        raise RuntimeError(
+            "'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = "
+            f"{len(shape)}, sparse_dim = {k}, dense_dim = {held.ndim - 1}"
+        )
+    if tuple(held.shape[1:]) != shape[k:]:
+        raise RuntimeError(
+            f"values has incorrect size, expected {[at.shape[1], *shape[k:]]}, got "
+            f"{list(held.shape)}"
+        )
+    _check_inside(array, shape)
+    if requires_grad:
+        held = held.detach().clone().requires_grad_()
+    return made(at, held, shape, bool(is_coalesced))
+
+
+def _empty(shape: Ints, dtype: Any, requires_grad: bool) -> SparseTensor:
+    at = fresh(np.empty((len(shape), 0), np.int64), dtypes.int64)
+    held: Tensor = NAMESPACES[""]["empty"]((0,), dtype=dtype)
+    new = made(at, held, shape, True)
+    return new.requires_grad_() if requires_grad else new
+
+
+export("sparse_coo_tensor", sparse_coo_tensor, method=False)
+
+
+def _compressed(name: str) -> Callable[..., Any]:
+    def f(*args: Any, **words: Any) -> NoReturn:
+        raise NotImplementedError(
+            f"{name}: skimp has no compressed sparse layouts (CSR, CSC, BSR, BSC); use "
+            "sparse_coo_tensor() or to_sparse()"
+        )
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = "Refused: the only sparse layout is COO."
+    return f
+
+
+for _kind in ("compressed", "csr", "csc", "bsr", "bsc"):
+    export(f"sparse_{_kind}_tensor", _compressed(f"sparse_{_kind}_tensor"), method=False)
+    if _kind != "compressed":
+        export(f"to_sparse_{_kind}", _compressed(f"to_sparse_{_kind}"), namespaces=())
+
+
+# -- from dense to sparse and back ----------------------------------------------------------------
+
+
+def to_sparse(input: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+    """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
+    dims.
+    """
+    if layout is not None and repr(layout) != "torch.sparse_coo":
+        return _compressed("to_sparse")()
+    k = input.ndim if sparse_dim is None else sparse_dim
+    if not 0 < k <= max(input.ndim, 1):
+        raise RuntimeError(f"sparse_dim must be in (0, {input.ndim}], but got {sparse_dim}")
+    nonzero = input.detach() != 0
+    if k < input.ndim:
+        nonzero = nonzero.flatten(k).any(-1)
+    found = nonzero.nonzero()
+    at = found.t().contiguous()
+    return made(at, input[tuple(at.unbind(0))], tuple(input.shape), True)
+
+
+def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """The tensor itself, which is dense."""
+    return input if dtype is None else input.to(dtype)
+
+
+def sparse_mask(input: Tensor, mask: Any) -> SparseTensor:
+    """The elements where the sparse tensor `mask` has entries."""
+    if not isinstance(mask, SparseTensor):
+        raise RuntimeError("sparse_mask expected a sparse mask, but got a dense one")
+    if isinstance(input, SparseTensor):
+        input = input.to_dense()
+    return mask.like(input[tuple(mask._at.unbind(0))])
+
+
+def _expects(name: str) -> Callable[..., Any]:
+    def f(input: Tensor) -> NoReturn:
+        raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got Strided")
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = "Refused: the tensor is dense."
+    return f
+
+
+for _f in (to_sparse, to_dense, sparse_mask):
+    export(_f.__name__, _f, namespaces=())
+export("to_sparse_coo", to_sparse, namespaces=())
+SparseTensor.to_sparse = SparseTensor.to_sparse_coo  # type: ignore[method-assign]
+SparseTensor.sparse_mask = sparse_mask  # type: ignore[method-assign, assignment]
+for _name in ("coalesce", "indices", "values", "is_coalesced"):
+    export(_name, _expects(_name), namespaces=())
+
+
+def _no_sparse_dim(input: Tensor) -> int:
+    """A dense tensor has none."""
+    return 0
+
+
+export("sparse_dim", _no_sparse_dim, namespaces=())
+export("dense_dim", lambda input: input.ndim, namespaces=())
+
+
+# -- torch.sparse ---------------------------------------------------------------------------------
+
+
+def _in_sparse(name: str) -> Callable[[Any], Any]:
+    def declare(f: Any) -> Any:
+        export(name, f, ("sparse",), method=False)
+        return f
+
+    return declare
+
+
+@_in_sparse("mm")
+def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
+    """The matrix product where one of both is sparse."""
+    if reduce != "sum":
+        raise NotImplementedError(f"torch.sparse.mm(reduce={reduce!r}) needs a CSR tensor")
+    return sparse.mm(dense)
+
+
+export("spmm", mm, method=False)
+export("smm", lambda input, mat: product(input, mat).to_sparse())
+
+
+@_in_sparse("addmm")
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse."""
+    made_here = product(mat1, mat2)
+    made_here = made_here if alpha == 1 else made_here * alpha
+    return (input if beta == 1 else input * beta) + made_here
+
+
+@_in_sparse("sum")
+def sum_(input: Any, dim: Any = None, dtype: Any = None) -> Any:
+    """The sum of all entries, or a sparse tensor of sums along `dim`."""
+    return input.sum(dim, dtype=dtype)
+
+
+def _normalised(input: Any, dim: int, dtype: Any, log: bool) -> SparseTensor:
+    """softmax along a sparse dim over the entries that are there: in steps of ordinary ops."""
+    if not isinstance(input, SparseTensor):
+        raise RuntimeError("torch.sparse.softmax: expected a sparse tensor")
+    whole = input.coalesce()
+    held = whole._held if dtype is None else whole._held.to(dtype)
+    k = whole.sparse_dim()
+    dim %= whole.ndim
+    if dim >= k:
+        inner = dim - k + 1
+        return whole.like(held.log_softmax(inner) if log else held.softmax(inner))
+    rest = [d for d in range(k) if d != dim]
+    shape = tuple([int(whole.shape[d]) for d in rest])
+    at = whole._at.array()[rest]
+    pools, back = np.unique(flattened(at, shape), return_inverse=True)
+    n = len(pools)
+    pool = fresh(back.reshape(-1).astype(np.int64), dtypes.int64)
+    top = held.detach().new_full((n, *held.shape[1:]), -np.inf)
+    top = top.index_reduce(0, pool, held.detach(), "amax")
+    lowered = held - top.index_select(0, pool)
+    raised = lowered.exp()
+    total = summed(raised, pool, n).index_select(0, pool)
+    return whole.like(lowered - total.log() if log else raised / total)
+
+
+@_in_sparse("softmax")
+def softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
+    """softmax over the entries that are there."""
+    return _normalised(input, dim, dtype, False)
+
+
+@_in_sparse("log_softmax")
+def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
+    """log_softmax over the entries that are there."""
+    return _normalised(input, dim, dtype, True)
+
+
+@_in_sparse("spdiags")
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> SparseTensor:
+    """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names."""
+    rows, columns = (int(n) for n in shape)
+    given = diagonals if diagonals.ndim == 2 else diagonals.unsqueeze(0)
+    width = int(given.shape[1])
+    at, chosen = [], []
+    for i, offset in enumerate(offsets.reshape(-1).tolist()):
+        column = np.arange(max(0, offset), min(columns, rows + offset, width))
+        at.append(np.stack([column - offset, column]))
+        chosen.append(i * width + column)
+    where = np.concatenate(at, 1).astype(np.int64)
+    picked = fresh(np.concatenate(chosen).astype(np.int64), dtypes.int64)
+    values = given.reshape(-1).index_select(0, picked)
+    return made(fresh(where, dtypes.int64), values, (rows, columns), False)
+
+
+def _legacy(kind: str, dtype: dtypes.dtype) -> Callable[..., Any]:
+    def f(*args: Any) -> SparseTensor:
+        if args and isinstance(args[0], Tensor):
+            return sparse_coo_tensor(*args, dtype=dtype)
+        sizes = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
+        return _empty(tuple([int(n) for n in sizes]), dtype, False)
+
+    f.__name__ = f.__qualname__ = kind
+    f.__doc__ = f"`sparse_coo_tensor` of {dtype}: (indices, values, size), or a size."
+    return f
+
+
+for _kind, _dtype in (
+    ("FloatTensor", dtypes.float32),
+    ("DoubleTensor", dtypes.float64),
+    ("LongTensor", dtypes.int64),
+    ("IntTensor", dtypes.int32),
+    ("HalfTensor", dtypes.float16),
+    ("ByteTensor", dtypes.uint8),
+):
+    export(_kind, _legacy(_kind, _dtype), ("sparse",), method=False)
+
+
+# -- functions of the package that sparse tensors take too ----------------------------------------
+
+
+def _joined(tensors: Any, dim: int) -> SparseTensor:
+    """cat along a sparse dim."""
+    first = tensors[0]
+    dim %= first.ndim
+    if not all([isinstance(t, SparseTensor) for t in tensors]) or dim >= first.sparse_dim():
+        refuse("cat of these tensors")
+    cat = NAMESPACES[""]["cat"]
+    moved, start = [], 0
+    for t in tensors:
+        shift = np.zeros((t.sparse_dim(), 1), np.int64)
+        shift[dim] = start
+        moved.append(t._at + fresh(shift, dtypes.int64))
+        start += int(t.shape[dim])
+    shape = (*first.shape[:dim], start, *first.shape[dim + 1 :])
+    values = cat([t._held for t in tensors], 0)
+    return made(cat(moved, 1), values, tuple(shape), False)

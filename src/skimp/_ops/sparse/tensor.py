@@ -1,0 +1,622 @@
+"""The sparse tensor: indices and values of the entries that are there (docs/notes/sparse.md)."""
+# The methods take less than a dense tensor's, and answer sparse tensors.
+# mypy: disable-error-code="override,assignment,misc"
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.tensor import dtypes, formats
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops.sparse.products import _spmm
+from skimp.errors import SparseArgument
+
+Ints = tuple[int, ...]
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
+def refuse(what: str) -> NoReturn:
+    raise SparseArgument(
+        f"skimp: {what} is not implemented for sparse tensors (PyTorch's 'SparseCPU' backend); use "
+        "to_dense(), or indices() and values()"
+    )
+
+
+def made(indices: Tensor, values: Tensor, shape: Ints, coalesced: bool) -> SparseTensor:
+    """A sparse tensor on these very tensors; nothing is checked."""
+    new = object.__new__(SparseTensor)
+    new._layout = Layout(shape, contiguous_strides(shape), 0)
+    new._dtype = values._dtype
+    new._at = indices
+    new._held = values
+    new._sorted = coalesced
+    return new
+
+
+class SparseTensor(Tensor):
+    """Entries at `indices` (sparse_dim, nnz) with `values` (nnz, *dense dims), zeros elsewhere.
+
+    Equal indices stand for the sum of their values until `coalesce()`.
+    """
+
+    _hollow = True
+    _sparse = True
+    _at: Tensor
+    _held: Tensor
+    _sorted: bool
+
+    # -- dense code stops here --------------------------------------------------------------------
+
+    def layout_of(self) -> NoReturn:
+        refuse("this operation")
+
+    def array(self) -> NoReturn:
+        refuse("this operation")
+
+    def writable(self) -> NoReturn:
+        refuse("writing")
+
+    @property
+    def _storage(self) -> NoReturn:
+        refuse("a storage")
+
+    @property
+    def layout(self) -> Any:
+        return formats.sparse_coo
+
+    @property
+    def is_sparse(self) -> bool:
+        return True
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def stride(self, dim: int | None = None) -> Any:
+        return (0,) * self.ndim if dim is None else 0
+
+    def numel(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    nelement = numel
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self.to_dense())
+
+    def item(self) -> Any:
+        return self.to_dense().item()
+
+    def tolist(self) -> Any:
+        return self.to_dense().tolist()
+
+    def numpy(self, *, force: bool = False) -> NoReturn:
+        raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
+
+    # -- its parts --------------------------------------------------------------------------------
+
+    def _indices(self) -> Tensor:
+        return self._at
+
+    def _values(self) -> Tensor:
+        return self._held
+
+    def _nnz(self) -> int:
+        return int(self._at.shape[1])
+
+    def indices(self) -> Tensor:
+        """Where the entries are, (sparse_dim, nnz), of a coalesced tensor."""
+        self._must_be_coalesced("indices")
+        return self._at
+
+    def values(self) -> Tensor:
+        """The entries, of a coalesced tensor."""
+        self._must_be_coalesced("values")
+        return self._held
+
+    def _must_be_coalesced(self, what: str) -> None:
+        if not self._sorted:
+            raise RuntimeError(
+                f"Cannot get {what} on an uncoalesced tensor, please call .coalesce() first"
+            )
+
+    def sparse_dim(self) -> int:
+        return int(self._at.shape[0])
+
+    def dense_dim(self) -> int:
+        return self._held.ndim - 1
+
+    def is_coalesced(self) -> bool:
+        return self._sorted
+
+    def _coalesced_(self, coalesced: bool) -> SparseTensor:
+        self._sorted = coalesced
+        return self
+
+    def like(self, values: Tensor) -> SparseTensor:
+        """Other values at the same indices."""
+        return made(self._at, values, self._plain_shape(), self._sorted)
+
+    def _plain_shape(self) -> Ints:
+        return tuple(self.shape)
+
+    # -- differentiation: the values' -------------------------------------------------------------
+
+    @property
+    def _rg(self) -> bool:
+        return self._held._rg
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._held.requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._held.requires_grad = value
+
+    def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
+        self._held.requires_grad_(requires_grad)
+        return self
+
+    @property
+    def grad_fn(self) -> Any:
+        return self._held.grad_fn
+
+    @property
+    def is_leaf(self) -> bool:
+        return self._held.is_leaf
+
+    @property
+    def grad(self) -> Any:
+        """The gradient at the same indices."""
+        g = self._held.grad
+        return None if g is None else self.like(g)
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        self._held.grad = None if value is None else value._held
+
+    def retain_grad(self) -> None:
+        self._held.retain_grad()
+
+    def backward(self, *args: Any, **words: Any) -> NoReturn:
+        refuse("backward")
+
+    def detach(self) -> SparseTensor:
+        return self.like(self._held.detach())
+
+    def detach_(self) -> SparseTensor:
+        self._held = self._held.detach()
+        return self
+
+    @property
+    def data(self) -> Any:
+        return self.detach()
+
+    # -- conversions ------------------------------------------------------------------------------
+
+    def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+        """All elements, zeros included."""
+        values = self._held if dtype is None else self._held.to(dtype)
+        zeros = values.new_zeros(self._plain_shape())
+        if not self._nnz():
+            return zeros + values.sum() if self._rg else zeros
+        return zeros.index_put(tuple(self._at.unbind(0)), values, accumulate=True)
+
+    def to_sparse(self, *_: Any, **__: Any) -> SparseTensor:
+        return self
+
+    to_sparse_coo = to_sparse
+
+    def to(self, *args: Any, **words: Any) -> SparseTensor:
+        words.pop("memory_format", None)
+        values = self._held.to(*args, **words)
+        return self if values is self._held else self.like(values)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        if dtype is None:
+            dense = self._held.type()
+            return dense.replace("torch.", "torch.sparse.")
+        return self.like(self._held.type(dtype))
+
+    def cpu(self, *_: Any) -> SparseTensor:
+        return self
+
+    def contiguous(self, *_: Any, **__: Any) -> SparseTensor:
+        return self
+
+    def clone(self, *, memory_format: Any = None) -> SparseTensor:
+        new = self.like(self._held.clone())
+        new._at = self._at.clone()
+        return new
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SparseTensor:
+        if id(self) not in memo:
+            new = self.detach().clone()
+            memo[id(self)] = new.requires_grad_() if self.requires_grad else new
+        return memo[id(self)]  # type: ignore[no-any-return]
+
+    def __reduce_ex__(self, proto: Any) -> NoReturn:
+        refuse("pickling")
+
+    def coalesce(self) -> SparseTensor:
+        """Every index once, in row-major order, with the sum of its values."""
+        if self._sorted:
+            return self
+        at = self._at.array()
+        shape = self._plain_shape()[: self.sparse_dim()]
+        flat = flattened(at, shape)
+        found, back = np.unique(flat, return_inverse=True)
+        n = len(found)
+        where = np.stack(np.unravel_index(found, shape)) if n else at[:, :0]
+        indices = fresh(np.ascontiguousarray(where, np.int64), dtypes.int64)
+        to = fresh(back.reshape(-1).astype(np.int64), dtypes.int64)
+        return made(indices, summed(self._held, to, n), self._plain_shape(), True)
+
+    # -- entries one by one -----------------------------------------------------------------------
+
+    def transpose(self, dim0: int, dim1: int) -> SparseTensor:
+        k = self.sparse_dim()
+        a, b = dim0 % self.ndim, dim1 % self.ndim
+        if a >= k or b >= k:
+            refuse("transpose of dense dimensions")
+        order, shape = list(range(k)), list(self._plain_shape())
+        order[a], order[b] = order[b], order[a]
+        shape[a], shape[b] = shape[b], shape[a]
+        at = self._at.index_select(0, fresh(np.array(order, np.int64), dtypes.int64))
+        return made(at, self._held, tuple(shape), (self._sorted and a == b) or self._nnz() < 2)
+
+    def t(self) -> SparseTensor:
+        if self.ndim > 2:
+            raise RuntimeError(
+                f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D"
+            )
+        return self.transpose(0, 1) if self.ndim == 2 else self
+
+    @property
+    def T(self) -> SparseTensor:
+        return self.t()
+
+    def index_select(self, dim: int, index: Tensor) -> SparseTensor:
+        """The slices that a vector of positions names."""
+        dim %= self.ndim
+        if dim >= self.sparse_dim():
+            refuse("index_select along a dense dimension")
+        own, wanted = self._at.array(), index.array().reshape(-1)
+        order = np.argsort(own[dim], kind="stable")
+        places = own[dim][order]
+        low, high = np.searchsorted(places, wanted), np.searchsorted(places, wanted, "right")
+        counts = high - low
+        starts = np.repeat(low - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+        entries = order[starts + np.arange(counts.sum())] if counts.sum() else order[:0]
+        at = own[:, entries]
+        at[dim] = np.repeat(np.arange(wanted.size), counts)
+        chosen = fresh(entries.astype(np.int64), dtypes.int64)
+        shape = list(self._plain_shape())
+        shape[dim] = wanted.size
+        new = fresh(np.ascontiguousarray(at, np.int64), dtypes.int64)
+        return made(new, self._held.index_select(0, chosen), tuple(shape), self._nnz() < 2)
+
+    def select(self, dim: int, index: int) -> Any:
+        size = self.shape[dim]
+        if not -size <= index < size:
+            raise IndexError(f"select(): index {index} out of range for dimension of size {size}")
+        dim %= self.ndim
+        kept = self.index_select(dim, fresh(np.array([index % size], np.int64), dtypes.int64))
+        rest = [d for d in range(self.sparse_dim()) if d != dim]
+        shape = tuple([n for d, n in enumerate(self.shape) if d != dim])
+        if not rest:
+            return kept._held.sum(0)
+        at = kept._at.index_select(0, fresh(np.array(rest, np.int64), dtypes.int64))
+        return made(at, kept._held, shape, False)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, (int, np.integer)):
+            return self.select(0, int(index))
+        return refuse("indexing by anything but a number")
+
+    def __iter__(self) -> Any:
+        return iter([self.select(0, i) for i in range(len(self))])
+
+    def zero_(self) -> SparseTensor:
+        self._at = self._at[:, :0].clone()
+        self._held = self._held.detach()[:0].clone()
+        self._sorted = True
+        return self
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
+        new = added(self, other, alpha)
+        self._at, self._held, self._sorted = new._at, new._held, new._sorted
+        return self
+
+    def mul_(self, other: Any) -> SparseTensor:
+        self._held = self._held * other
+        return self
+
+    div_ = None
+
+    # -- arithmetic -------------------------------------------------------------------------------
+
+    def add(self, other: Any, *, alpha: Any = 1) -> Any:
+        return added(self, other, alpha)
+
+    def sub(self, other: Any, *, alpha: Any = 1) -> Any:
+        return added(self, other, -alpha)
+
+    def mul(self, other: Any) -> Any:
+        return times(self, other)
+
+    def div(self, other: Any, *, rounding_mode: Any = None) -> Any:
+        if isinstance(other, Tensor) and other.ndim:
+            raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor")
+        whole = self.coalesce() if rounding_mode else self
+        return whole.like(whole._held.div(other, rounding_mode=rounding_mode))
+
+    def neg(self) -> SparseTensor:
+        return self.like(-self._held)
+
+    __neg__ = neg
+
+    def __add__(self, other: Any) -> Any:
+        return added(self, other, 1)
+
+    def __radd__(self, other: Any) -> Any:
+        return plus_dense(other, self, 1) if isinstance(other, Tensor) else added(self, other, 1)
+
+    def __sub__(self, other: Any) -> Any:
+        return added(self, other, -1)
+
+    def __rsub__(self, other: Any) -> Any:
+        if isinstance(other, Tensor):
+            return plus_dense(other, self, -1)
+        return refuse("a number minus a sparse tensor")
+
+    def __mul__(self, other: Any) -> Any:
+        return times(self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.div(other)
+
+    def __rtruediv__(self, other: Any) -> NoReturn:
+        refuse("division by a sparse tensor")
+
+    def pow(self, exponent: Any) -> SparseTensor:
+        whole = self.coalesce()
+        return whole.like(whole._held**exponent)
+
+    def __pow__(self, exponent: Any) -> SparseTensor:
+        return self.pow(exponent)
+
+    def norm(self, p: Any = 2, *_: Any, **__: Any) -> Tensor:
+        return self.coalesce()._held.norm(2 if p == "fro" else p)
+
+    # -- reductions -------------------------------------------------------------------------------
+
+    def sum(self, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        """A dense number, or with `dim` a sparse tensor of sums (a dense one if nothing sparse is
+        left).
+        """
+        if keepdim:
+            refuse("sum(keepdim=True)")
+        held = self._held if dtype is None else self._held.to(dtype)
+        if dim is None or dim == ():
+            return held.sum()
+        k = self.sparse_dim()
+        gone = {d % self.ndim for d in ((dim,) if isinstance(dim, int) else dim)}
+        inner = tuple([d - k + 1 for d in gone if d >= k])
+        held = held.sum(inner) if inner else held
+        rest = [d for d in range(k) if d not in gone]
+        if not rest:
+            return held.sum(0)
+        shape = tuple([n for d, n in enumerate(self.shape) if d not in gone])
+        at = self._at.index_select(0, fresh(np.array(rest, np.int64), dtypes.int64))
+        return made(at, held, shape, self._sorted and len(rest) == k).coalesce()
+
+    # -- products ---------------------------------------------------------------------------------
+
+    def mm(self, mat2: Any, *, out: Any = None) -> Any:
+        return product(self, mat2)
+
+    def matmul(self, other: Any, *, out: Any = None) -> Any:
+        return product(self, other)
+
+    def mv(self, vec: Tensor, *, out: Any = None) -> Any:
+        return product(self, vec)
+
+    def __matmul__(self, other: Any) -> Any:
+        return product(self, other) if isinstance(other, Tensor) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return product(other, self) if isinstance(other, Tensor) else NotImplemented
+
+    # -- text -------------------------------------------------------------------------------------
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        from skimp._ops.sparse.text import text
+
+        return text(self)
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    __hash__ = object.__hash__
+
+
+def _entrywise(name: str) -> Any:
+    """A function that maps 0 to 0, on the values."""
+
+    def f(self: SparseTensor) -> SparseTensor:
+        whole = self.coalesce()
+        return whole.like(getattr(whole._held, name)())
+
+    f.__name__ = name
+    f.__doc__ = f"`{name}` of the values; it maps 0 to 0."
+    return f
+
+
+ENTRYWISE = (
+    "abs", "sqrt", "sin", "tan", "tanh", "sinh", "asin", "atan", "asinh", "atanh", "expm1",
+    "log1p", "relu", "sign", "sgn", "floor", "ceil", "round", "trunc", "frac", "erf", "isnan",
+    "isinf", "positive", "deg2rad", "rad2deg",
+)  # fmt: skip
+for _name in ENTRYWISE:
+    setattr(SparseTensor, _name, _entrywise(_name))
+
+
+def _cast(name: str) -> Any:
+    def f(self: SparseTensor, memory_format: Any = None) -> SparseTensor:
+        return self.to(getattr(dtypes, name))
+
+    return f
+
+
+for _short, _long in (
+    ("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16"),
+    ("int", "int32"), ("long", "int64"), ("bool", "bool"),
+):  # fmt: skip
+    setattr(SparseTensor, _short, _cast(_long))
+
+
+# -- what the methods are made of -----------------------------------------------------------------
+
+
+def flattened(at: Array, shape: Ints) -> Array:
+    """Row-major positions of indices (dims, n)."""
+    flat = np.zeros(at.shape[1], np.int64)
+    for row, n in zip(at, shape, strict=True):
+        flat *= n
+        flat += row
+    return flat
+
+
+def summed(values: Tensor, to: Tensor, n: int) -> Tensor:
+    """The sums of values whose places agree."""
+    return values.new_zeros((n, *values.shape[1:])).index_add(0, to, values)
+
+
+def _same_shape(a: Tensor, b: Tensor, name: str) -> None:
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"{name}: expected sizes of 'self' and 'other' to match, but {list(a.shape)} != "
+            f"{list(b.shape)}"
+        )
+
+
+def added(a: SparseTensor, b: Any, alpha: Any) -> Any:
+    """a + alpha * b of two sparse tensors: the entries of both, coalesced if both are."""
+    if not isinstance(b, SparseTensor):
+        raise RuntimeError("add(sparse, dense) is not supported. Use add(dense, sparse) instead.")
+    _same_shape(a, b, "add")
+    if a.sparse_dim() != b.sparse_dim():
+        refuse("adding tensors with different sparse_dim")
+    cat = NAMESPACES[""]["cat"]
+    values = b._held if alpha == 1 else b._held * alpha
+    joined = made(cat([a._at, b._at], 1), cat([a._held, values], 0), a._plain_shape(), False)
+    return joined.coalesce() if a._sorted and b._sorted else joined
+
+
+def plus_dense(dense: Tensor, b: SparseTensor, alpha: Any) -> Tensor:
+    """dense + alpha * b."""
+    _same_shape(dense, b, "add")
+    values = b._held if alpha == 1 else b._held * alpha
+    return dense.index_put(tuple(b._at.unbind(0)), values, accumulate=True)
+
+
+def add_entries(dense: Tensor, b: SparseTensor, alpha: Any) -> Tensor:
+    """dense += alpha * b, in place."""
+    _same_shape(dense, b, "add_")
+    values = b._held if alpha == 1 else b._held * alpha
+    if b.sparse_dim() == 1:
+        return dense.index_add_(0, b._at[0], values)
+    return dense.index_put_(tuple(b._at.unbind(0)), values, accumulate=True)
+
+
+def times(a: SparseTensor, b: Any) -> SparseTensor:
+    """The products of elements; a number, or a dense or sparse tensor of the same shape."""
+    if not isinstance(b, Tensor) or not b.ndim:
+        return a.like(a._held * b)
+    _same_shape(a, b, "mul")
+    if not isinstance(b, SparseTensor):
+        return a.like(a._held * b[tuple(a._at.unbind(0))])
+    a, b = a.coalesce(), b.coalesce()
+    if a.sparse_dim() != b.sparse_dim():
+        refuse("multiplying tensors with different sparse_dim")
+    shape = a._plain_shape()[: a.sparse_dim()]
+    ours, theirs = flattened(a._at.array(), shape), flattened(b._at.array(), shape)
+    _, left, right = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
+    i, j = (fresh(p.astype(np.int64), dtypes.int64) for p in (left, right))
+    values = a._held.index_select(0, i) * b._held.index_select(0, j)
+    return made(a._at.index_select(1, i), values, a._plain_shape(), True)
+
+
+def _check_product(a: Tensor, b: Tensor) -> None:
+    if a._dtype is not b._dtype:
+        raise RuntimeError(
+            "addmm: expected both matrices to have the same dtype, but got "
+            f"{scalar_type_name(a._dtype)} and {scalar_type_name(b._dtype)}"
+        )
+    if a._dtype in _HALVES:
+        raise NotImplementedError(
+            f"\"addmm_sparse_dense\" not implemented for '{scalar_type_name(a._dtype)}'"
+        )
+    if a.ndim != 2 or b.ndim != 2:
+        raise RuntimeError(f"addmm: matrices expected, got {a.ndim}D and {b.ndim}D tensors")
+    if a.shape[1] != b.shape[0]:
+        raise RuntimeError(
+            f"addmm: Argument #3 (dense): Expected dim 0 size {a.shape[1]}, got {b.shape[0]}"
+        )
+
+
+def product(a: Any, b: Any) -> Any:
+    """The matrix product where one of both is sparse; sparse if both are."""
+    if b.ndim == 1:
+        return product(a, b.unsqueeze(-1)).squeeze(-1)
+    for t in (a, b):
+        if isinstance(t, SparseTensor) and t.dense_dim():
+            refuse("the product of a tensor with dense dimensions")
+    _check_product(a, b)
+    if not isinstance(b, SparseTensor):
+        to, of = a._at.unbind(0)
+        return _spmm(a._held, b, to, of, int(a.shape[0]))
+    if not isinstance(a, SparseTensor):
+        to, of = b._at.unbind(0)
+        turned = _spmm(b._held, a.t(), of, to, int(b.shape[1]))
+        return turned.t()
+    return _both_sparse(a.coalesce(), b.coalesce())
+
+
+def _both_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
+    """Every entry of `a` with every entry of the row of `b` that its column names."""
+    (rows, columns), (others, ends) = a._at.array(), b._at.array()
+    low, high = np.searchsorted(others, columns), np.searchsorted(others, columns, "right")
+    counts = high - low
+    total = int(counts.sum())
+    left = np.repeat(np.arange(len(rows)), counts)
+    first = np.repeat(low - np.concatenate(([0], np.cumsum(counts)[:-1])), counts)
+    right = first + np.arange(total)
+    at = np.stack([rows[left], ends[right]]) if total else np.empty((2, 0), np.int64)
+    i, j = (fresh(p.astype(np.int64), dtypes.int64) for p in (left, right))
+    values = a._held.index_select(0, i) * b._held.index_select(0, j)
+    shape = (int(a.shape[0]), int(b.shape[1]))
+    return made(fresh(at.astype(np.int64), dtypes.int64), values, shape, False).coalesce()
+
+
+def size_of(shape: Any) -> Size:
+    return Size(shape)

@@ -1,0 +1,35 @@
+"""Sparse tensors as text, character for character PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._engine.tensor import printing, promotion
+from skimp._engine.tensor.tensor import Array
+
+_INDENT = len("tensor(")
+
+
+def _part(name: str, array: Array) -> str:
+    head = f"{name}=tensor("
+    body = printing._contents(array, _INDENT + len(head))
+    size = "" if array.size else f", size={array.shape}"
+    return f"{head}{body}{size})"
+
+
+def text(t: Any) -> str:
+    """PyTorch's `repr` of a sparse tensor."""
+    parts = [_part("indices", t._at.detach().array()), _part("values", t._held.detach().array())]
+    suffixes = [f"nnz={t._nnz()}"]
+    if t._dtype is not promotion.get_default_dtype():
+        complex_default = promotion.default_complex_dtype()
+        if not t.numel() or t._dtype.name not in (complex_default.name, "int64", "bool"):
+            suffixes.append(f"dtype={t._dtype!r}")
+    suffixes.append(f"layout={t.layout!r}")
+    if t.grad_fn is not None:
+        suffixes.append(f"grad_fn=<{t.grad_fn.name()}>")
+    elif t.requires_grad:
+        suffixes.append("requires_grad=True")
+    gap = ",\n" + " " * _INDENT
+    whole = "tensor(" + gap.join([*parts, f"size={tuple(t.shape)}"])
+    return printing._with_suffixes(whole, suffixes, _INDENT)

@@ -1,5 +1,0 @@
-"""Importing this module is `install()`: for a process that is told what to import."""
-
-from skimp.compat.finder import install
-
-install()

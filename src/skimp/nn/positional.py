@@ -1,0 +1,279 @@
+"""Functions that PyTorch's package has beside those of torch.nn.functional, in the order of
+arguments of its kernels: recurrent layers and their cells, normalisation, embedding_bag, kl_div.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp.nn import functional
+from skimp.nn.modules import recurrence
+
+F: Any = functional
+__all__ = [
+    "affine_grid_generator",
+    "batch_norm",
+    "cond",
+    "convolution",
+    "embedding_bag",
+    "frobenius_norm",
+    "gru",
+    "gru_cell",
+    "instance_norm",
+    "kl_div",
+    "lstm",
+    "lstm_cell",
+    "norm_except_dim",
+    "nuclear_norm",
+    "rnn_relu",
+    "rnn_relu_cell",
+    "rnn_tanh",
+    "rnn_tanh_cell",
+]
+
+# -- recurrent layers -----------------------------------------------------------------------------
+
+
+def _layers(
+    params: Sequence[Tensor], biases: bool, layers: int, directions: int, projected: bool
+) -> list[recurrence.Weights]:
+    """The flat list of weights that a layer keeps, by layer and direction."""
+    each = 2 + 2 * biases + projected
+    if len(params) != each * layers * directions:
+        raise RuntimeError(
+            f"a recurrent layer of {layers} layers in {directions} directions has "
+            f"{each * layers * directions} weights, got {len(params)}"
+        )
+    found: list[recurrence.Weights] = []
+    for start in range(0, len(params), each):
+        part = params[start : start + each]
+        found.append([*part[:2], *(part[2:4] if biases else (None, None)),
+                      part[-1] if projected else None])  # fmt: skip
+    return found
+
+
+def _recurrent(mode: str, name: str, doc: str) -> Callable[..., Any]:
+    both = mode == "LSTM"
+
+    def layer(*given: Any) -> Any:
+        # packed rows come with a list of weights in the fourth place, others in the third
+        if isinstance(given[2], (list, tuple)) and isinstance(given[3], bool):
+            data, hx, params, biases, layers, dropout, train, bidirectional, batch_first = given
+            sizes = None
+        else:
+            data, sizes, hx, params, biases, layers, dropout, train, bidirectional = given
+            batch_first = False
+        state = tuple(hx) if both else (hx,)
+        directions = 2 if bidirectional else 1
+        projected = both and state[0].shape[-1] != state[1].shape[-1]
+        weights = _layers(params, biases, layers, directions, projected)
+        rows = data.transpose(0, 1) if batch_first else data
+        counts = None if sizes is None else sizes.tolist()
+        rate = dropout if train else 0.0
+        out, end = recurrence.run(mode, rows, state, weights, counts, directions, rate)
+        return (out.transpose(0, 1) if batch_first else out, *end)
+
+    layer.__name__ = layer.__qualname__ = name
+    layer.__doc__ = doc
+    return layer
+
+
+def _cell(mode: str, name: str, doc: str) -> Callable[..., Any]:
+    both = mode == "LSTM"
+
+    def step(
+        input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
+    ) -> Any:
+        new = recurrence.once(
+            mode, input, tuple(hx) if both else (hx,), (w_ih, w_hh, b_ih, b_hh, None)
+        )
+        return new if both else new[0]
+
+    step.__name__ = step.__qualname__ = name
+    step.__doc__ = doc
+    return step
+
+
+_CALL = (
+    "(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or "
+    "of packed rows (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, "
+    "bidirectional)."
+)
+lstm = _recurrent("LSTM", "lstm", f"LSTM layers: {_CALL}")
+gru = _recurrent("GRU", "gru", f"GRU layers: {_CALL}")
+rnn_tanh = _recurrent("RNN_TANH", "rnn_tanh", f"Elman layers with tanh: {_CALL}")
+rnn_relu = _recurrent("RNN_RELU", "rnn_relu", f"Elman layers with relu: {_CALL}")
+lstm_cell = _cell("LSTM", "lstm_cell", "One step of an LSTM: the new h and c.")
+gru_cell = _cell("GRU", "gru_cell", "One step of a GRU: the new h.")
+rnn_tanh_cell = _cell("RNN_TANH", "rnn_tanh_cell", "One step of an Elman RNN with tanh.")
+rnn_relu_cell = _cell("RNN_RELU", "rnn_relu_cell", "One step of an Elman RNN with relu.")
+
+# -- normalisation, convolution -------------------------------------------------------------------
+
+
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """nn.functional.batch_norm with the weights first."""
+    made: Tensor = F.batch_norm(
+        input, running_mean, running_var, weight, bias, training, momentum, eps
+    )
+    return made
+
+
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """nn.functional.instance_norm with the weights first."""
+    made: Tensor = F.instance_norm(
+        input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
+    )
+    return made
+
+
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
+    """The convolution, or the transposed one, that a kernel's number of dimensions asks for."""
+    nd = weight.ndim - 2
+    if nd not in (1, 2, 3):
+        raise RuntimeError(f"convolution: expected a weight of 3 to 5 dimensions, got {nd + 2}")
+    if transposed:
+        run = getattr(F, f"conv_transpose{nd}d")
+        given: tuple[Any, ...] = (stride, padding, output_padding, groups, dilation)
+    else:
+        run, given = getattr(F, f"conv{nd}d"), (stride, padding, dilation, groups)
+    made: Tensor = run(input, weight, bias, *given)
+    return made
+
+
+def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tensor:
+    """nn.functional.affine_grid."""
+    made: Tensor = F.affine_grid(theta, size, align_corners)
+    return made
+
+
+# -- embedding_bag --------------------------------------------------------------------------------
+
+_MODES = ("sum", "mean", "max")
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The bags of nn.functional.embedding_bag, and for each index its bag, each bag's size, and of
+    maxima the index that each came from (empty or zeros where the mode needs none).
+    """
+    out = F.embedding_bag(
+        indices, weight, offsets, None, 2.0, scale_grad_by_freq, _MODES[mode], sparse,
+        per_sample_weights, include_last_offset, padding_idx,
+    )  # fmt: skip
+    numbers, starts = indices.array(), offsets.array()
+    bags = out.shape[0]
+    bag = np.searchsorted(starts, np.arange(len(numbers)), side="right") - 1
+    kept = np.ones(len(numbers), bool)
+    if padding_idx is not None:
+        kept = numbers != padding_idx % weight.shape[0]
+    sizes = np.bincount(bag[kept], minlength=bags)[:bags].astype(np.int64)
+    plain = mode == 0 and padding_idx is None and weight.stride(-1) == 1
+    where = np.empty(0, numbers.dtype) if plain else bag.astype(numbers.dtype)
+    # PyTorch's sums without a gradient have one for each offset, whether it starts a bag or not
+    count = len(starts) if not (weight.requires_grad and include_last_offset) else bags
+    zeros = np.zeros(count, numbers.dtype)
+    size = sizes.astype(numbers.dtype) if mode else zeros
+    most = _origins(weight, out, numbers, bag, kept) if mode == 2 else size.copy()
+    found = [fresh(a, dtypes.FROM_NUMPY[a.dtype]) for a in (where, size, most)]
+    return out, found[0], found[1], found[2]
+
+
+def _origins(weight: Tensor, out: Tensor, numbers: Any, bag: Any, kept: Any) -> Any:
+    """For each maximum the index of the first row that has it; 0 in empty bags."""
+    numbers, bag = numbers[kept], bag[kept]
+    rows = weight.detach().array()[numbers]
+    places = np.where(rows == out.detach().array()[bag], np.arange(len(bag))[:, None], len(bag))
+    first = np.full(tuple(out.shape), len(bag))
+    np.minimum.at(first, bag, places)
+    return np.append(numbers, 0)[first].astype(numbers.dtype)
+
+
+# -- losses, norms, branches ----------------------------------------------------------------------
+
+
+def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Any:
+    """nn.functional.kl_div; the reduction is 0 (none), 1 (mean) or 2 (sum)."""
+    how = ("none", "mean", "sum")[reduction]
+    if how != "mean":
+        return F.kl_div(input, target, reduction=how, log_target=log_target)
+    return F.kl_div(input, target, reduction="none", log_target=log_target).mean()
+
+
+def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The square root of the sum of squares over some dims."""
+    made: Tensor = NAMESPACES["linalg"]["vector_norm"](input, 2, dim, keepdim)
+    return made
+
+
+def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
+    """The sum of singular values; a bool in place of the dims is `keepdim`."""
+    if isinstance(dim, bool):
+        dim, keepdim = (-2, -1), dim
+    made: Tensor = NAMESPACES["linalg"]["matrix_norm"](input, "nuc", dim, keepdim)
+    return made
+
+
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The norm over all dims but one, which stays as the only one that is not 1; -1 leaves none."""
+    if dim == -1:
+        return v.norm(pow)
+    others = [d for d in range(v.ndim) if d != dim % v.ndim]
+    return v.norm(pow, others, True)
+
+
+def cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()
+) -> Any:
+    """What one of two functions makes of the operands; the other one is not called."""
+    if isinstance(pred, Tensor) and pred.numel() != 1:
+        raise RuntimeError(
+            "Expected pred to be bool or single-element tensor, but got "
+            f"a tensor of shape {list(pred.shape)}"
+        )
+    return (true_fn if bool(pred) else false_fn)(*operands)

@@ -1,7 +1,0 @@
-"""Where a program's memory went: plain data, the observer that gathers it, and its renderings."""
-
-from skimp.report.collect import Collector
-from skimp.report.data import Copied, Held, Peak, Place, Report
-from skimp.report.render import show, to_json, to_text
-
-__all__ = ["Collector", "Copied", "Held", "Peak", "Place", "Report", "show", "to_json", "to_text"]
