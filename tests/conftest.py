@@ -29,35 +29,42 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 # `import skimp` takes without.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+TESTS = Path(__file__).parent
+
 
 # What these test does not depend on the mode: commands, pages, stubs and other libraries; functions
 # of arrays and of integers that know no tensors. They run in the default mode only
 # (SKIMP_DEFER=auto, or not set), and the rest of the suite in all three.
-ONCE = frozenset(
-    f"test_{name}.py"
-    for name in (
-        *("beside", "check", "cli", "compat", "docs", "imports", "libraries", "report"),
-        *("bench", "bench_turns", "stubs", "tensorboard"),
-        *("allocator", "draws", "eval_copy", "kernels", "layout", "ledger", "pool", "printing"),
-        *("promotion", "special_kernels"),
-    )
+ONCE = (
+    *("cli/test_check.py", "cli/test_cli.py", "house", "lens", "test_imports.py"),
+    *("compat/test_compat.py", "compat/test_libraries.py"),
+    *("surface/test_beside.py", "surface/utils/test_tensorboard.py"),
+    *("engine/memory/test_allocator.py", "engine/memory/test_layout.py"),
+    *("engine/memory/test_ledger.py", "engine/memory/test_pool.py", "engine/eval/test_copy.py"),
+    *("engine/tensor/test_printing.py", "engine/tensor/test_promotion.py"),
+    *("kernels/test_draws.py", "kernels/test_pointwise.py", "kernels/test_special.py"),
 )
 
 # What starts, interrupts and kills processes meets the scheduler's moods, and is tried three times.
 # Nothing else is: a failure elsewhere is a failure. (Besides, pytest-rerunfailures asks another
 # process about each test that it may repeat, in a way that takes 40 ms of waiting.)
-STARTS_PROCESSES = frozenset(
-    f"test_{name}.py"
-    for name in (
-        *("blas", "cli", "compat", "data", "docs", "libraries", "pool", "processes", "programs"),
-        *("run", "saving", "training_examples"),
-    )
+STARTS_PROCESSES = (
+    *("cli/test_cli.py", "cli/test_run.py", "compat/test_compat.py", "compat/test_libraries.py"),
+    *("engine/memory/test_pool.py", "house/test_docs.py", "kernels/test_blas.py", "programs"),
+    *("surface/serialization/test_saving.py", "surface/test_processes.py"),
+    "surface/utils/test_data.py",
 )
+
+
+def among(path: Path, places: tuple[str, ...]) -> bool:
+    """Whether a file is one of the places, or in one of them that is a folder."""
+    here = path.relative_to(TESTS)
+    return any([here.is_relative_to(place) for place in places])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.name in STARTS_PROCESSES:
+        if among(item.path, STARTS_PROCESSES):
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
@@ -83,7 +90,7 @@ def pytest_collection_finish() -> None:
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out a file (None: pytest decides)."""
     once = os.environ.get("SKIMP_DEFER", "auto") != "auto"
-    return True if once and collection_path.name in ONCE else None
+    return True if once and among(collection_path, ONCE) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,0 +1,109 @@
+"""What `skimp run` measures and prints for programs whose bytes and results are known."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.running import measured, skimp, start, write
+
+KNOWN = """
+    import torch
+    a = torch.zeros(1000)
+    b = torch.ones(500, dtype=torch.float64)
+    c = a + 1
+    d = a.view(10, 100).t().reshape(-1)
+    for tensor in (a, b, c, d):
+        tensor.data_ptr()
+    e = b[:250]  # a view: no memory
+    del a, b, c, d, tensor
+    f = torch.zeros(2000)
+    f.data_ptr()
+    print(torch.memory.max_memory_allocated(), torch.memory.memory_allocated())
+"""
+
+
+def test_the_report_is_right_to_the_byte(tmp_path: Path) -> None:
+    script = write(tmp_path, KNOWN)
+    done = skimp("run", "--report", "json", script, cwd=tmp_path)
+    assert done.stdout == "16000 12000\n"
+    result = measured(done)
+    peak = result["peak"]
+    assert (peak["bytes"], result["allocated"], result["live"]) == (16000, 24000, 12000)
+    assert result["allocations"] == 5
+    held = {(h["place"]["line"], h["place"]["op"]): h["bytes"] for h in peak["held"]}
+    assert held == {(3, "zeros"): 4000, (4, "ones"): 4000, (5, "add"): 4000, (6, "reshape"): 4000}
+    assert {h["place"]["file"] for h in peak["held"]} == {str(tmp_path / script)}
+    (copy,) = result["copies"]
+    assert (copy["place"]["line"], copy["bytes"], copy["times"]) == (6, 4000, 1)
+    assert "strides (1, 100)" in copy["reason"]
+    assert 0 <= peak["seconds"] <= result["seconds"]
+
+
+def test_a_program_that_raises_has_a_report_of_what_had_run(tmp_path: Path) -> None:
+    script = write(tmp_path, "import torch\nx = torch.ones(25).add_(1)\nx.view(3)\n")
+    done = skimp("run", "--report", "json", script, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "RuntimeError: shape '[3]' is invalid for input of size 25" in done.stderr
+    assert "skimp/ops" not in done.stderr  # none of our frames
+    assert measured(done)["peak"]["bytes"] == 100
+
+
+def test_a_limit_holds(tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import torch
+        kept = torch.ones(1000)
+        try:
+            torch.zeros(100_000).data_ptr()
+        except torch.OutOfMemoryError as error:
+            print("refused", kept.sum())
+        torch.zeros(100_000).data_ptr()
+        """,
+    )
+    done = skimp("run", "--limit", "100KiB", script, cwd=tmp_path)
+    assert done.stdout == "refused tensor(1000.)\n"
+    assert "OutOfMemoryError" in done.stderr
+    assert "script.py:8" in done.stderr
+    assert "skimp: script.py" in done.stderr
+    assert done.returncode == 1
+
+
+# -- the examples ---------------------------------------------------------------------------------
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_examples_print_what_they_print_under_pytorch(tmp_path: Path) -> None:
+    names = ("saving_memory", "storages", "in_place")
+    paths = [str(EXAMPLES / f"{name}.py") for name in names]
+    all_of_them = "import runpy, sys\nfor p in sys.argv[1:]: runpy.run_path(p, None, '__main__')\n"
+    script = write(tmp_path, all_of_them)
+    by_pytorch = start([sys.executable, script, *paths], tmp_path)
+    by_skimp = skimp("run", "--quiet", script, *paths, cwd=tmp_path)
+    assert by_pytorch.returncode == 0, by_pytorch.stderr
+    assert by_skimp.stdout == by_pytorch.stdout
+    assert by_skimp.returncode == 0, by_skimp.stderr
+
+
+def test_a_program_that_measures_itself_measures_the_host(tmp_path: Path) -> None:
+    done = skimp("run", "--quiet", str(EXAMPLES / "measure_relu.py"), cwd=tmp_path)
+    assert done.stdout == (
+        "out of place: 382.0 MiB in use, 382.0 MiB at most\n"
+        "in place:     0.0 MiB in use, 0.0 MiB at most\n"
+    ), done.stderr
+
+
+@pytest.mark.skipif(
+    os.environ.get("SKIMP_DEFER", "auto") != "auto", reason="a page shows one way of running"
+)
+def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    done = skimp("run", "--quiet", str(EXAMPLES / "demo.py"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"```text\n{done.stdout.strip()}\n```" in readme

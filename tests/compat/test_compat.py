@@ -1,0 +1,384 @@
+"""The name `torch`: what it resolves to, in this process and in those that it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from skimp._compat import missing
+from skimp._compat.finder import ours
+from skimp._compat.homes import HOMES
+from tests.support.running import skimp
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("SKIMP_DEFER", "auto") != "auto",
+    reason="nothing here depends on what is deferred, and starting processes takes its time",
+)
+
+
+def python(code: str, folder: Path) -> str:
+    """Run a program of its own (this process may hold the real torch) and return what it prints."""
+    script = folder / "program.py"
+    script.write_text(dedent(code))
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "real"),
+    [
+        ("torch", "skimp"),
+        ("torch.nn.functional", "skimp.nn.functional"),
+        ("torchvision", "torchvision"),
+    ],
+)
+def test_modules_below_torch_have_their_twin_below_skimp(name: str, real: str) -> None:
+    assert ours(name) == real
+
+
+def test_a_missing_name_is_told_with_the_nearest() -> None:
+    error = missing("skimp.nn", "Liner", ["Linear", "LayerNorm", "_Linter"])
+    assert isinstance(error, AttributeError)
+    assert str(error) == "module 'skimp.nn' has no attribute 'Liner'; the nearest is 'Linear'"
+    assert error.name == "Liner"
+
+
+def test_nothing_near_is_said_of_a_name_like_no_other() -> None:
+    assert str(missing("skimp", "qqq", ["add", "mul"])) == "module 'skimp' has no attribute 'qqq'"
+
+
+# -- install and uninstall ------------------------------------------------------------------------
+
+
+def test_torch_and_its_submodules_are_the_modules_of_skimp(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import skimp, skimp._compat
+        skimp._compat.install()
+        skimp._compat.install()  # once is enough, twice does no harm
+        import torch
+        import torch.nn as nn
+        from torch import nn as again
+        print(torch is skimp, nn is skimp.nn, again is nn)
+        print(skimp.__spec__.name, nn.__spec__.name, nn.__name__)
+        """,
+        tmp_path,
+    )
+    assert printed == "True True True\nskimp skimp.nn torch.nn\n"
+
+
+def test_a_missing_module_is_told_with_the_nearest(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import skimp._compat
+        skimp._compat.install()
+        for name in ("torch.optin", "torch.nn.no_such_module.deeper"):
+            try:
+                __import__(name)
+            except ModuleNotFoundError as error:
+                print(error.name, "|", error)
+        """,
+        tmp_path,
+    )
+    assert printed == (
+        "torch.optin | No module named 'torch.optin' in skimp; the nearest is 'optim'\n"
+        "torch.nn.no_such_module | No module named 'torch.nn.no_such_module' in skimp\n"
+    )
+
+
+def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import sys
+        before = list(sys.path), list(sys.meta_path)
+        import skimp, skimp._compat
+        skimp._compat.install()
+        import torch.nn
+        skimp._compat.uninstall()
+        print([name for name in sys.modules if name.split(".")[0] == "torch"])
+        print(before == (sys.path, sys.meta_path))
+        skimp._compat.uninstall()
+        skimp._compat.install()
+        import torch
+        print(torch is skimp)
+        """,
+        tmp_path,
+    )
+    assert printed == "[]\nTrue\nTrue\n"
+
+
+def test_a_real_torch_that_is_there_already_is_not_replaced(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import sys, types
+        sys.modules["torch"] = real = types.ModuleType("torch")
+        real.__file__ = "/site-packages/torch/__init__.py"
+        import skimp._compat
+        try:
+            skimp._compat.install()
+        except RuntimeError as error:
+            print(error)
+        print(sys.modules["torch"] is real)
+        """,
+        tmp_path,
+    )
+    assert "torch is already imported (/site-packages/torch/__init__.py)" in printed
+    assert printed.endswith("True\n")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_that_a_program_starts_have_it_too(tmp_path: Path, method: str) -> None:
+    printed = python(
+        f"""
+        import skimp._compat
+        skimp._compat.install()
+        import multiprocessing
+        import torch
+
+        def work(number):
+            import torch.nn
+            return number, torch.__spec__.name, torch.nn.__spec__.name
+
+        if __name__ == "__main__":
+            with multiprocessing.get_context("{method}").Pool(1) as pool:
+                print(pool.apply_async(work, [7]).get(60))
+        """,
+        tmp_path,
+    )
+    assert printed == "(7, 'skimp', 'skimp.nn')\n"
+
+
+def test_a_process_started_afresh_finds_torch_without_being_told(tmp_path: Path) -> None:
+    """Under `skimp run` no line of the script installs anything, so no child does by itself."""
+    (tmp_path / "work.py").write_text("import torch\n\ndef name(): return torch.__spec__.name\n")
+    printed = python(
+        """
+        import multiprocessing
+
+        if __name__ == "__main__":
+            import skimp._compat
+            skimp._compat.install()
+            import work
+            for method in ("spawn", "forkserver"):
+                with multiprocessing.get_context(method).Pool(1) as pool:
+                    print(pool.apply(work.name))
+        """,
+        tmp_path,
+    )
+    assert printed == "skimp\nskimp\n"
+
+
+# -- homes ----------------------------------------------------------------------------------------
+
+_DESCRIBE = """
+    import importlib, json, sys, warnings
+    warnings.simplefilter("ignore")
+    import torch
+    import torch.utils.tensorboard
+    found = {}
+    for home, names in json.load(open("homes.json")).items():
+        module = importlib.import_module(f"torch.{home}".rstrip("."))
+        for name in names:
+            value = getattr(module, name)
+            cls = isinstance(value, type) and value.__module__.startswith("torch")
+            found[f"{home}.{name}"] = [value.__module__, value.__qualname__] if cls else None
+    print(json.dumps(found))
+"""
+# Classes of PyTorch's that are functions or refused here, or the other way round.
+_OF_ANOTHER_KIND = (
+    "nn.parallel.distributed.DistributedDataParallel",
+    "cuda.streams.ExternalStream",
+    "_C.Size",
+    "_C._TensorMeta",
+    "_C.device",
+    "_C.dtype",
+)
+
+
+def test_pytorchs_modules_have_their_names_and_classes_say_that_they_are_from_them(
+    tmp_path: Path,
+) -> None:
+    wanted = {home: list(names) for home, names in HOMES.items()}
+    (tmp_path / "homes.json").write_text(json.dumps(wanted))
+    here = json.loads(
+        python("import skimp._compat\nskimp.compat.install()\n" + dedent(_DESCRIBE), tmp_path)
+    )
+    there = json.loads(python(_DESCRIBE, tmp_path))
+    later = {name for name in here if name.startswith(("profiler.", "utils.tensorboard."))}
+    assert here.keys() == there.keys()
+    for name in here.keys() - later - set(_OF_ANOTHER_KIND):
+        assert here[name] == there[name], name
+
+
+def test_a_home_hides_no_module_of_ours(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import importlib.util, sys
+        import skimp
+        from skimp._compat.homes import HOMES
+        for home in HOMES:
+            name = f"skimp.{home}".rstrip(".")
+            if name not in sys.modules and importlib.util.find_spec(name.rpartition(".")[0]):
+                try:
+                    print(name if importlib.util.find_spec(name) else "", end="")
+                except ModuleNotFoundError:
+                    pass  # below a file
+        """,
+        tmp_path,
+    )
+    assert printed == ""
+
+
+def test_a_whole_module_saved_under_the_name_torch_is_read_by_pytorch(tmp_path: Path) -> None:
+    code = """
+        import torch
+        from torch import nn
+        torch.manual_seed(0)
+        cell, shuffle, norm = nn.LSTMCell(4, 2), nn.PixelShuffle(2), nn.InstanceNorm2d(3)
+        torch.save((nn.Sequential(nn.Flatten(), cell, shuffle, norm), torch.optim.AdamW), "net.pt")
+    """
+    python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    printed = python('import torch\nprint(torch.load("net.pt", weights_only=False))', tmp_path)
+    assert printed == (
+        "(Sequential(\n  (0): Flatten(start_dim=1, end_dim=-1)\n  (1): LSTMCell(4, 2)\n"
+        "  (2): PixelShuffle(upscale_factor=2)\n  (3): InstanceNorm2d(3, eps=1e-05, momentum=0.1, "
+        "affine=False, bias=False, track_running_stats=False)\n), "
+        "<class 'torch.optim.adamw.AdamW'>)\n"
+    )
+
+
+def test_what_libraries_use_of_pytorchs_own_modules(tmp_path: Path) -> None:
+    code = """
+        import torch
+        from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
+        x = [torch.ones(1), torch.ones(2, dtype=torch.float64), torch.ones(3)]
+        for lists, places in (([x, [None] * 3], True), ([x], False)):
+            groups = _group_tensors_by_device_and_dtype(lists, places)
+            print(sorted((str(k), str(v)) for k, v in groups.items()))
+        from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present as strip
+        outer = torch.nn.Module()
+        outer.module = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.BatchNorm1d(1))
+        outer.other = torch.nn.BatchNorm1d(1)
+        state = outer.state_dict()
+        strip(state, "module.")
+        print(list(state), state._metadata["1"])
+        try:
+            torch.ops.load_library("/nothing/there.so")
+        except OSError as error:
+            print("OSError")
+        print(torch.hub.HASH_REGEX.search("net-abc0.pth").group(1))
+        print(torch.torch is torch, issubclass(torch.futures.Future, torch.Future))
+        import sys
+        for n in (1000, 3000):
+            x = torch.zeros(n)
+            held, empty = x.untyped_storage(), torch.zeros(0).untyped_storage()
+            print((sys.getsizeof(held) - sys.getsizeof(empty)) // 4)
+        print(torch.fx.wrap(len) is len, torch.futures.Future[int] is not None)
+
+        @torch.jit._overload_method
+        def forward(self): ...
+        for f, args in ((torch._assert, (torch.tensor(False), "no")), (torch._assert, (1, "no")),
+                        (torch._check, (True,)), (torch._check, (False, lambda: "no")),
+                        (torch._check, (1,)), (torch._check, (False, "no")),
+                        (torch._check_value, (False, lambda: 3)),
+                        (torch._check_index, (False, lambda: 3)),
+                        (torch._check_type, (False, lambda: 3)),
+                        (torch._assert_async, (torch.tensor(0),)),
+                        (torch._assert_async, (torch.tensor(0), "no"))):
+            try:
+                print(f(*args))
+            except Exception as error:
+                print(type(error).__name__, error)
+    """
+    here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    assert here == python(code, tmp_path)
+
+
+def test_annotations_of_a_programs_modules(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import skimp._compat
+        skimp._compat.install()
+        import typing
+        from torch import nn, optim
+
+        class Mine(nn.Linear):
+            config: "int"
+
+        print(typing.get_type_hints(Mine)["config"], typing.get_type_hints(nn.Module)["training"])
+        print(typing.get_type_hints(optim.Adam) is not None)
+        import torch.nn.modules.module as module
+        print(module.Module is nn.Module)
+        """,
+        tmp_path,
+    )
+    assert printed.splitlines() == ["<class 'int'> <class 'bool'>", "True", "True"]
+
+
+def test_names_that_trainers_ask_for(tmp_path: Path) -> None:
+    code = """
+        import torch
+        from torch._C import _TensorMeta
+        from torch._dynamo import OptimizedModule
+        net = torch.nn.Linear(1, 1)
+        print(isinstance(net, torch._dynamo.eval_frame.OptimizedModule))
+        print(isinstance(torch.Tensor, _TensorMeta))
+        print(isinstance(torch.futures.Future(), torch.Future))
+    """
+    here = python("import skimp._compat\nskimp.compat.install()\n" + dedent(code), tmp_path)
+    assert here == python(code, tmp_path) == "False\nTrue\nTrue\n"
+
+
+def test_modules_say_that_they_are_pytorchs(tmp_path: Path) -> None:
+    printed = python(
+        """
+        import skimp._compat
+        skimp._compat.install()
+        import torch, torch.nn.functional as F, torch.distributions
+        print(torch.__name__, F.__name__, torch.distributions.__name__)
+        skimp._compat.uninstall()
+        print(torch.__name__, F.__name__)
+        """,
+        tmp_path,
+    )
+    assert printed.splitlines() == [
+        "torch torch.nn.functional torch.distributions",
+        "skimp skimp.nn.functional",
+    ]
+
+
+def test_what_programs_send_and_store_under_the_name_torch(tmp_path: Path) -> None:
+    """Pickle finds dtypes and classes by the modules that they say they are from."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        dedent(
+            """
+            import pickle
+            from multiprocessing.reduction import ForkingPickler
+            import torch
+
+            for x in (
+                torch.float32, torch.bfloat16, torch.device("cpu"), torch.Size([1]), torch.strided,
+                torch.channels_last, torch.randn(2, 2), torch.nn.Parameter(torch.randn(3)),
+                torch.nn.Linear(1, 1), torch.optim.lr_scheduler.StepLR, torch.nn.LSTM,
+            ):
+                for dumps in (pickle.dumps, ForkingPickler.dumps):
+                    assert type(pickle.loads(dumps(x))) is type(x), x
+            print(torch.dtype.__module__, torch.device.__module__, torch.Size.__module__)
+            """
+        )
+    )
+    done = skimp("run", "--quiet", str(script), cwd=tmp_path)
+    assert done.stdout == "torch torch torch\n", done.stderr

@@ -1,0 +1,772 @@
+"""Programs on leaves, views, in-place ops and hooks: skimp and the oracle give the same values, or
+the same refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch as oracle
+
+import skimp
+from tests.support.autograd_twin import first_line, outcome
+
+Program = Callable[[Any], Any]
+PROGRAMS: dict[str, Program] = {}
+
+
+def twin(f: Program) -> Program:
+    PROGRAMS[f.__name__] = f
+    return f
+
+
+def plain(x: Any) -> Any:
+    """What can be compared between engines."""
+    if isinstance(x, (skimp.Tensor, oracle.Tensor)):
+        values = x.detach().resolve_conj().numpy()
+        return (values.tolist(), str(x.dtype), x.requires_grad)
+    if isinstance(x, (list, tuple)):
+        return [plain(v) for v in x]
+    if isinstance(x, (int, float, str, type(None))):
+        return x
+    if isinstance(x, (skimp.Size, oracle.Size)):
+        return list(x)
+    return x.name() if hasattr(x, "name") else repr(x)
+
+
+def agree(a: Any, b: Any) -> bool:
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(agree, a, b))
+    if isinstance(a, (float, complex)):
+        return bool(np.isclose(a, b, 1e-5, 1e-6))
+    return bool(a == b)
+
+
+def same(program: Program) -> None:
+    ours, theirs = outcome(lambda: program(skimp)), outcome(lambda: program(oracle))
+    assert ours[0] == theirs[0], (ours, theirs)
+    if ours[0] == "value":
+        assert agree(plain(ours[1]), plain(theirs[1])), (ours[1], theirs[1])
+    else:
+        assert type(ours[1]).__name__ == type(theirs[1]).__name__
+        assert first_line(ours[1]) == first_line(theirs[1])
+
+
+def leaf(torch: Any, *shape: int) -> Any:
+    return torch.ones(*(shape or (4,)), requires_grad=True)
+
+
+# -- in-place --------------------------------------------------------------------------------------
+
+
+@twin
+def inplace_formula_reads_the_old_values(torch):
+    x, b = leaf(torch), leaf(torch)
+    y = x * 2
+    y.mul_(b)
+    y.sum().backward()
+    return x.grad, b.grad
+
+
+@twin
+def inplace_with_itself(torch):
+    y = leaf(torch) * 1
+    y.mul_(y)
+    y.sum().backward()
+
+
+@twin
+def inplace_on_a_view(torch):
+    x, b = leaf(torch), leaf(torch, 2)
+    y = x * 3
+    v = y[1:3]
+    v.mul_(b)
+    y.sum().backward()
+    return x.grad, b.grad, v.grad_fn, y.grad_fn, y.grad_fn.next_functions, v._base is y
+
+
+@twin
+def inplace_on_a_view_of_a_view(torch):
+    x = leaf(torch)
+    y = x * 1
+    v = y[1:3]
+    w = v[:1]
+    w.mul_(3)
+    (y * y).sum().backward()
+    return w.grad_fn, v.grad_fn, y.grad_fn, x.grad
+
+
+@twin
+def inplace_into_what_required_no_grad(torch):
+    b, w = torch.zeros(4), leaf(torch, 2)
+    v, other = b[1:3], b[:2]
+    v.add_(w * 2)
+    (b * b).sum().backward()
+    return (
+        w.grad,
+        b.grad_fn,
+        b.grad_fn.next_functions,
+        b.is_leaf,
+        other.requires_grad,
+        other.grad_fn,
+    )
+
+
+@twin
+def setitem(torch):
+    b, w = torch.zeros(4), leaf(torch, 2)
+    b[1:3] = w
+    (b * b).sum().backward()
+    return b.grad_fn, w.grad
+
+
+@twin
+def fill_cuts(torch):
+    x = leaf(torch)
+    y = x * 1
+    y.fill_(2.0)
+    y.sum().backward()
+    return x.grad, y.requires_grad
+
+
+@twin
+def copy_cuts_and_connects(torch):
+    x, w = leaf(torch), leaf(torch)
+    y = x * 1
+    y.copy_(w * 2)
+    y.sum().backward()
+    return x.grad, w.grad, y.grad_fn
+
+
+@twin
+def chain_of_writes(torch):
+    x = leaf(torch, 3, 2)
+    y = x * 2
+    y.add_(1).mul_(3).neg_()
+    (y * x).sum().backward()
+    return x.grad
+
+
+@twin
+def view_made_before_requires_grad(torch):
+    x = torch.zeros(4)
+    v = x[:2]
+    x.requires_grad_()
+    return v.requires_grad, v.grad_fn, v.is_leaf
+
+
+@twin
+def write_to_view_made_before_requires_grad(torch):
+    x = torch.zeros(4)
+    v = x[:2]
+    x.requires_grad_()
+    v.add_(1)
+
+
+@twin
+def leaf_refused(torch):
+    leaf(torch).add_(1)
+
+
+@twin
+def view_of_leaf_refused(torch):
+    leaf(torch)[:2].add_(1)
+
+
+@twin
+def leaf_under_no_grad(torch):
+    x = leaf(torch)
+    with torch.no_grad():
+        x.add_(1)
+        x[:2].mul_(3)
+    return x, x.grad_fn
+
+
+@twin
+def no_grad_view_refused(torch):
+    y = leaf(torch) * 1
+    with torch.no_grad():
+        v = y[:2]
+    v.mul_(2)
+
+
+@twin
+def no_grad_view_of_modified_base(torch):
+    y = leaf(torch) * 1
+    with torch.no_grad():
+        v = y[:2]
+    y.mul_(2)
+    return v.grad_fn
+
+
+@twin
+def no_grad_view_flows_nowhere(torch):
+    x = leaf(torch)
+    with torch.no_grad():
+        v = x[:2]
+    y = v * 2
+    return v.requires_grad, v.grad_fn, y.grad_fn, y.grad_fn.next_functions
+
+
+@twin
+def unbind_refused(torch):
+    (leaf(torch) * 1).unbind()[0].mul_(2)
+
+
+@twin
+def split_refused(torch):
+    (leaf(torch) * 1).split(2)[0].mul_(2)
+
+
+@twin
+def chunk_of_plain_refused_with_gradient(torch):
+    a, _ = torch.ones(4).chunk(2)
+    a.mul_(leaf(torch, 2))
+
+
+@twin
+def chunk_of_plain(torch):
+    a, _ = torch.ones(4).chunk(2)
+    return a.mul_(2)
+
+
+@twin
+def view_then_write_under_no_grad(torch):
+    x = leaf(torch) * 1
+    v = x[:2]
+    with torch.no_grad():
+        v.add_(1)
+    return v.grad_fn, x.grad_fn
+
+
+@twin
+def saved_then_modified(torch):
+    y = leaf(torch) * 1
+    z = y * y
+    y.add_(1)
+    z.sum().backward()
+
+
+@twin
+def result_then_modified(torch):
+    y = leaf(torch).exp()
+    y.add_(1)
+    y.sum().backward()
+
+
+@twin
+def saved_view_modified_through_base(torch):
+    x = leaf(torch)
+    b = torch.ones(4)
+    z = x[:2] * b[:2]
+    b.add_(1)
+    z.sum().backward()
+
+
+@twin
+def data_is_not_watched(torch):
+    x = leaf(torch)
+    b = torch.ones(4)
+    z = x * b
+    b.data.add_(1)
+    z.sum().backward()
+    return x.grad
+
+
+# -- leaves ----------------------------------------------------------------------------------------
+
+
+@twin
+def second_backward(torch):
+    y = (leaf(torch) * leaf(torch)).sum()
+    y.backward()
+    y.backward()
+
+
+@twin
+def second_backward_where_nothing_was_saved(torch):
+    x = leaf(torch)
+    y = (x + 2).sum()
+    y.backward()
+    y.backward()
+    return x.grad
+
+
+@twin
+def retained(torch):
+    x = leaf(torch)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    return x.grad
+
+
+@twin
+def nothing_requires_grad(torch):
+    torch.ones(1).backward()
+
+
+@twin
+def not_a_scalar(torch):
+    (leaf(torch) * 2).backward()
+
+
+@twin
+def wrong_shape_of_gradient(torch):
+    (leaf(torch) * 2).backward(torch.ones(3))
+
+
+@twin
+def complex_loss(torch):
+    (leaf(torch) * 2j).sum().backward()
+
+
+@twin
+def integers_refused(torch):
+    torch.ones(3, dtype=torch.int64).requires_grad_()
+
+
+@twin
+def only_leaves_change_requires_grad(torch):
+    y = leaf(torch) * 2
+    y.requires_grad = False
+
+
+@twin
+def grad_of_wrong_shape(torch):
+    leaf(torch).grad = torch.ones(3)
+
+
+@twin
+def grad_of_wrong_type(torch):
+    leaf(torch).grad = 3
+
+
+@twin
+def grad_of_itself(torch):
+    x = leaf(torch)
+    x.grad = x
+
+
+@twin
+def detach_inplace_of_view(torch):
+    leaf(torch)[:2].detach_()
+
+
+@twin
+def detach_inplace(torch):
+    y = leaf(torch) * 1
+    y.detach_()
+    return y, y.is_leaf, y.grad_fn
+
+
+@twin
+def versions(torch):
+    y = leaf(torch) * 1
+    z = y.detach()
+    z.add_(1)
+    return y._version, y.data._version, z._version, z._is_view(), z._base
+
+
+@twin
+def bases(torch):
+    x = leaf(torch)
+    w = x.view(2, 2)[0]
+    with torch.no_grad():
+        v = x[:2]
+    return w._base is x, x.detach()[0]._base, v._base is x, x.detach()._is_view()
+
+
+@twin
+def set_data(torch):
+    x = leaf(torch)
+    x.data = torch.ones(3) * 2
+    (x * x).sum().backward()
+    return x, x.grad, x.grad_fn
+
+
+@twin
+def set_data_to_integers(torch):
+    leaf(torch).data = torch.ones(3, dtype=torch.int64)
+
+
+@twin
+def gradients_accumulate(torch):
+    x = leaf(torch)
+    (x * 2).sum().backward()
+    before = x.grad
+    (x * 3).sum().backward()
+    return x.grad, before is x.grad
+
+
+@twin
+def broadcast_and_promotion(torch):
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    z = torch.ones(2, 1, requires_grad=True)
+    (x * z).sum().backward()
+    return x.grad, z.grad
+
+
+@twin
+def real_input_of_a_complex_result(torch):
+    x = torch.ones(2, requires_grad=True)
+    z = torch.ones(3, 2, dtype=torch.complex64, requires_grad=True)
+    y = x * z * 1j
+    (y * y.conj()).real.sum().backward()
+    return x.grad, z.grad
+
+
+@twin
+def data_dependent_graph(torch):
+    x = leaf(torch)
+    y = x
+    while y.sum().item() < 50:
+        y = y * 2
+    y.sum().backward()
+    return x.grad
+
+
+# -- grad ------------------------------------------------------------------------------------------
+
+
+@twin
+def unused(torch):
+    torch.autograd.grad((leaf(torch) * 2).sum(), leaf(torch))
+
+
+@twin
+def unused_allowed(torch):
+    return torch.autograd.grad((leaf(torch) * 2).sum(), leaf(torch), allow_unused=True)
+
+
+@twin
+def unused_materialized(torch):
+    return torch.autograd.grad((leaf(torch) * 2).sum(), leaf(torch), materialize_grads=True)
+
+
+@twin
+def materialize_but_not_unused(torch):
+    torch.autograd.grad(leaf(torch).sum(), leaf(torch), materialize_grads=True, allow_unused=False)
+
+
+@twin
+def with_respect_to_a_constant(torch):
+    torch.autograd.grad((leaf(torch) * 2).sum(), torch.ones(4))
+
+
+@twin
+def no_inputs(torch):
+    torch.autograd.grad(leaf(torch).sum(), [])
+
+
+@twin
+def no_inputs_for_backward(torch):
+    leaf(torch).sum().backward(inputs=[])
+
+
+@twin
+def wrong_number_of_gradients(torch):
+    torch.autograd.backward([leaf(torch).sum(), leaf(torch).sum()], [None])
+
+
+@twin
+def number_as_gradient(torch):
+    torch.autograd.backward([leaf(torch).sum()], [3])
+
+
+@twin
+def backward_for_some_inputs(torch):
+    x, w = leaf(torch), leaf(torch)
+    y = x * w
+    (y * y).sum().backward(inputs=[w, y])
+    return x.grad, w.grad, y.grad
+
+
+@twin
+def of_intermediate(torch):
+    x = leaf(torch)
+    y = x * 2
+    z = (y * y).sum()
+    return torch.autograd.grad(z, [y, x], retain_graph=True), torch.autograd.grad(z, z), x.grad
+
+
+@twin
+def double_backward(torch):
+    x, w = leaf(torch), leaf(torch)
+    y = ((x * w).exp() * x).sum()
+    (g,) = torch.autograd.grad(y, x, create_graph=True)
+    (g * g).sum().backward()
+    return g, x.grad, w.grad
+
+
+@twin
+def third_derivative(torch):
+    x = leaf(torch)
+    g = (x * x * x * x).sum()
+    for _ in range(3):
+        (g,) = torch.autograd.grad(g.sum(), x, create_graph=True)
+    return g
+
+
+@twin
+def several_outputs(torch):
+    x = leaf(torch)
+    return torch.autograd.grad([x * 2, x.sum()], x, [torch.ones(4), None])
+
+
+# -- hooks -----------------------------------------------------------------------------------------
+
+
+@twin
+def hooks_and_retained_gradients(torch):
+    x, seen = leaf(torch), []
+    y = x * 2
+    y.register_hook(lambda g: g * 3)
+    y.retain_grad()
+    y.register_hook(seen.append)
+    y.sum().backward()
+    return y.grad, seen, x.grad, y.retains_grad
+
+
+@twin
+def removed_hook(torch):
+    x = leaf(torch)
+    handle = x.register_hook(lambda g: g * 3)
+    handle.remove()
+    x.sum().backward()
+    return x.grad
+
+
+@twin
+def hook_changes_shape(torch):
+    y = leaf(torch) * 2
+    y.register_hook(lambda g: g[:2])
+    y.sum().backward()
+
+
+@twin
+def hook_returns_a_number(torch):
+    y = leaf(torch) * 2
+    y.register_hook(lambda g: 3)
+    y.sum().backward()
+
+
+@twin
+def node_hooks(torch):
+    y, log = leaf(torch) * 2, []
+    y.grad_fn.register_hook(lambda gi, go: log.append(("after", gi, go)))
+    y.grad_fn.register_prehook(lambda go: log.append(("before", go)))
+    y.register_hook(lambda g: log.append(("tensor", g)))
+    y.sum().backward()
+    return log
+
+
+@twin
+def node_hook_returns_too_few(torch):
+    y = leaf(torch) * 2
+    y.grad_fn.register_hook(lambda gi, go: (gi[0] * 2,))
+    y.sum().backward()
+
+
+@twin
+def node_prehook_returns_no_tuple(torch):
+    y = leaf(torch) * 2
+    y.grad_fn.register_prehook(lambda go: go[0] * 2)
+    y.sum().backward()
+
+
+@twin
+def post_accumulate(torch):
+    x, log = leaf(torch), []
+    x.register_hook(lambda g: log.append("hook"))
+    x.register_post_accumulate_grad_hook(lambda p: log.append((p is x, p.grad.clone())))
+    (x * 2).sum().backward()
+    return log
+
+
+@twin
+def post_accumulate_of_result(torch):
+    (leaf(torch) * 2).register_post_accumulate_grad_hook(print)
+
+
+@twin
+def hooks_stay_with_the_history_they_were_put_on(torch):
+    x = leaf(torch)
+    y = x * 1
+    y.register_hook(lambda g: g * 2)
+    y.mul_(3)
+    y.register_hook(lambda g: g * 5)
+    y.sum().backward()
+    return x.grad
+
+
+@twin
+def retained_gradient_moves_with_a_write(torch):
+    x = leaf(torch)
+    y = x * 1
+    y.retain_grad()
+    y.mul_(3)
+    y.sum().backward()
+    return y.grad, x.grad
+
+
+@twin
+def hooks_of_leaf_under_grad(torch):
+    log, x = [], leaf(torch)
+    x.register_hook(lambda g: log.append("hook"))
+    return torch.autograd.grad((x * 2).sum(), x), log
+
+
+@twin
+def hooks_of_caught_result(torch):
+    log, x = [], leaf(torch)
+    y = x * 2
+    y.register_hook(lambda g: log.append("hook"))
+    y.retain_grad()
+    return torch.autograd.grad((y * 3).sum(), y), log, y.grad
+
+
+@twin
+def multi_grad_hook(torch):
+    log, x, w = [], leaf(torch), leaf(torch)
+    hook = torch.autograd.graph.register_multi_grad_hook
+    hook((x, w), lambda gs: log.append([g.sum().item() for g in gs]))
+    hook((x, w), lambda g: log.append("any"), mode="any")
+    (x * w * 2).sum().backward()
+    return sorted(map(str, log))
+
+
+@twin
+def retain_grad_of_a_constant(torch):
+    torch.ones(3).retain_grad()
+
+
+@twin
+def hook_on_a_constant(torch):
+    torch.ones(3).register_hook(print)
+
+
+# -- modes -----------------------------------------------------------------------------------------
+
+
+@twin
+def modes(torch):
+    x = leaf(torch)
+    seen = []
+
+    @torch.no_grad()
+    def f():
+        return torch.is_grad_enabled()
+
+    @torch.no_grad
+    def g():
+        yield torch.is_grad_enabled()
+        yield (x * 2).requires_grad
+
+    seen.append(f())
+    for value in g():
+        seen += [value, torch.is_grad_enabled()]
+    with torch.no_grad():
+        seen.append((x * 2).requires_grad)
+        with torch.enable_grad():
+            seen.append((x * 2).requires_grad)
+        torch.set_grad_enabled(True)
+        seen.append((x * 2).requires_grad)
+    torch.set_grad_enabled(False)
+    seen.append((x * 2).requires_grad)
+    torch.set_grad_enabled(True)
+    with torch.inference_mode():
+        seen += [torch.is_inference_mode_enabled(), torch.is_grad_enabled()]
+        with torch.inference_mode(False):
+            seen += [torch.is_inference_mode_enabled(), torch.is_grad_enabled()]
+    return seen
+
+
+@twin
+def generator_gets_what_is_sent_and_thrown(torch):
+    @torch.no_grad()
+    def g():
+        got = yield 1
+        try:
+            yield got, torch.is_grad_enabled()
+        except ValueError:
+            yield "caught", torch.is_grad_enabled()
+        return 5
+
+    it = g()
+    seen = [next(it), it.send("sent"), it.throw(ValueError("x"))]
+    try:
+        next(it)
+    except StopIteration as end:
+        seen.append(end.value)
+    return seen, torch.is_grad_enabled()
+
+
+@twin
+def inference_tensors(torch):
+    x = leaf(torch)
+    with torch.inference_mode():
+        y = x * 2
+        seen = [y.is_inference(), y.requires_grad, x[:2].is_inference(), x[:2].requires_grad]
+    return seen, y[:2].is_inference(), y._is_view()
+
+
+@twin
+def inference_tensor_saved(torch):
+    with torch.inference_mode():
+        y = torch.ones(4) * 2
+    return leaf(torch) * y
+
+
+@twin
+def inference_tensor_written(torch):
+    with torch.inference_mode():
+        y = torch.ones(4) * 2
+    y.add_(1)
+
+
+@twin
+def inference_tensor_requires_grad(torch):
+    with torch.inference_mode():
+        y = torch.ones(4) * 2
+    y.requires_grad_()
+
+
+@twin
+def a_view_takes_another_layout(torch):
+    x = torch.arange(6.0).requires_grad_()
+    base = x * 2
+    view = base.view(3, 2)
+    view.t_()
+    view.unsqueeze_(0)
+    view.squeeze_()
+    view.mul_(torch.arange(6.0).view(2, 3))
+    (view * view + base.view(2, 3)).sum().backward()
+    return x.grad, tuple(view.shape), tuple(base.shape)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str) -> None:
+    same(PROGRAMS[name])
+
+
+def test_grad_of_a_result_warns() -> None:
+    y = skimp.ones(3, requires_grad=True) * 2
+    with pytest.warns(
+        UserWarning, match="The .grad attribute of a Tensor that is not a leaf Tensor"
+    ):
+        assert y.grad is None
+
+
+def test_create_graph_of_backward_warns_once() -> None:
+    from skimp._engine.autograd import calls
+
+    calls._told.clear()
+    x = skimp.ones(3, requires_grad=True)
+    with pytest.warns(UserWarning, match="create_graph=True will create a reference cycle"):
+        (x * x).sum().backward(create_graph=True)
+    (x * x).sum().backward(create_graph=True)
+    x.grad = None

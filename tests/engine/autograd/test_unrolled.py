@@ -1,0 +1,182 @@
+"""What a plan's own functions do once it has been used a few times is what the general way does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import skimp
+from skimp._engine.autograd import record
+from tests.engine.autograd.test_autograd_twins import same
+
+
+def leaf(torch: Any, *shape: int) -> Any:
+    """Different numbers in every place."""
+    n = skimp.Size(shape or (4,)).numel()
+    return ((torch.arange(n) * 7 % 11 - 4) / 8).reshape(shape or (4,)).requires_grad_()
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {}
+
+
+def program(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    PROGRAMS[f.__name__] = f
+    return f
+
+
+def shown(e: BaseException) -> str:
+    """The first line of an error, without the numbers of elements and versions."""
+    return f"{type(e).__name__}: {str(e).splitlines()[0][:60]}"
+
+
+@program
+def masks_of_an_addmm(torch):
+    found = []
+    for which in range(1, 8):
+        b, x, w = leaf(torch, 4), leaf(torch, 3, 2), leaf(torch, 2, 4)
+        given = [t if which >> i & 1 else t.detach() for i, t in enumerate((b, x, w))]
+        y = torch.addmm(*given, beta=2, alpha=3)
+        y.sum().backward()
+        found += [b.grad, x.grad, w.grad, len(y.grad_fn.next_functions)]
+    return found
+
+
+@program
+def factors_in_every_layout(torch):
+    found = []
+    for turned in range(4):
+        x = leaf(torch, 3, 2).t() if turned & 1 else leaf(torch, 2, 3)
+        w = leaf(torch, 4, 3).t() if turned & 2 else leaf(torch, 3, 4)
+        x.retain_grad(), w.retain_grad()
+        (x @ w).sum().backward()
+        found += [x.grad, w.grad, x.grad.stride(), w.grad.stride()]
+    return found
+
+
+@program
+def results_and_second_derivatives(torch):
+    x = leaf(torch)
+    y = x.tanh().exp() * x.sigmoid()
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (g * g).sum().backward()
+    return y, g, x.grad
+
+
+@program
+def joint_formulas(torch):
+    x, y = leaf(torch, 3, 4), leaf(torch, 3, 4)
+    d = torch.cdist(x, y) + torch.atan2(x, y).sum()
+    d.sum().backward()
+    z = leaf(torch, 5, 4)
+    torch.nn.functional.layer_norm(z, (4,), leaf(torch, 4), leaf(torch, 4)).pow(2).sum().backward()
+    return x.grad, y.grad, z.grad
+
+
+@program
+def lists_and_several_outputs(torch):
+    x, y = leaf(torch, 3), leaf(torch, 2)
+    a, b = torch.cat([x, y, x]).split([3, 5])
+    values, _ = torch.stack([a, b[:3]]).max(0)
+    (values.sum() + b.sum()).backward()
+    return x.grad, y.grad
+
+
+@program
+def broadcasts_and_numbers(torch):
+    x, y = leaf(torch, 3, 1), leaf(torch, 4)
+    z = (x * y + 2) / (y * y + 1) - 3 * x
+    z.mean((0,), keepdim=True).sum().backward()
+    return x.grad, y.grad
+
+
+@program
+def a_write_is_noticed(torch):
+    found = []
+    for op in (lambda t: t.exp(), lambda t: torch.mm(t, t), lambda t: t.softmax(1)):
+        x = leaf(torch, 3, 3)
+        y = x * 1
+        z = op(y)
+        for written in (y, z):
+            with torch.no_grad():
+                written.mul_(2)
+        with pytest.raises(RuntimeError) as e:
+            z.sum().backward()
+        found.append(shown(e.value))
+    return found
+
+
+@program
+def freed_and_kept(torch):
+    x = leaf(torch, 3, 3)
+    y = torch.mm(x, x).softmax(0)[0].sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(RuntimeError) as e:
+        y.backward()
+    return x.grad, shown(e.value)
+
+
+@program
+def hooks_pack(torch):
+    x, log = leaf(torch, 2, 2), []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: (log.append(tuple(t.shape)), t * 1)[1], lambda t: t
+    ):
+        y = torch.mm(x, x.tanh())
+    y.sum().backward()
+    return log, x.grad
+
+
+@program
+def views_made_under_no_grad(torch):
+    x = leaf(torch, 4)
+    with torch.no_grad():
+        v = x[1:]
+    found = [v.requires_grad, (v * 2).grad_fn is None]
+    y = torch.clamp(x, 0.1, 0.5).view(2, 2).t().sum(0)
+    y.backward(torch.ones(2))
+    return found, x.grad
+
+
+@program
+def gradients_that_are_missing(torch):
+    x = leaf(torch, 4)
+    a, b = x.exp().unbind()[:2]
+    (got,) = torch.autograd.grad(a * 1, x, allow_unused=True)
+    return got, b
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_written_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in PyTorch before plans are written out, and where they are."""
+    monkeypatch.setattr(record, "USES", 10**9)
+    same(PROGRAMS[name])
+    monkeypatch.setattr(record, "USES", 1)
+    for _ in range(3):
+        same(PROGRAMS[name])
+
+
+def test_plans_are_written_out_after_some_uses() -> None:
+    x = skimp.rand(3, 3, requires_grad=True)
+    for _ in range(2 * record.USES):
+        y = x.softmax(1)
+        y.sum().backward()
+    plan = y.grad_fn._plan
+    assert plan.recorder is not None
+    assert plan.recorder.__code__.co_filename.startswith("<skimp ")  # not the user's line
+    assert plan.runner.__code__.co_filename.startswith("<skimp ")
+
+
+def test_lines_are_the_users() -> None:
+    x = skimp.rand(3, 3, requires_grad=True)
+    for _ in range(2 * record.USES):
+        y = x.t()
+        skimp.mm(y, y).sum().backward()
+    z = skimp.mm(x, x)
+    x.detach().mul_(2)
+    with pytest.raises(RuntimeError) as e:
+        z.sum().backward()
+    assert "z = skimp.mm(x, x)" in str(e.value)
+    assert "x.detach().mul_(2)" in str(e.value)

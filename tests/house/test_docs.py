@@ -1,0 +1,64 @@
+"""The pages tell the truth: their programs run and print what is written below them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+
+
+def programs() -> list[tuple[str, str, str | None]]:
+    """Page and number, code, and what a text block right behind it says that it prints."""
+    found = []
+    for page in PAGES:
+        blocks = list(BLOCK.finditer(page.read_text()))
+        for block, after in zip_longest(blocks, blocks[1:]):
+            if block[1] == "python":
+                told = after is not None and after[1] == "text" and after.start() - block.end() <= 2
+                name = f"{page.relative_to(ROOT)}:{block.start()}"
+                found.append((name, block[2], after[2] if told and after else None))
+    return found
+
+
+def run(folder: Path, code: str) -> str:
+    """What the program prints under `skimp run`."""
+    script = folder / "block.py"
+    script.write_text(code)
+    command = [sys.executable, "-m", "skimp", "run", "--quiet", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+PROGRAMS = programs()
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"), [p[1:] for p in PROGRAMS], ids=[name for name, _, _ in PROGRAMS]
+)
+def test_programs_on_the_pages_run(tmp_path: Path, code: str, printed: str | None) -> None:
+    result = run(tmp_path, code)
+    if printed is not None:
+        assert result == printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = [link for link in LINK.findall(page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_commands_on_the_pages_exist() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"\bmake (\w+)  ", page.read_text())}
+    assert named <= targets
+    assert {"demo", "test", "check", "bench"} <= targets

@@ -1,0 +1,216 @@
+"""The losses, against PyTorch: each reduction, values and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+from tests.support.functional import both, randn
+
+F = skimp.nn.functional
+REDUCTIONS = ["mean", "sum", "none"]
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def signs(*shape: int) -> torch.Tensor:
+    return torch.randint(0, 2, shape).float() * 2 - 1
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_distances(reduction: str, dtype: torch.dtype) -> None:
+    x, y = randn(4, 5, dtype=dtype, grad=True), randn(4, 5, dtype=dtype, grad=True)
+    tolerance = 0.2 if dtype is torch.bfloat16 else None
+    for name, words in (
+        ("mse_loss", {}),
+        ("l1_loss", {}),
+        ("smooth_l1_loss", {"beta": 0.5}),
+        ("huber_loss", {"delta": 0.7}),
+    ):
+        both(name, x, y, reduction=reduction, tolerance=tolerance, **words)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_likelihoods(reduction: str) -> None:
+    p = torch.rand(4, 5).clamp(0.01, 0.99).requires_grad_()
+    both("binary_cross_entropy", p, torch.rand(4, 5), weight=torch.rand(5), reduction=reduction)
+    both(
+        "binary_cross_entropy",
+        torch.tensor([0.0, 1.0, 1.0]),
+        torch.tensor([1.0, 0.0, 1.0]),
+        reduction=reduction,
+    )
+    x = randn(4, 5, grad=True)
+    both("binary_cross_entropy_with_logits", x, torch.rand(4, 5), reduction=reduction)
+    both(
+        "binary_cross_entropy_with_logits",
+        x,
+        torch.rand(4, 5),
+        torch.rand(5),
+        pos_weight=torch.rand(5),
+        reduction=reduction,
+    )
+    both("poisson_nll_loss", x, torch.rand(4, 5) * 3, full=True, reduction=reduction)
+    both(
+        "gaussian_nll_loss",
+        x,
+        randn(4, 5),
+        torch.rand(4, 1).requires_grad_(),
+        full=True,
+        reduction=reduction,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+@pytest.mark.parametrize("reduction", [*REDUCTIONS, "batchmean"])
+def test_kl_div(reduction: str) -> None:
+    target = torch.rand(4, 5)
+    target[0, 0] = 0
+    both("kl_div", randn(4, 5, grad=True), target, reduction=reduction)
+    both("kl_div", randn(4, 5, grad=True), randn(4, 5), reduction=reduction, log_target=True)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_margins(reduction: str) -> None:
+    x, y, z = (randn(4, 5, grad=True) for _ in range(3))
+    both("soft_margin_loss", x, signs(4, 5), reduction=reduction)
+    both("hinge_embedding_loss", x, signs(4, 5), reduction=reduction)
+    both("margin_ranking_loss", x, y, signs(4, 5), margin=0.3, reduction=reduction)
+    both("cosine_embedding_loss", x, y, signs(4), margin=0.1, reduction=reduction)
+    both("triplet_margin_loss", x, y, z, swap=True, reduction=reduction)
+    both("triplet_margin_with_distance_loss", x, y, z, reduction=reduction)
+    both("multilabel_soft_margin_loss", x, torch.rand(4, 5).round(), reduction=reduction)
+    both(
+        "multi_margin_loss",
+        x,
+        torch.randint(0, 5, (4,)),
+        p=2,
+        weight=torch.rand(5),
+        reduction=reduction,
+    )
+    target = torch.tensor(
+        [[0, 3, -1, 2, 2], [-1, 0, 0, 0, 0], [4, 1, 0, 2, 3], [2, -1, -1, -1, -1]]
+    )
+    both("multilabel_margin_loss", x, target, reduction=reduction)
+
+
+def test_similarities() -> None:
+    x, y = randn(4, 5, grad=True), randn(4, 5, grad=True)
+    both("cosine_similarity", x, y)
+    both("cosine_similarity", x, y, dim=0)
+    both("pairwise_distance", x, y, p=1.5, keepdim=True)
+
+
+def test_linear_cross_entropy() -> None:
+    x, w, b = randn(6, 4, grad=True), randn(5, 4, grad=True), randn(5, grad=True)
+    both("linear_cross_entropy", x, w, torch.randint(0, 5, (6,)), linear_bias=b)
+
+
+def test_large_losses_are_reduced_without_being_written() -> None:
+    x, y = skimp.randn(1 << 20), skimp.randn(1 << 20)
+    before = skimp.cuda.memory_allocated()
+    skimp.cuda.reset_peak_memory_stats()
+    loss = F.mse_loss(x, y)
+    loss.item()
+    if skimp.config.defer != "never":
+        assert skimp.cuda.max_memory_allocated() - before < x.nbytes // 2
+
+
+def test_warnings_and_refusals() -> None:
+    with pytest.warns(UserWarning, match="Using a target size"):
+        F.mse_loss(skimp.ones(3, 1), skimp.ones(1, 3))
+    with pytest.raises(ValueError, match="is not a valid value for reduction"):
+        F.mse_loss(skimp.ones(3), skimp.ones(3), reduction="total")
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        F.binary_cross_entropy(skimp.ones(3) * 2, skimp.ones(3))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: F.mse_loss(x, y),
+        lambda x, y: F.huber_loss(x, y),
+        lambda x, y: F.smooth_l1_loss(x, y),
+        lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()),
+        lambda x, y: F.soft_margin_loss(x + y, x.detach().sign()),
+        lambda x, y: F.binary_cross_entropy_with_logits(x, y),
+        lambda x, y: F.cosine_similarity(x, y),
+    ],
+)
+def test_second_derivatives(call: Any) -> None:
+    x, y = (skimp.randn(3, 4, dtype=skimp.float64).requires_grad_() for _ in range(2))
+    assert skimp.autograd.gradcheck(call, (x, y))
+    assert skimp.autograd.gradgradcheck(call, (x, y))
+
+
+TYPES = ["int64", "float32", "float64", "bool", "bfloat16"]
+LOSSES = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss",
+          "soft_margin_loss", "hinge_embedding_loss", "binary_cross_entropy",
+          "binary_cross_entropy_with_logits"]  # fmt: skip
+
+
+def outcome(torch: Any, name: str, *args: Any, **words: Any) -> str:
+    """The type of a loss, or of the error."""
+    try:
+        return str(getattr(torch.nn.functional, name)(*args, **words).dtype)
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+        return type(error).__name__
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+@pytest.mark.parametrize("name", LOSSES)
+def test_types_of_results_and_of_errors(name: str) -> None:
+    for reduction in ("mean", "none"):
+        for a in TYPES:
+            for b in TYPES:
+                found = [
+                    outcome(
+                        t,
+                        name,
+                        t.tensor([0.0, 1, 1, 0]).to(getattr(t, a)),
+                        t.tensor([1.0, 1, 0, 0]).to(getattr(t, b)),
+                        reduction=reduction,
+                    )
+                    for t in (skimp, torch)
+                ]
+                assert found[0] == found[1], (a, b, reduction)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_targets_that_do_not_fit(name: str) -> None:
+    f, g = getattr(F, name), getattr(torch.nn.functional, name)
+    for shape in [(3,), (2, 3), (2, 3, 4), (2, 3, 4, 5)]:
+        for have in [(), (1,), (2,), (3,), (2, 3), (2, 4), (3, 4), (2, 4, 5), (2, 5, 4), (0,)]:
+            for kind in ("int64", "float32", "int32"):
+                said = []
+                for h, t in ((f, skimp), (g, torch)):
+                    target = t.zeros(have, dtype=getattr(t, kind))
+                    try:
+                        said.append(tuple(h(t.ones(shape), target, reduction="none").shape))
+                    except (RuntimeError, ValueError) as error:
+                        said.append((type(error), str(error)))
+                assert said[0] == said[1], (shape, have, kind)
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+def test_what_is_no_target() -> None:
+    for name in ("cross_entropy", "nll_loss", "kl_div", "hinge_embedding_loss"):
+        with pytest.raises(TypeError, match="argument 'target'"):
+            getattr(F, name)(skimp.ones(2, 3), None)
+    with pytest.raises(RuntimeError, match="all elements of target should be between 0 and 1"):
+        F.binary_cross_entropy(skimp.rand(3), skimp.rand(3) + 3)
+    with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'target'"):
+        F.soft_margin_loss(skimp.ones(3), skimp.ones(3).requires_grad_())
+    with pytest.raises(RuntimeError, match="expected scalar type Float but found Double"):
+        F.cross_entropy(
+            skimp.ones(2, 3),
+            skimp.tensor([0, 1]),
+            weight=skimp.ones(3, dtype=skimp.float64),
+        )

@@ -1,0 +1,121 @@
+"""LSTM and GRU over whole sequences, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import skimp
+from tests.support.functional import close, ours
+
+KINDS = ("LSTM", "GRU")
+
+
+def twins(kind: str, *args: Any, **words: Any) -> tuple[Any, Any]:
+    """The same layer on both sides."""
+    torch.manual_seed(0)
+    theirs = getattr(torch.nn, kind)(*args, **words)
+    dtype = words.pop("dtype", torch.float32)
+    mine = getattr(skimp.nn, kind)(*args, **words, dtype=getattr(skimp, str(dtype)[6:]))
+    mine.load_state_dict({k: ours(v.detach()) for k, v in theirs.state_dict().items()})
+    return theirs, mine
+
+
+def outputs(found: Any) -> list[Any]:
+    out, state = found
+    return [out, *state] if isinstance(state, tuple) else [out, state]
+
+
+@given(st.data(), st.sampled_from(KINDS))
+@settings(max_examples=40, deadline=None)
+def test_values_and_gradients(data: Any, kind: str) -> None:
+    """Over sizes, layers, directions, and which of the results anybody asks a gradient of."""
+    pick = lambda *values: data.draw(st.sampled_from(values))  # noqa: E731
+    words = {
+        "num_layers": pick(1, 2),
+        "bias": pick(True, False),
+        "batch_first": pick(True, False),
+        "bidirectional": pick(True, False),
+        "dtype": pick(torch.float32, torch.float64),
+    }
+    time, batch, width, hidden = (data.draw(st.integers(1, 5)) for _ in range(4))
+    theirs, mine = twins(kind, width, hidden, **dict(words))
+    dtype = words["dtype"]
+    lead = (batch, time) if words["batch_first"] else (time, batch)
+    x = torch.randn(*lead, width, dtype=dtype, requires_grad=pick(True, False))
+    count = words["num_layers"] * (2 if words["bidirectional"] else 1)
+    states = [torch.randn(count, batch, hidden, dtype=dtype, requires_grad=True) for _ in "hc"]
+    states = states[: 2 if kind == "LSTM" else 1]
+    my_x, my_states = ours(x), [ours(s) for s in states]
+    form = lambda s: tuple(s) if len(s) > 1 else s[0]  # noqa: E731
+    wants, gots = outputs(theirs(x, form(states))), outputs(mine(my_x, form(my_states)))
+    for got, want in zip(gots, wants, strict=True):
+        close(got, want, 1e-5)
+    asked = data.draw(st.sets(st.integers(0, len(wants) - 1), min_size=1))
+    seeds = {i: torch.randn(wants[i].shape, dtype=dtype) for i in asked}
+    leaves = [t for t in (x, *states) if t.requires_grad] + list(theirs.parameters())
+    my_leaves = [t for t in (my_x, *my_states) if t.requires_grad] + list(mine.parameters())
+    grads = torch.autograd.grad(
+        sum((wants[i] * s).sum() for i, s in seeds.items()), leaves, allow_unused=True
+    )
+    my_grads = skimp.autograd.grad(
+        sum((gots[i] * ours(s)).sum() for i, s in seeds.items()), my_leaves, allow_unused=True
+    )
+    for got, want in zip(my_grads, grads, strict=True):
+        if want is None:  # or zeros: the last results of all steps do not reach it
+            assert got is None or not got.any()
+        else:
+            close(got, want, 1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_second_derivatives(kind: str, reverse: bool) -> None:
+    net = getattr(skimp.nn, kind)(2, 3, dtype=skimp.float64, bidirectional=reverse)
+    x = skimp.randn(3, 2, 2, dtype=skimp.float64).requires_grad_()
+    assert skimp.autograd.gradcheck(lambda x: net(x)[0], (x,))
+    assert skimp.autograd.gradgradcheck(lambda x: net(x)[0], (x,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_node_for_a_sequence(kind: str) -> None:
+    """What forward keeps: the result, the gates, and the cells or the hidden part of one gate."""
+    time, batch, hidden = 20, 8, 32
+    net = getattr(skimp.nn, kind)(16, hidden)
+    x = skimp.randn(time, batch, 16)
+    out = net(x)[0]
+    node = (
+        out.grad_fn.next_functions[0][0] if "Stack" in type(out.grad_fn).__name__ else out.grad_fn
+    )
+    assert type(node).__name__ == f"{kind.title()}Backward0"
+    gates = 4 if kind == "LSTM" else 3
+    step = batch * hidden * 4
+    before = skimp.cuda.memory_allocated()
+    del out, node
+    freed = before - skimp.cuda.memory_allocated()
+    states = (2 if kind == "LSTM" else 1) * step  # the zeros to begin with
+    last = step if kind == "LSTM" else 0
+    assert freed - time * step * (gates + 2) - states - last in range(-step, step + 1)
+
+
+def test_saturated_gates() -> None:
+    """Sigmoids by way of tanh: nothing but rounding is lost where gates are shut."""
+    theirs, mine = twins("LSTM", 3, 4)
+    x = 60 * torch.randn(5, 2, 3)
+    (want, _), (got, _) = theirs(x), mine(ours(x))
+    assert np.abs(got.detach().numpy() - want.detach().numpy()).max() < 1e-6
+
+
+def test_other_types_and_projections_go_step_by_step() -> None:
+    net = skimp.nn.LSTM(3, 4, proj_size=2)
+    assert "Stack" in type(net(skimp.randn(2, 1, 3))[0].grad_fn).__name__
+    half = skimp.nn.GRU(3, 4, dtype=skimp.bfloat16)
+    assert half(skimp.randn(2, 1, 3, dtype=skimp.bfloat16))[0].dtype is skimp.bfloat16
+    with skimp.autocast("cpu", dtype=skimp.bfloat16):
+        found = skimp.nn.GRU(3, 4)(skimp.randn(2, 1, 3))[0]
+    assert "Stack" in type(found.grad_fn).__name__

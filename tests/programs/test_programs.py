@@ -1,0 +1,47 @@
+"""Programs as people write them, of many kinds, print under skimp what they print under PyTorch.
+
+The numbers that they print are compared one by one: to 3e-5, which a dozen steps of training make
+of a difference in the last digit at most.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.running import default_mode, printed_by_pytorch, start
+
+PROGRAMS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
+NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:e[-+]?\d+)?|\bnan\b|\binf\b")
+pytestmark = default_mode
+
+
+@pytest.fixture(scope="module")
+def by_pytorch(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The lines that each program prints under PyTorch."""
+    folder = tmp_path_factory.mktemp("oracle")
+    return printed_by_pytorch(folder, [str(path) for path in PROGRAMS])
+
+
+def numbers(line: str) -> list[float]:
+    return [float(found) for found in NUMBER.findall(line)]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_a_program_prints_what_it_prints_under_pytorch(
+    path: Path, by_pytorch: dict[str, list[str]], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-W", "error", "-m", "skimp", "run", "--quiet", str(path)]
+    done = start(command, tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines, wanted = done.stdout.splitlines(), by_pytorch[str(path)]
+    assert [NUMBER.sub("#", line) for line in lines] == [NUMBER.sub("#", line) for line in wanted]
+    assert len(lines) >= 9
+    for line, other in zip(lines, wanted, strict=True):
+        assert numbers(line) == pytest.approx(numbers(other), rel=3e-5, abs=1e-5, nan_ok=True), (
+            line,
+            other,
+        )

@@ -1,0 +1,129 @@
+"""Steps over many parameters at once: what is shared among threads gives the bits of one after
+another, in the order of the parameters where they meet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch as oracle
+
+import skimp
+from skimp.optim.optimizer import PerParameter
+from tests.support.optim_rows import OPTIMIZERS
+
+SHAPES = [(300, 400), (7,), (1,), (70_000,), (3, 50_000), (0,), (256, 256), (), (400, 300)]
+
+
+def _values(seed: int) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [np.asarray(rng.standard_normal(shape), np.float32) for shape in SHAPES]
+
+
+def _steps(torch: Any, name: str, apart: bool = False) -> list[Any]:
+    """Parameters of many sizes and layouts after three steps: two groups, one gradient missing
+    once, one that is laid out in another way.
+    """
+    params = [torch.tensor(v) for v in _values(0)]
+    params[-1] = params[-1].t()
+    for p in params:
+        p.requires_grad_(True)
+    groups = [{"params": params[:5]}, {"params": params[5:], "lr": 0.01}]
+    optimizers = [OPTIMIZERS[name](torch.optim, groups)]
+    if apart:
+        optimizers = [OPTIMIZERS[name](torch.optim, [{**g, "params": [p]}])
+                      for g in groups for p in g["params"]]  # fmt: skip
+    for step in range(3):
+        for number, (p, v) in enumerate(zip(params, _values(step + 1), strict=True)):
+            g = torch.tensor(v)
+            if number == 0:
+                g = g.t().contiguous().t()
+            p.grad = None if step == number == 1 else g.t() if number == len(params) - 1 else g
+        for optimizer in optimizers:
+            optimizer.step()
+    state = [v for o in optimizers for s in o.state.values() for v in s.values()]
+    return [*params, *[v for v in state if isinstance(v, torch.Tensor)]]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_bits_and_versions_of_one_after_another(name: str) -> None:
+    expected = _steps(skimp, name, apart=True)
+    for setting in ({}, {"threads": 1}, {"threads": 3, "threads_from": 1}, {"block": 1000},
+                    {"defer": "never"}, {"defer": "always"}):  # fmt: skip
+        with skimp.config.using(**setting):
+            found = _steps(skimp, name)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.detach().numpy(), other.detach().numpy())
+            assert one._version == other._version
+    for one, other in zip(found, _steps(oracle, name), strict=False):
+        np.testing.assert_allclose(
+            one.detach().numpy(), other.detach().numpy(), rtol=1e-4, atol=1e-5
+        )
+
+
+def _meeting(torch: Any, kind: str) -> list[Any]:
+    """Two steps of parameters that have memory in common with each other or with gradients."""
+    n = 100_000
+    whole = torch.arange(2.0 * n) / n
+    a = whole[:n].detach().requires_grad_(True)
+    b = whole[n // 2 : n // 2 + n].detach().requires_grad_(True)
+    c = torch.ones(n, requires_grad=True)
+    few = whole[n // 4 : n // 4 + 9].detach().requires_grad_(True)
+    params = [a, few, b, c]
+    optimizer = torch.optim.SGD(params, lr=0.5, momentum=0.5, weight_decay=0.1)
+    for _ in range(2):
+        a.grad, b.grad, few.grad = torch.ones(n), torch.arange(1.0 * n), torch.ones(9)
+        c.grad = {"parameter": a.detach(), "itself": c.detach(), "gradient": b.grad}[kind]
+        if kind == "gradient":
+            a.grad = b.grad
+        optimizer.step()
+    return [whole, c]
+
+
+@pytest.mark.parametrize("kind", ["parameter", "itself", "gradient"])
+def test_parameters_that_meet(kind: str) -> None:
+    for ours, theirs in zip(_meeting(skimp, kind), _meeting(oracle, kind), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant")
+def test_what_was_done_before_an_error_stays_done() -> None:
+    n = 100_000
+    found = []
+    for torch in (skimp, oracle):
+        params = [torch.ones(n, requires_grad=True) for _ in range(3)]
+        optimizer = torch.optim.Adam(params, lr=0.5, foreach=False)
+        for p in params:
+            p.grad = torch.ones(n)
+        rows = torch.tensor([[0, 5]])
+        params[1].grad = torch.sparse_coo_tensor(rows, torch.ones(2), (n,))
+        with pytest.raises(RuntimeError, match="sparse"):
+            optimizer.step()
+        found.append([p.detach()[0].item() for p in params])
+    assert found[0][0] == pytest.approx(0.5)  # PyTorch looks at all gradients first
+    assert found[0][1:] == found[1][1:] == [1.0, 1.0]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant")
+def test_a_waiting_update_is_run_before_a_sparse_one() -> None:
+    """An embedding's rows and a dense parameter on the same memory, in the order of the group."""
+    found = []
+    for torch in (skimp, oracle):
+        whole = torch.ones(100_000, 2)
+        dense, rows = (whole.detach().requires_grad_(True) for _ in range(2))
+        optimizer = torch.optim.SGD([dense, rows], lr=0.5, momentum=0.5)
+        for step in range(2):
+            dense.grad = torch.full((100_000, 2), 1.0 + step)
+            rows.grad = torch.sparse_coo_tensor(
+                torch.tensor([[3, 70_000]]), torch.ones(2, 2), (100_000, 2)
+            )
+            optimizer.step()
+        found.append(whole.numpy())
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+def test_nothing_waits_where_a_step_looks_at_what_it_wrote() -> None:
+    waiting = {c.__name__ for c in PerParameter.__subclasses__() if not c._may_wait}
+    assert waiting == {"Adafactor", "Muon"}
