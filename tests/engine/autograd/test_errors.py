@@ -18,7 +18,7 @@ def leaf(n: int = 4) -> Any:
 
 def lines_of(e: BaseException) -> list[str]:
     """The source lines that a message quotes."""
-    return re.findall(r"test_autograd_errors\.py:\d+, `(.*?)`", str(e))
+    return re.findall(r"test_errors\.py:\d+, `(.*?)`", str(e))
 
 
 def test_modified() -> None:

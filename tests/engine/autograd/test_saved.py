@@ -171,7 +171,7 @@ def test_nothing_is_kept_without_a_message() -> None:
     assert skimp.autograd.saved(y).nbytes == 0
     with pytest.raises(
         RuntimeError,
-        match=r"ran inside disable_saved_tensors_hooks\(\).*test_autograd_saved.py:\d+",
+        match=r"ran inside disable_saved_tensors_hooks\(\).*test_saved.py:\d+",
     ):
         y.sum().backward()
     x.exp().sum().backward()
@@ -210,7 +210,7 @@ def test_list_of_what_is_kept() -> None:
         ("ExpBackward0", "result", "shared", 0),
     ]
     assert found.nbytes == 4000
-    assert "test_autograd_saved.py" in found[0].line
+    assert "test_saved.py" in found[0].line
     assert "y.exp" not in found[0].line
     assert "4,000  bytes in all" in str(found)
 
