@@ -2,8 +2,9 @@
 newest first.
 
 A node's number is higher than the numbers of all nodes that it leads to, so the newest node that
-waits has received everything that it will receive: no dependencies need counting. Formulas run
-unrecorded unless `create_graph`.
+waits has received everything that it will receive: no dependencies need counting. Leaves go before
+all other nodes, as soon as they have received everything (`leaves`). Formulas run unrecorded unless
+`create_graph`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from skimp._engine.autograd import anomaly, hooks, modes
 from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.leaves import Leaves, next_key
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
@@ -138,10 +140,11 @@ def _run(
     if captures is not None:
         captures.search(roots)
         wanted = captures.wanted
+    leaves = Leaves([r[0] for r in roots], wanted)
     while roots:
         to, index, r = roots.pop(0)
         if wanted is None or to in wanted:
-            _deliver(to, index, _validated(to, 0, r, to, index), waiting, buffers, create)
+            _deliver(to, index, _validated(to, 0, r, to, index), waiting, buffers, leaves, create)
     r = None  # type: ignore[assignment]  # nobody but the buffers holds a gradient: it may be taken or freed
     results: Any
     while waiting:
@@ -178,10 +181,13 @@ def _run(
                 ):
                     r = _validated(node, i >> 1, r, to, edges[i + 1])
                 if to in buffers or to._extra is not None:
-                    _deliver(to, edges[i + 1], r, waiting, buffers, create)
+                    _deliver(to, edges[i + 1], r, waiting, buffers, leaves, create)
                 else:
                     buffers[to] = [r]
-                    heappush(waiting, (-to._number, to))
+                    if type(to) is not AccumulateGrad:
+                        heappush(waiting, (-to._number, to))
+                    elif leaves.complete(to):
+                        heappush(waiting, (next_key(), to))
             i += 2
         r = a = to = None  # type: ignore[assignment]
         del results, edges, node, extra
@@ -207,11 +213,14 @@ def _deliver(
     g: Tensor | None,
     waiting: list[tuple[int, Node]],
     buffers: dict[Node, Grads],
+    leaves: Leaves,
     create: bool,
 ) -> None:
     """Add a gradient to what waits at `node`."""
     buffer = buffers.get(node)
-    if buffer is None:
+    if buffer is not None:
+        _add(buffer, index, g, create)
+    else:
         extra = node._extra
         if extra is None or extra.metas is None:
             buffers[node] = [g]
@@ -219,8 +228,14 @@ def _deliver(
             buffer = [None] * len(extra.metas)
             buffer[index] = g
             buffers[node] = buffer
-        heappush(waiting, (-node._number, node))
-        return
+        if type(node) is not AccumulateGrad:
+            heappush(waiting, (-node._number, node))
+    if type(node) is AccumulateGrad and leaves.complete(node):
+        heappush(waiting, (next_key(), node))
+
+
+def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
+    """Add a gradient to another that waits for the same output: in place where nobody could see."""
     have = buffer[index]
     if have is None:
         buffer[index] = g

@@ -1,0 +1,80 @@
+"""When a leaf has received all that a backward will send it: then it goes before every other node.
+
+A leaf's gradient is accumulated, and freed or used up by a hook, while the rest of backward has yet
+to run. The graph is not counted for that: a leaf to which one edge leads has everything with its
+first gradient, and how many lead to it is its node's reference count, which the edges make. Only
+where something else holds the node too (a second use, an earlier step's loss) are the edges counted
+that this backward will go along, once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+from skimp._engine.autograd.nodes import AccumulateGrad, Node
+
+# What leaves wait with: before all nodes, in the order in which they were complete.
+next_key = itertools.count(-(2**62)).__next__
+
+
+class Leaves:
+    """The leaves of one backward; asked once for each gradient that arrives at one."""
+
+    __slots__ = ("counts", "roots", "wanted")
+
+    def __init__(self, roots: list[Node], wanted: set[Node] | None) -> None:
+        self.roots = roots
+        self.wanted = wanted
+        self.counts: dict[Node, int] | None = None
+
+    def complete(self, leaf: Node) -> bool:
+        """Note a gradient's arrival; whether it was the last one."""
+        counts = self.counts
+        if counts is None:
+            if sys.getrefcount(leaf) == _HELD_BY_ONE:
+                return True
+            counts = self.counts = edges_to_leaves(self.roots, self.wanted)
+        left = counts[leaf] = counts[leaf] - 1
+        return not left
+
+
+def edges_to_leaves(roots: list[Node], wanted: set[Node] | None) -> dict[Node, int]:
+    """How many gradients each leaf will receive: from outside, and along the edges of all nodes
+    that will run.
+    """
+    counts: dict[Node, int] = {}
+    seen: set[Node] = set()
+    todo = list(roots)
+    for to in todo:  # which grows
+        if wanted is not None and to not in wanted:
+            continue
+        if type(to) is AccumulateGrad:
+            counts[to] = counts.get(to, 0) + 1
+        elif to not in seen:
+            seen.add(to)
+            todo += [n for n in to._edges[::2] if n is not None]
+    return counts
+
+
+def _held_by_one() -> int:
+    """The reference count that `complete` finds for a leaf of one edge: it depends on Python's
+    version how many the call itself adds.
+    """
+    leaf: Node = AccumulateGrad()
+    held = (leaf, 0)
+    buffers: dict[Node, list[None]] = {leaf: [None]}
+    del leaf
+    return _as_seen(held, buffers)
+
+
+def _as_seen(edges: tuple[Node, int], buffers: dict[Node, list[None]]) -> int:
+    to = edges[0]
+    return _inside(to)
+
+
+def _inside(leaf: Node) -> int:
+    return sys.getrefcount(leaf)
+
+
+_HELD_BY_ONE = _held_by_one()
