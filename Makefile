@@ -5,7 +5,7 @@ VENV   ?= .venv
 JOBS   ?= auto
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check stubs bench bench-quick clean
+.PHONY: demo test check wheel explore fuzz stubs bench bench-quick clean
 
 demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
@@ -16,13 +16,34 @@ test: $(VENV)/.skimp-test
 	    SKIMP_DEFER=$$mode $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal || exit 1; \
 	done
 
-check: $(VENV)/.skimp-check
+check: $(VENV)/.skimp-check $(VENV)/.skimp-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python tools/stubs.py --check
+	$(BIN)/python tools/api.py --check
 	$(BIN)/mypy
 	$(BIN)/mypy --follow-imports=silent src/skimp/_engine/tensor/tensor.py  # its stub stands in for it above
 	$(BIN)/python -m pytest -q --noconftest tests/test_imports.py
+
+# The demo from the wheel, in an environment and a folder that hold nothing else.
+wheel: $(VENV)/.skimp
+	rm -rf build/wheel
+	$(BIN)/python -m pip wheel -q --no-deps -w build/wheel .
+	@set -e; away=$$(mktemp -d); trap 'rm -rf "$$away"' EXIT; \
+	$(BIN)/python -m venv $$away/env; \
+	$$away/env/bin/python -m pip install -q build/wheel/skimp-*.whl; \
+	cp examples/demo.py $$away; cd $$away; \
+	env/bin/python -c "import skimp, sys; assert skimp.__file__.startswith(sys.prefix), skimp"; \
+	env/bin/skimp run demo.py
+
+# Hypothesis looks for examples that nobody has tried; SEED=... tries the same ones again.
+explore: $(VENV)/.skimp-test
+	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "SEED=$$seed"; \
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(JOBS) -m hypothesis --hypothesis-seed=$$seed
+
+# Random programs for as long as you like: make fuzz COUNT=1000000 SEED=...
+fuzz: $(VENV)/.skimp-test
+	$(BIN)/python -m tests.fuzz $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 # What editors and type checkers know of the names that op rows declare.
 stubs: $(VENV)/.skimp

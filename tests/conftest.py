@@ -10,6 +10,7 @@ import gc
 import os
 import random
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,13 +18,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The same examples every time: a change is judged by its own failures.
-# HYPOTHESIS_PROFILE=explore looks for new ones. How long an example takes to draw is the machine's
-# matter, which may be busy.
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fixed", patient, derandomize=True, database=None)
-settings.register_profile("explore", patient)
+# The same examples every time: a change is judged by its own failures. `make explore` looks for new
+# ones, from a seed that it prints, until the time is over. How long an example takes to draw is the
+# machine's matter, which may be busy.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+settings.register_profile("fixed", patient, derandomize=True)
+settings.register_profile("explore", patient, max_examples=300, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+EXPLORING = settings.get_current_profile_name() == "explore"
+TIME_TO_EXPLORE = 120.0  # seconds; what has not begun by then is skipped
+BEGAN = time.monotonic()
 
 # Processes that tests start keep the bytecode that they make: compiling takes half of the time that
 # `import skimp` takes without.
@@ -96,7 +101,9 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Begin the global streams anew: what a test draws does not depend on the tests before."""
-    if settings.get_current_profile_name() == "explore":
+    if EXPLORING:
+        if time.monotonic() - BEGAN > TIME_TO_EXPLORE:
+            pytest.skip("the time to explore is over")
         return
     random.seed(0)
     np.random.seed(0)
