@@ -1,4 +1,4 @@
-"""The Bernoulli distribution."""
+"""The Bernoulli distribution, and what all distributions of chances or log-odds share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,42 @@ from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import Distribution, parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import lazy_property, logits_to_probs, one_of, probs_to_logits
 from skimp.nn import functional as F
 from skimp.nn import whole
 
 
-class Binary(Univariate):
+class Chances(Distribution):
+    """A distribution that is given `probs` or `logits`, and has both."""
+
+    @lazy_property
+    def _param(self) -> Tensor:
+        own = self.__dict__
+        value: Tensor = own["probs"] if "probs" in own else own["logits"]
+        return value
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter that was given."""
+        return self._param.size()
+
+    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self._param.new(*args, **kwargs)
+
+
+def from_logits(d: Any) -> Tensor:
+    """The chances of a distribution of log-odds."""
+    return logits_to_probs(d.logits, is_binary=True)
+
+
+def from_probs(d: Any) -> Tensor:
+    """The log-odds of a distribution of chances."""
+    return probs_to_logits(d.probs, is_binary=True)
+
+
+class Binary(Chances):
     """A distribution with the chance of a success, given as `probs` or as log-odds `logits`."""
 
     def _choose(self, probs: Any, logits: Any, validate_args: bool | None, **rest: Any) -> None:
@@ -23,33 +51,16 @@ class Binary(Univariate):
         given = {"probs": probs} if logits is None else {"logits": logits}
         self._begin(validate_args, **rest, **given)
 
-    @property
-    def _param(self) -> Tensor:
-        own = self.__dict__
-        value: Tensor = own["probs"] if "probs" in own else own["logits"]
-        return value
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        return self._param.size()
-
-    def _new(self, *args: Any, **kwargs: Any) -> Tensor:
-        return self._param.new(*args, **kwargs)
-
 
 class Bernoulli(Binary, ExponentialFamily):
-    """1 with chance `probs`, else 0."""
+    """1 with chance p, else 0: p(x) = p^x (1 - p)^(1 - x), for x in {0, 1}.
 
-    parameters = ("probs", "logits")
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    Either `probs`, p in [0, 1], or `logits`, log(p / (1 - p)): a number or a tensor of the
+    batch's shape; ValueError for none or both. `mode` is nan where p is 1/2.
+    """
+
+    probs = parameter(constraints.unit_interval, from_logits)
+    logits = parameter(constraints.real, from_probs)
     support = constraints.boolean
     has_enumerate_support = True
 
@@ -85,9 +96,7 @@ class Bernoulli(Binary, ExponentialFamily):
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        values = whole.arange(2, dtype=self._param.dtype)
-        values = values.view((-1, *[1] * len(self._batch_shape)))
-        return values.expand((-1, *self._batch_shape)) if expand else values
+        return self._enumerated(whole.arange(2, dtype=self._param.dtype), expand)
 
     _mean_carrier_measure = 0.0
 

@@ -8,21 +8,24 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.dirichlet import Dirichlet
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.distribution import forwarded
 from skimp.distributions.exp_family import ExponentialFamily
-from skimp.distributions.utils import broadcast_all, size_of
+from skimp.distributions.utils import broadcast_all
 from skimp.nn import whole
 
 
 class Beta(ExponentialFamily):
-    """Numbers in [0, 1] of density proportional to x**(c1 - 1) * (1 - x)**(c0 - 1)."""
+    """p(x) = x^(a - 1) (1 - x)^(b - 1) / B(a, b), for x in [0, 1].
 
-    arg_constraints = {
-        "concentration1": constraints.positive,
-        "concentration0": constraints.positive,
-    }
+    `concentration1` is a, `concentration0` is b: positive numbers or tensors that broadcast to
+    the batch's shape. It is a Dirichlet distribution of two chances, and drawn as one.
+    """
+
+    concentration1 = forwarded(lambda d: d._dirichlet.concentration[..., 0], constraints.positive)
+    concentration0 = forwarded(lambda d: d._dirichlet.concentration[..., 1], constraints.positive)
     support = constraints.unit_interval
     has_rsample = True
+    _expands = ("_dirichlet",)
 
     def __init__(
         self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
@@ -34,32 +37,11 @@ class Beta(ExponentialFamily):
         self._dirichlet = Dirichlet(both, validate_args=validate_args)
         super().__init__(self._dirichlet._batch_shape, validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Beta, _instance)
-        batch_shape = size_of(batch_shape)
-        new._dirichlet = self._dirichlet.expand(batch_shape)
-        Distribution.__init__(new, batch_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-    @property
-    def concentration1(self) -> Tensor:
-        return self._dirichlet.concentration[..., 0]
-
-    @property
-    def concentration0(self) -> Tensor:
-        return self._dirichlet.concentration[..., 1]
-
     @property
     def mean(self) -> Tensor:
         return self.concentration1 / (self.concentration1 + self.concentration0)
 
-    @property
-    def mode(self) -> Tensor:
-        return self._dirichlet.mode[..., 0]
+    mode = forwarded(lambda d: d._dirichlet.mode[..., 0])
 
     @property
     def variance(self) -> Tensor:
@@ -70,8 +52,7 @@ class Beta(ExponentialFamily):
         return self._dirichlet.rsample(sample_shape).select(-1, 0)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         return self._dirichlet.log_prob(whole.stack([value, 1.0 - value], -1))
 
     def entropy(self) -> Tensor:

@@ -7,21 +7,23 @@ from typing import Any
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.bernoulli import Binary
+from skimp.distributions.bernoulli import Binary, from_logits, from_probs
+from skimp.distributions.distribution import parameter
 from skimp.nn import whole
 
 
 class Binomial(Binary):
-    """The number of successes among `total_count` trials."""
+    """The successes among n trials: p(k) = n! / (k! (n - k)!) p^k (1 - p)^(n - k), k = 0 to n.
 
-    parameters = ("total_count", "probs", "logits")
-    arg_constraints = {
-        "total_count": constraints.nonnegative_integer,
-        "probs": constraints.unit_interval,
-        "logits": constraints.real,
-    }
+    `total_count` is n; either `probs`, p in [0, 1], or `logits`, log(p / (1 - p)). Numbers or
+    tensors that broadcast to the batch's shape; ValueError for both or none of the last two.
+    `entropy` and `enumerate_support` raise NotImplementedError where n differs in the batch.
+    """
+
+    total_count = parameter(constraints.nonnegative_integer)
+    probs = parameter(constraints.unit_interval, from_logits)
+    logits = parameter(constraints.real, from_probs)
     has_enumerate_support = True
-    total_count: Tensor
 
     def __init__(
         self,
@@ -39,8 +41,6 @@ class Binomial(Binary):
             values = {
                 k: whole.tensor(float(v)) if k != "total_count" else v for k, v in values.items()
             }
-            super()._begin(validate_args, **values)
-            return
         super()._begin(validate_args, **values)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
@@ -72,19 +72,17 @@ class Binomial(Binary):
         log_rest = logits.clamp(min=0) + whole.log1p(whole.exp(-whole.abs(logits)))
         return value * logits - n * log_rest + log_choices
 
-    def entropy(self) -> Tensor:
+    def _one_count(self, asked: str) -> int:
         total = int(self.total_count.max())
         if not self.total_count.min() == total:
-            raise NotImplementedError("Inhomogeneous total count not supported by `entropy`.")
+            raise NotImplementedError(f"Inhomogeneous total count not supported by `{asked}`.")
+        return total
+
+    def entropy(self) -> Tensor:
+        self._one_count("entropy")
         log_prob = self.log_prob(self.enumerate_support(False))
         return -(whole.exp(log_prob) * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        total = int(self.total_count.max())
-        if not self.total_count.min() == total:
-            raise NotImplementedError(
-                "Inhomogeneous total count not supported by `enumerate_support`."
-            )
-        values = whole.arange(1 + total, dtype=self._param.dtype)
-        values = values.view((-1, *[1] * len(self._batch_shape)))
-        return values.expand((-1, *self._batch_shape)) if expand else values
+        total = self._one_count("enumerate_support")
+        return self._enumerated(whole.arange(1 + total, dtype=self._param.dtype), expand)

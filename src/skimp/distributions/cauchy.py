@@ -7,26 +7,28 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import Distribution, parameter
 from skimp.nn import whole
 
 
-class Cauchy(Univariate):
-    """The ratio of two normal numbers, scaled and moved; it has no mean."""
+class Cauchy(Distribution):
+    """p(x) = 1 / (pi s (1 + ((x - loc) / s)^2)), for all x; it has no mean and no variance.
 
-    parameters = ("loc", "scale")
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    `loc`, the median, and `scale`, s > 0: numbers or tensors that broadcast to the batch's shape.
+    `mean` is nan, `variance` infinite.
+    """
+
+    loc = parameter(constraints.real)
+    scale = parameter(constraints.positive)
     support = constraints.real
     has_rsample = True
-    loc: Tensor
-    scale: Tensor
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, loc=loc, scale=scale)
 
     @property
     def mean(self) -> Tensor:
-        return whole.full(self._extended_shape(), math.nan, dtype=self.loc.dtype)
+        return self._full(math.nan, self.loc)
 
     @property
     def mode(self) -> Tensor:
@@ -34,7 +36,7 @@ class Cauchy(Univariate):
 
     @property
     def variance(self) -> Tensor:
-        return whole.full(self._extended_shape(), math.inf, dtype=self.loc.dtype)
+        return self._full(math.inf, self.loc)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         eps = self.loc.new_empty(self._extended_shape(sample_shape)).cauchy_()

@@ -47,52 +47,37 @@ biject_to = ConstraintRegistry()
 transform_to = ConstraintRegistry()
 
 
-def _only(registry: ConstraintRegistry, constraint: Any) -> Callable[[Factory], Factory]:
-    return registry.register(constraint)
-
-
-def _both(constraint: Any) -> Callable[[Factory], Factory]:
+def _to(constraint: Any, *registries: ConstraintRegistry) -> Callable[[Factory], Factory]:
     def declare(factory: Factory) -> Factory:
-        biject_to.register(constraint, factory)
-        return transform_to.register(constraint, factory)
+        for registry in registries:
+            registry.register(constraint, factory)
+        return factory
 
     return declare
 
 
-@_both(constraints.real)
+@_to(constraints.real, biject_to, transform_to)
 def _real(constraint: Any) -> Any:
     return transforms.identity_transform
 
 
-@_only(biject_to, constraints.independent)
-def _biject_independent(constraint: Any) -> Any:
-    inner = biject_to(constraint.base_constraint)
-    return transforms.IndependentTransform(inner, constraint.reinterpreted_batch_ndims)
-
-
-@_only(transform_to, constraints.independent)
-def _transform_independent(constraint: Any) -> Any:
-    inner = transform_to(constraint.base_constraint)
-    return transforms.IndependentTransform(inner, constraint.reinterpreted_batch_ndims)
-
-
-@_both(constraints.greater_than)
-@_both(constraints.greater_than_eq)
+@_to(constraints.greater_than, biject_to, transform_to)
+@_to(constraints.greater_than_eq, biject_to, transform_to)
 def _greater(constraint: Any) -> Any:
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
     )
 
 
-@_both(constraints.less_than)
+@_to(constraints.less_than, biject_to, transform_to)
 def _less(constraint: Any) -> Any:
     return transforms.ComposeTransform(
         [transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)]
     )
 
 
-@_both(constraints.interval)
-@_both(constraints.half_open_interval)
+@_to(constraints.interval, biject_to, transform_to)
+@_to(constraints.half_open_interval, biject_to, transform_to)
 def _interval(constraint: Any) -> Any:
     low, high = constraint.lower_bound, constraint.upper_bound
     if isinstance(low, float | int) and low == 0 and isinstance(high, float | int) and high == 1:
@@ -102,52 +87,51 @@ def _interval(constraint: Any) -> Any:
     )
 
 
-@_only(biject_to, constraints.simplex)
+@_to(constraints.simplex, biject_to)
 def _biject_simplex(constraint: Any) -> Any:
     return transforms.StickBreakingTransform()
 
 
-@_only(transform_to, constraints.simplex)
+@_to(constraints.simplex, transform_to)
 def _transform_simplex(constraint: Any) -> Any:
     return transforms.SoftmaxTransform()
 
 
-@_only(transform_to, constraints.lower_cholesky)
-@_only(biject_to, constraints.lower_cholesky)
+@_to(constraints.lower_cholesky, biject_to, transform_to)
 def _lower_cholesky(constraint: Any) -> Any:
     return transforms.LowerCholeskyTransform()
 
 
-@_both(constraints.positive_definite)
-@_both(constraints.positive_semidefinite)
+@_to(constraints.positive_definite, biject_to, transform_to)
+@_to(constraints.positive_semidefinite, biject_to, transform_to)
 def _positive_definite(constraint: Any) -> Any:
     return transforms.PositiveDefiniteTransform()
 
 
-@_both(constraints.corr_cholesky)
+@_to(constraints.corr_cholesky, biject_to, transform_to)
 def _corr_cholesky(constraint: Any) -> Any:
     return transforms.CorrCholeskyTransform()
 
 
-@_only(biject_to, constraints.cat)
-def _biject_cat(constraint: Any) -> Any:
-    return transforms.CatTransform(
-        [biject_to(c) for c in constraint.cseq], constraint.dim, constraint.lengths
-    )
+def _register_composed(registry: ConstraintRegistry) -> None:
+    """Constraints made of others, whose transforms are made of theirs."""
+
+    @_to(constraints.independent, registry)
+    def independent(constraint: Any) -> Any:
+        inner = registry(constraint.base_constraint)
+        return transforms.IndependentTransform(inner, constraint.reinterpreted_batch_ndims)
+
+    @_to(constraints.cat, registry)
+    def cat(constraint: Any) -> Any:
+        parts = [registry(part) for part in constraint.cseq]
+        return transforms.CatTransform(parts, constraint.dim, constraint.lengths)
+
+    @_to(constraints.stack, registry)
+    def stack(constraint: Any) -> Any:
+        return transforms.StackTransform(
+            [registry(part) for part in constraint.cseq], constraint.dim
+        )
 
 
-@_only(transform_to, constraints.cat)
-def _transform_cat(constraint: Any) -> Any:
-    return transforms.CatTransform(
-        [transform_to(c) for c in constraint.cseq], constraint.dim, constraint.lengths
-    )
-
-
-@_only(biject_to, constraints.stack)
-def _biject_stack(constraint: Any) -> Any:
-    return transforms.StackTransform([biject_to(c) for c in constraint.cseq], constraint.dim)
-
-
-@_only(transform_to, constraints.stack)
-def _transform_stack(constraint: Any) -> Any:
-    return transforms.StackTransform([transform_to(c) for c in constraint.cseq], constraint.dim)
+_register_composed(biject_to)
+_register_composed(transform_to)

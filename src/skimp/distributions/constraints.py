@@ -187,43 +187,47 @@ class _OneHot(Constraint):
 
 
 class _Bounded(Constraint):
-    """A set between bounds; the bounds' names are what `repr` shows."""
-
-    bounds: tuple[str, ...] = ("lower_bound", "upper_bound")
-
-    def __init__(self, *bounds: Any, **named: Any) -> None:
-        named.update(zip(self.bounds, bounds, strict=False))
-        if sorted(named) != sorted(self.bounds):
-            raise TypeError(f"{type(self).__name__} takes {', '.join(self.bounds)}")
-        self.__dict__.update(named)
-        super().__init__()
-
-    def __getattr__(self, name: str) -> Any:  # (the bounds, for type checkers)
-        raise AttributeError(name)
+    """A set with bounds, which `repr` shows."""
 
     def __repr__(self) -> str:
-        words = ", ".join(f"{name}={getattr(self, name)}" for name in self.bounds)
+        words = ", ".join(f"{name}={bound}" for name, bound in vars(self).items())
         return f"{type(self).__name__[1:]}({words})"
 
 
-class _IntegerInterval(_Bounded):
+class _From(_Bounded):
+    def __init__(self, lower_bound: Any) -> None:
+        self.lower_bound = lower_bound
+        super().__init__()
+
+
+class _UpTo(_Bounded):
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+        super().__init__()
+
+
+class _Between(_Bounded):
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound
+        super().__init__()
+
+
+class _IntegerInterval(_Between):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
         return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
-class _IntegerLessThan(_Bounded):
+class _IntegerLessThan(_UpTo):
     is_discrete = True
-    bounds = ("upper_bound",)
 
     def check(self, value: Tensor) -> Tensor:
         return (value % 1 == 0) & (value <= self.upper_bound)
 
 
-class _IntegerGreaterThan(_Bounded):
+class _IntegerGreaterThan(_From):
     is_discrete = True
-    bounds = ("lower_bound",)
 
     def check(self, value: Tensor) -> Tensor:
         return (value % 1 == 0) & (value >= self.lower_bound)
@@ -234,33 +238,27 @@ class _Real(Constraint):
         return value == value
 
 
-class _GreaterThan(_Bounded):
-    bounds = ("lower_bound",)
-
+class _GreaterThan(_From):
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound < value
 
 
-class _GreaterThanEq(_Bounded):
-    bounds = ("lower_bound",)
-
+class _GreaterThanEq(_From):
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound <= value
 
 
-class _LessThan(_Bounded):
-    bounds = ("upper_bound",)
-
+class _LessThan(_UpTo):
     def check(self, value: Tensor) -> Tensor:
         return value < self.upper_bound
 
 
-class _Interval(_Bounded):
+class _Interval(_Between):
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
-class _HalfOpenInterval(_Bounded):
+class _HalfOpenInterval(_Between):
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 

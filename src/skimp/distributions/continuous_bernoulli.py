@@ -7,7 +7,8 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.bernoulli import Binary
+from skimp.distributions.bernoulli import Binary, from_logits, from_probs
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import clamp_probs
 from skimp.nn import functional as F
@@ -15,12 +16,18 @@ from skimp.nn import whole
 
 
 class ContinuousBernoulli(Binary, ExponentialFamily):
-    """Numbers in [0, 1] of density proportional to probs**x * (1 - probs)**(1 - x)."""
+    """p(x) = C(p) p^x (1 - p)^(1 - x), for x in [0, 1]: a Bernoulli likelihood of numbers.
 
-    parameters = ("probs", "logits")
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    Either `probs`, p in [0, 1], or `logits`, log(p / (1 - p)): a number or a tensor of the
+    batch's shape; p is not the mean. Between `lims`, where the formulas lose their digits, Taylor
+    series stand in. From: Loaiza-Ganem and Cunningham, The continuous Bernoulli, 2019.
+    """
+
+    probs = parameter(constraints.unit_interval, from_logits)
+    logits = parameter(constraints.real, from_probs)
     support = constraints.unit_interval
     has_rsample = True
+    _keeps = ("_lims",)
 
     def __init__(
         self,
@@ -34,21 +41,18 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         if probs is not None:
             self.probs = clamp_probs(self.probs)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
-        new._lims = self._lims
-        return new
-
-    def _outside(self) -> Tensor:
+    def _outside_unstable_region(self) -> Tensor:
         """Where the formulas are stable: away from probs = 1/2."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
-    def _cut(self) -> Tensor:
+    def _cut_probs(self) -> Tensor:
         """probs, with the unstable ones moved to the limit."""
-        return whole.where(self._outside(), self.probs, self._lims[0] * whole.ones_like(self.probs))
+        return whole.where(
+            self._outside_unstable_region(), self.probs, self._lims[0] * whole.ones_like(self.probs)
+        )
 
-    def _log_constant(self) -> Tensor:
-        cut = self._cut()
+    def _cont_bern_log_norm(self) -> Tensor:
+        cut = self._cut_probs()
         low = whole.where(cut <= 0.5, cut, whole.zeros_like(cut))
         high = whole.where(cut >= 0.5, cut, whole.ones_like(cut))
         log_norm = whole.log(whole.abs(whole.log1p(-cut) - whole.log(cut))) - whole.where(
@@ -56,15 +60,15 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         )
         x = whole.pow(self.probs - 0.5, 2)
         taylor = math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x
-        return whole.where(self._outside(), log_norm, taylor)
+        return whole.where(self._outside_unstable_region(), log_norm, taylor)
 
     @property
     def mean(self) -> Tensor:
-        cut = self._cut()
+        cut = self._cut_probs()
         inside = cut / (2.0 * cut - 1.0) + 1.0 / (whole.log1p(-cut) - whole.log(cut))
         x = self.probs - 0.5
         taylor = 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * whole.pow(x, 2)) * x
-        return whole.where(self._outside(), inside, taylor)
+        return whole.where(self._outside_unstable_region(), inside, taylor)
 
     @property
     def stddev(self) -> Tensor:
@@ -72,13 +76,13 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        cut = self._cut()
+        cut = self._cut_probs()
         inside = cut * (cut - 1.0) / whole.pow(1.0 - 2.0 * cut, 2) + 1.0 / whole.pow(
             whole.log1p(-cut) - whole.log(cut), 2
         )
         x = whole.pow(self.probs - 0.5, 2)
         taylor = 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x
-        return whole.where(self._outside(), inside, taylor)
+        return whole.where(self._outside_unstable_region(), inside, taylor)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         return self.icdf(whole.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
@@ -87,13 +91,13 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         self._check(value)
         logits, value = whole.broadcast_tensors(self.logits, value)
         plain = -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
-        return plain + self._log_constant()
+        return plain + self._cont_bern_log_norm()
 
     def cdf(self, value: Tensor) -> Tensor:
         self._check(value)
-        cut = self._cut()
+        cut = self._cut_probs()
         grown = whole.pow(cut, value) * whole.pow(1.0 - cut, 1.0 - value) + cut - 1.0
-        inside = whole.where(self._outside(), grown / (2.0 * cut - 1.0), value)
+        inside = whole.where(self._outside_unstable_region(), grown / (2.0 * cut - 1.0), value)
         ones = whole.ones_like(inside)
         return whole.where(
             whole.le(value, 0.0),
@@ -102,16 +106,16 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
         )
 
     def icdf(self, value: Tensor) -> Tensor:
-        cut = self._cut()
+        cut = self._cut_probs()
         log_rest = whole.log1p(-cut)
         inside = (whole.log1p(-cut + value * (2.0 * cut - 1.0)) - log_rest) / (
             whole.log(cut) - log_rest
         )
-        return whole.where(self._outside(), inside, value)
+        return whole.where(self._outside_unstable_region(), inside, value)
 
     def entropy(self) -> Tensor:
         log0, log1 = whole.log1p(-self.probs), whole.log(self.probs)
-        return self.mean * (log0 - log1) - self._log_constant() - log0
+        return self.mean * (log0 - log1) - self._cont_bern_log_norm() - log0
 
     _mean_carrier_measure = 0.0
 

@@ -7,16 +7,19 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.random.shapes import _sample_dirichlet
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
-from skimp.distributions.utils import size_of
 from skimp.nn import whole
 
 
 class Dirichlet(ExponentialFamily):
-    """Vectors of chances that sum to 1, gathered around `concentration` / its sum."""
+    """Vectors of chances: p(x) = Gamma(sum(a)) prod(x_i^(a_i - 1) / Gamma(a_i)), x in the simplex.
 
-    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    `concentration`, a: a positive tensor of the batch's shape and one dimension, the event
+    (ValueError without one); kept, not copied. Drawn as gamma numbers divided by their sum.
+    """
+
+    concentration = parameter(constraints.independent(constraints.positive, 1))
     support = constraints.simplex
     has_rsample = True
 
@@ -27,21 +30,12 @@ class Dirichlet(ExponentialFamily):
         shape = concentration.shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Dirichlet, _instance)
-        batch_shape = size_of(batch_shape)
-        new.concentration = self.concentration.expand(batch_shape + self.event_shape)
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         return _sample_dirichlet(self.concentration.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         c = self.concentration
         return (
             whole.xlogy(c - 1.0, value).sum(-1) + whole.lgamma(c.sum(-1)) - whole.lgamma(c).sum(-1)

@@ -1,8 +1,23 @@
-"""The base of all distributions: shapes, validation, and what the others are made of."""
+"""The base of all distributions: what one declares, and what follows from that.
+
+A distribution declares its parameters with their constraints, and has the formulas:
+
+    class Exponential(ExponentialFamily):
+        rate = parameter(constraints.positive)
+        support = constraints.nonnegative
+
+        def __init__(self, rate, validate_args=None):
+            self._begin(validate_args, rate=rate)
+
+From the declaration follow `arg_constraints`, broadcasting, the batch's shape, the check of the
+arguments, `expand`, `repr` and parameters that are computed from others (`probs` and `logits`).
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from skimp._engine.autograd.modes import no_grad
@@ -13,16 +28,87 @@ from skimp.distributions.utils import broadcast_all, lazy_property, size_of
 from skimp.nn import whole
 
 
+class _Parameter(lazy_property):
+    """A declared parameter: an attribute where it was given, else computed from others and kept."""
+
+    def __init__(self, constraint: Any, derive: Callable[[Any], Tensor] | None) -> None:
+        self.constraint, self.derive = constraint, derive
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def wrapped(self, instance: Any) -> Tensor:
+        if self.derive is None:
+            raise AttributeError(f"{type(instance).__name__!r} object has no {self.name!r} yet")
+        return self.derive(instance)
+
+
+class _Forwarded(property):
+    """A parameter or a moment that another attribute holds; not kept."""
+
+    constraint: Any = None
+
+
+def parameter(constraint: Any, derive: Callable[[Any], Tensor] | None = None) -> Any:
+    """Declare a parameter inside `constraint`; `derive` computes one that was not given."""
+    return _Parameter(constraint, derive)
+
+
+def forwarded(source: str | Callable[[Any], Any], constraint: Any = None) -> Any:
+    """A read-only attribute that stands elsewhere: "base_dist.loc", or a function of the instance.
+
+    With a constraint it is one of the distribution's parameters.
+    """
+    found = _Forwarded(attrgetter(source) if isinstance(source, str) else source)
+    found.__doc__, found.constraint = None, constraint
+    return found
+
+
 class Distribution:
-    """A distribution with `batch_shape` independent copies of events of `event_shape`."""
+    """A distribution with `batch_shape` independent copies of events of `event_shape`.
+
+    Parameters that are numbers take the dtype of the first one that is a tensor (the default
+    dtype without one). With `validate_args` (the default outside of `python -O`), parameters and
+    values outside of their constraints raise ValueError.
+    """
 
     has_rsample = False
     has_enumerate_support = False
     _validate_args = __debug__
+    # Declared by subclasses: what grows with the batch, besides the parameters;
+    _expands: ClassVar[tuple[str, ...]] = ()
+    # what an expanded distribution shares with its source.
+    _keeps: ClassVar[tuple[str, ...]] = ()
+    # The nearest class that declared something: a subclass whose constructor is another one may
+    # hold more than `expand` knows.
+    _declared_by: ClassVar[type | None] = None
+
+    def __init_subclass__(cls, **words: Any) -> None:
+        super().__init_subclass__(**words)
+        own: dict[str, Any] = {
+            name: value.constraint
+            for name, value in vars(cls).items()
+            if isinstance(value, _Parameter | _Forwarded) and value.constraint is not None
+        }
+        if not own and "_expands" not in vars(cls):
+            return
+        parents: Any = super(cls, cls)
+        if own and "arg_constraints" not in vars(cls):
+            found: Any = parents.arg_constraints
+            inherited = found if isinstance(found, dict) else {}
+            cls.arg_constraints = own | {  # type: ignore[method-assign, assignment]
+                name: value for name, value in inherited.items() if name not in own
+            }
+        names = *own, *vars(cls).get("_expands", ()), *parents._expands
+        cls._expands = tuple(dict.fromkeys(names))
+        cls._declared_by = cls
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether distributions made from now on check parameters and samples."""
+        """Whether distributions made from now on check parameters and samples.
+
+        ValueError for anything but True and False.
+        """
         if value not in (True, False):
             raise ValueError(f"set_default_validate_args: {value!r} is neither True nor False")
         Distribution._validate_args = value
@@ -68,76 +154,128 @@ class Distribution:
                     f"but found invalid values:\n{value}"
                 )
 
+    def _begin(self, validate_args: bool | None, **values: Any) -> None:
+        """Keep the parameters of a distribution of numbers, broadcast, and check them."""
+        tensors = broadcast_all(*values.values())
+        for name, tensor in zip(values, tensors, strict=True):
+            setattr(self, name, tensor)
+        Distribution.__init__(self, tensors[0].size(), validate_args=validate_args)
+
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        """The distribution with a larger batch, sharing the parameters' memory."""
-        raise NotImplementedError
+        """The distribution with a batch of `batch_shape`, to which its own must broadcast.
+
+        The parameters are views of these, nothing is copied or checked again. RuntimeError where
+        the shapes don't broadcast; NotImplementedError for a subclass that has a constructor
+        of its own and no `expand`.
+        """
+        if self._declared_by is None:
+            raise NotImplementedError
+        new = self._get_checked_instance(self._declared_by, _instance)
+        batch_shape = size_of(batch_shape)
+        for name in self._expands:
+            if name in self.__dict__:
+                setattr(new, name, self._expanded(name, batch_shape))
+        for name in self._keeps:
+            setattr(new, name, self.__dict__[name])
+        Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def _expanded(self, name: str, batch_shape: Size) -> Any:
+        """A parameter, another tensor or a distribution inside, with the batch's new shape."""
+        value = self.__dict__[name]
+        if isinstance(value, Distribution):
+            return value.expand(batch_shape + value.batch_shape[len(self._batch_shape) :])
+        declared = getattr(type(self), name, None)
+        event_dim = (
+            declared.constraint.event_dim
+            if isinstance(declared, _Parameter)
+            else len(self._event_shape)
+        )
+        return value.expand(batch_shape + value.shape[value.dim() - event_dim :])
 
     @property
     def batch_shape(self) -> Size:
+        """The shape of the parameters, without the dimensions of one event."""
         return self._batch_shape
 
     @property
     def event_shape(self) -> Size:
+        """The shape of one draw; () for numbers."""
         return self._event_shape
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
+        """The constraint of each parameter, by its name."""
         raise NotImplementedError
 
     @property
     def support(self) -> Any:
+        """The constraint that every draw satisfies."""
         raise NotImplementedError
 
     @property
     def mean(self) -> Tensor:
+        """The mean, of `batch_shape + event_shape`; may share memory with a parameter."""
         raise NotImplementedError
 
     @property
     def mode(self) -> Tensor:
+        """The likeliest value, of `batch_shape + event_shape`; may share memory, as the mean."""
         raise NotImplementedError(f"{self.__class__} does not implement mode")
 
     @property
     def variance(self) -> Tensor:
+        """The variance of each element, of `batch_shape + event_shape`."""
         raise NotImplementedError
 
     @property
     def stddev(self) -> Tensor:
+        """The square root of the variance."""
         return self.variance.sqrt()
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Draw, without gradients."""
+        """Draw a tensor of `sample_shape + batch_shape + event_shape`, without gradients."""
         with no_grad():
             return self.rsample(sample_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """Draw as a differentiable function of the parameters."""
+        """Draw as a differentiable function of the parameters (where `has_rsample`)."""
         raise NotImplementedError
 
     def sample_n(self, n: int) -> Tensor:
-        """Draw n samples (deprecated by PyTorch)."""
+        """Draw n samples; a FutureWarning says to use `sample((n,))`."""
         warnings.warn(
             "sample_n(n) will be deprecated. Use .sample((n,)) instead.", FutureWarning, 2
         )
         return self.sample(Size((n,)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The logarithm of the density or probability at `value`."""
+        """The logarithm of the density or probability at `value`.
+
+        `value` broadcasts with `batch_shape + event_shape`; the result lacks the event's
+        dimensions. ValueError for a value outside of the support, if arguments are validated.
+        """
         raise NotImplementedError
 
     def cdf(self, value: Tensor) -> Tensor:
-        """The probability of at most `value`."""
+        """The probability of at most `value`, which is checked as in `log_prob`."""
         raise NotImplementedError
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The value below which the probability `value` lies."""
+        """The number below which the probability `value` lies; unchecked."""
         raise NotImplementedError
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All values of a discrete distribution, along a new first dimension."""
+        """All values of a discrete distribution, along a new first dimension.
+
+        The batch's dimensions follow, as views of one value each, or of size 1 with
+        `expand=False`. NotImplementedError where the values differ within the batch.
+        """
         raise NotImplementedError
 
     def entropy(self) -> Tensor:
-        """The entropy in nats."""
+        """The entropy in nats, of `batch_shape`."""
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
@@ -146,6 +284,20 @@ class Distribution:
 
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         return Size([*size_of(sample_shape), *self._batch_shape, *self._event_shape])
+
+    def _enumerated(self, values: Tensor, expand: bool) -> Tensor:
+        """`values`, one event after another, as `enumerate_support` gives them."""
+        batch, event = self._batch_shape, self._event_shape
+        values = values.view((-1, *[1] * len(batch), *event))
+        return values.expand((-1, *batch, *event)) if expand else values
+
+    def _full(self, number: float, like: Tensor) -> Tensor:
+        """One number for each element of one draw."""
+        return whole.full(self._extended_shape(), number, dtype=like.dtype)
+
+    def _check(self, value: Tensor) -> None:
+        if self._validate_args:
+            self._validate_sample(value)
 
     def _validate_sample(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
@@ -200,38 +352,3 @@ class Distribution:
             one = not isinstance(value, Tensor) or value.numel() == 1
             shown.append(f"{name}: {value if one else value.size()}")
         return f"{type(self).__name__}({', '.join(shown)})"
-
-
-class Univariate(Distribution):
-    """A distribution of numbers; its parameters are broadcast to the shape of the batch."""
-
-    parameters: ClassVar[tuple[str, ...]] = ()
-    _owner: ClassVar[type]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "parameters" in cls.__dict__:
-            cls._owner = cls
-
-    def _begin(self, validate_args: bool | None, **values: Any) -> None:
-        """Keep the parameters, broadcast, and check them."""
-        tensors = broadcast_all(*values.values())
-        for name, tensor in zip(values, tensors, strict=True):
-            setattr(self, name, tensor)
-        numbers = not any(isinstance(value, Tensor) for value in values.values())
-        shape = Size() if numbers else tensors[0].size()
-        Distribution.__init__(self, shape, validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(self._owner, _instance)
-        batch_shape = size_of(batch_shape)
-        for name in self.parameters:
-            if name in self.__dict__:
-                setattr(new, name, self.__dict__[name].expand(batch_shape))
-        Distribution.__init__(new, batch_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
-    def _check(self, value: Tensor) -> None:
-        if self._validate_args:
-            self._validate_sample(value)

@@ -6,19 +6,20 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.nn import whole
 
 
-class Exponential(Univariate, ExponentialFamily):
-    """The time to an event that happens `rate` times per unit."""
+class Exponential(ExponentialFamily):
+    """p(x) = rate exp(-rate x), for x >= 0: the time to an event that comes `rate` times per unit.
 
-    parameters = ("rate",)
-    arg_constraints = {"rate": constraints.positive}
+    `rate` > 0: a number or a tensor of the batch's shape.
+    """
+
+    rate = parameter(constraints.positive)
     support = constraints.nonnegative
     has_rsample = True
-    rate: Tensor
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, rate=rate)

@@ -8,31 +8,29 @@ from typing import Any
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import Distribution, parameter
 from skimp.distributions.gamma import Gamma
 from skimp.nn import whole
 
 
-class FisherSnedecor(Univariate):
-    """The ratio of two chi-squared numbers, each divided by its degrees of freedom."""
+class FisherSnedecor(Distribution):
+    """Fisher and Snedecor's F: the ratio of two chi-squared numbers, each divided by its degrees.
 
-    parameters = ("df1", "df2")
-    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    p(x) = (d1 / d2)^(d1 / 2) x^(d1 / 2 - 1) (1 + d1 x / d2)^(-(d1 + d2) / 2) / B(d1 / 2, d2 / 2),
+    for x > 0. `df1` and `df2`, the degrees of freedom: positive numbers or tensors that broadcast
+    to the batch's shape. `mean` is nan up to df2 = 2, `variance` up to 4, `mode` up to df1 = 2.
+    """
+
+    df1 = parameter(constraints.positive)
+    df2 = parameter(constraints.positive)
     support = constraints.positive
     has_rsample = True
-    df1: Tensor
-    df2: Tensor
+    _expands = ("_gamma1", "_gamma2")
 
     def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, df1=df1, df2=df2)
         self._gamma1 = Gamma(self.df1 * 0.5, self.df1)
         self._gamma2 = Gamma(self.df2 * 0.5, self.df2)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
-        new._gamma1 = self._gamma1.expand(batch_shape)
-        new._gamma2 = self._gamma2.expand(batch_shape)
-        return new
 
     @property
     def mean(self) -> Tensor:

@@ -9,23 +9,24 @@ from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.random.shapes import _standard_gamma
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.nn import whole
 
 
-class Gamma(Univariate, ExponentialFamily):
-    """The gamma distribution of shape `concentration` and scale 1 / `rate`."""
+class Gamma(ExponentialFamily):
+    """p(x) = rate^a x^(a - 1) exp(-rate x) / Gamma(a), for x > 0.
 
-    parameters = ("concentration", "rate")
-    arg_constraints: Any = {
-        "concentration": constraints.positive,
-        "rate": constraints.positive,
-    }
+    `concentration`, the shape a, and `rate`, the inverse of the scale: positive numbers or tensors
+    that broadcast to the batch's shape. Drawn by rejection (Marsaglia and Tsang, A simple method
+    for generating gamma variables, 2000), with the implicit derivative by the shape; a draw
+    that would be 0 is the smallest normal number.
+    """
+
+    concentration = parameter(constraints.positive)
+    rate = parameter(constraints.positive)
     support: Any = constraints.nonnegative
     has_rsample = True
-    concentration: Tensor
-    rate: Tensor
 
     def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, concentration=concentration, rate=rate)

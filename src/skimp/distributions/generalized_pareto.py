@@ -7,23 +7,22 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import Distribution, parameter
 from skimp.nn import whole
 
 
-class GeneralizedPareto(Univariate):
-    """What exceeds a high threshold `loc`; `concentration` 0 is the exponential distribution."""
+class GeneralizedPareto(Distribution):
+    """What exceeds a high threshold: p(x) = (1 + c z)^(-1 - 1 / c) / scale, z = (x - loc) / scale.
 
-    parameters = ("loc", "scale", "concentration")
-    arg_constraints = {
-        "loc": constraints.real,
-        "scale": constraints.positive,
-        "concentration": constraints.real,
-    }
+    `loc`, the threshold, `scale` > 0, and `concentration`, c: numbers or tensors that broadcast
+    to the batch's shape. The support is x >= loc, and for c < 0 up to loc - scale / c; with c = 0
+    the density is exp(-z) / scale. `mean` is infinite from c = 1 on, `variance` from 1/2.
+    """
+
+    loc = parameter(constraints.real)
+    scale = parameter(constraints.positive)
+    concentration = parameter(constraints.real)
     has_rsample = True
-    loc: Tensor
-    scale: Tensor
-    concentration: Tensor
 
     def __init__(
         self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None

@@ -8,16 +8,21 @@ from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.bernoulli import Binary
+from skimp.distributions.bernoulli import Binary, from_logits, from_probs
+from skimp.distributions.distribution import parameter
 from skimp.nn import functional as F
 from skimp.nn import whole
 
 
 class Geometric(Binary):
-    """The number of failures before the first success."""
+    """Failures before the first success: P(k) = (1 - p)^k p, for k = 0, 1, 2, ...
 
-    parameters = ("probs", "logits")
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    Either `probs`, p in (0, 1], or `logits`, log(p / (1 - p)): a number or a tensor of the batch's
+    shape. ValueError for none or both, or for a chance of 0.
+    """
+
+    probs = parameter(constraints.unit_interval, from_logits)
+    logits = parameter(constraints.real, from_probs)
     support = constraints.nonnegative_integer
 
     def __init__(

@@ -9,6 +9,7 @@ from typing import Any
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
+from skimp.distributions.distribution import parameter
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, ExpTransform
 from skimp.distributions.uniform import Uniform
@@ -17,9 +18,14 @@ from skimp.nn import whole
 
 
 class Gumbel(TransformedDistribution):
-    """The largest of many numbers: loc - scale * log(-log(u))."""
+    """The largest of many numbers: p(x) = exp(-z - exp(-z)) / scale, z = (x - loc) / scale.
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    `loc`, the mode, and `scale` > 0: numbers or tensors that broadcast to the batch's shape. The
+    support is all x. Drawn as loc - scale log(-log u), for a uniform u.
+    """
+
+    loc = parameter(constraints.real)
+    scale = parameter(constraints.positive)
     support = constraints.real
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
@@ -41,14 +47,8 @@ class Gumbel(TransformedDistribution):
         ]
         super().__init__(base, steps, validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Gumbel, _instance)
-        new.loc, new.scale = self.loc.expand(batch_shape), self.scale.expand(batch_shape)
-        return super().expand(batch_shape, new)
-
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         y = (self.loc - value) / self.scale
         return (y - y.exp()) - self.scale.log()
 

@@ -6,58 +6,33 @@ import math
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.distributions import constraints
 from skimp.distributions.cauchy import Cauchy
-from skimp.distributions.transformed_distribution import TransformedDistribution
+from skimp.distributions.distribution import forwarded
+from skimp.distributions.folded import Folded
 from skimp.distributions.transforms import AbsTransform
 from skimp.nn import whole
 
 
-class HalfCauchy(TransformedDistribution):
-    """The absolute value of a Cauchy number around 0."""
+class HalfCauchy(Folded):
+    """p(x) = 2 / (pi scale (1 + (x / scale)^2)), for x >= 0; the mean is infinite.
 
-    arg_constraints = {"scale": constraints.positive}
-    support = constraints.nonnegative
-    has_rsample = True
+    `scale` > 0: a number or a tensor of the batch's shape.
+    """
+
+    _expands = ()
 
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
         super().__init__(
             Cauchy(0, scale, validate_args=False), AbsTransform(), validate_args=validate_args
         )
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return super().expand(batch_shape, self._get_checked_instance(HalfCauchy, _instance))
-
-    @property
-    def scale(self) -> Tensor:
-        return self.base_dist.scale
-
     @property
     def mean(self) -> Tensor:
-        return whole.full(self._extended_shape(), math.inf, dtype=self.scale.dtype)
+        return self._full(math.inf, self.scale)
 
-    @property
-    def mode(self) -> Tensor:
-        return whole.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.base_dist.variance
+    variance = forwarded("base_dist.variance")
 
     def log_prob(self, value: Any) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        value = whole.as_tensor(value, dtype=self.scale.dtype)
-        log_prob = self.base_dist.log_prob(value) + math.log(2)
-        return whole.where(value >= 0, log_prob, -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return 2 * self.base_dist.cdf(value) - 1
-
-    def icdf(self, prob: Tensor) -> Tensor:
-        return self.base_dist.icdf((prob + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base_dist.entropy() - math.log(2)
+        """The log density; `value` is taken in the dtype of `scale`."""
+        self._check(value)
+        return self._folded_log_prob(whole.as_tensor(value, dtype=self.scale.dtype))

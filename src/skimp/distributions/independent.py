@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution
-from skimp.distributions.utils import size_of, sum_rightmost
+from skimp.distributions.distribution import Distribution, forwarded
+from skimp.distributions.utils import sum_rightmost
+
+D = TypeVar("D", bound=Distribution)
 
 
-class Independent(Distribution):
-    """A distribution whose last batch dimensions are one event: log_prob sums over them."""
+class Independent(Distribution, Generic[D]):
+    """A distribution whose last n batch dimensions are part of the event: log_prob sums over them.
+
+    `base_distribution` is kept as `base_dist`; `reinterpreted_batch_ndims` is n, ValueError where
+    there are fewer. Draws, moments and support are those of the base.
+    """
 
     arg_constraints: dict[str, Any] = {}
+    _expands = ("base_dist",)
+    _keeps = ("reinterpreted_batch_ndims",)
 
     def __init__(
         self,
-        base_distribution: Distribution,
+        base_distribution: D,
         reinterpreted_batch_ndims: int,
         validate_args: bool | None = None,
     ) -> None:
@@ -33,19 +41,7 @@ class Independent(Distribution):
         self.reinterpreted_batch_ndims = n
         super().__init__(shape[:split], shape[split:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Independent, _instance)
-        batch_shape = size_of(batch_shape)
-        inner = self.event_shape[: self.reinterpreted_batch_ndims]
-        new.base_dist = self.base_dist.expand(batch_shape + inner)
-        new.reinterpreted_batch_ndims = self.reinterpreted_batch_ndims
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
-    @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
-        return self.base_dist.has_rsample
+    has_rsample = forwarded("base_dist.has_rsample")
 
     @property
     def has_enumerate_support(self) -> bool:  # type: ignore[override]
@@ -60,17 +56,9 @@ class Independent(Distribution):
             result = constraints.independent(result, self.reinterpreted_batch_ndims)
         return result
 
-    @property
-    def mean(self) -> Tensor:
-        return self.base_dist.mean
-
-    @property
-    def mode(self) -> Tensor:
-        return self.base_dist.mode
-
-    @property
-    def variance(self) -> Tensor:
-        return self.base_dist.variance
+    mean = forwarded("base_dist.mean")
+    mode = forwarded("base_dist.mode")
+    variance = forwarded("base_dist.variance")
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         return self.base_dist.sample(sample_shape)

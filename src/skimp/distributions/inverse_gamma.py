@@ -6,6 +6,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
+from skimp.distributions.distribution import forwarded
 from skimp.distributions.gamma import Gamma
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import PowerTransform
@@ -13,9 +14,14 @@ from skimp.nn import whole
 
 
 class InverseGamma(TransformedDistribution):
-    """1 / x for a gamma number x."""
+    """1 / x, for a gamma number x: p(y) = rate^a y^(-a - 1) exp(-rate / y) / Gamma(a), for y > 0.
 
-    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    `concentration`, a, and `rate`: positive numbers or tensors that broadcast to the batch's
+    shape. `mean` is infinite up to a = 1, `variance` up to a = 2.
+    """
+
+    concentration = forwarded("base_dist.concentration", constraints.positive)
+    rate = forwarded("base_dist.rate", constraints.positive)
     support = constraints.positive
     has_rsample = True
 
@@ -23,17 +29,6 @@ class InverseGamma(TransformedDistribution):
         base = Gamma(concentration, rate, validate_args=validate_args)
         power = PowerTransform(-base.rate.new_ones(()))
         super().__init__(base, power, validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return super().expand(batch_shape, self._get_checked_instance(InverseGamma, _instance))
-
-    @property
-    def concentration(self) -> Tensor:
-        return self.base_dist.concentration
-
-    @property
-    def rate(self) -> Tensor:
-        return self.base_dist.rate
 
     @property
     def mean(self) -> Tensor:

@@ -156,8 +156,8 @@ def _categorical(p: Any, q: Any) -> Tensor:
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def _continuous_bernoulli(p: Any, q: Any) -> Tensor:
     t1 = p.mean * (p.logits - q.logits)
-    t2 = p._log_constant() + whole.log1p(-p.probs)
-    return t1 + t2 - q._log_constant() - whole.log1p(-q.probs)
+    t2 = p._cont_bern_log_norm() + whole.log1p(-p.probs)
+    return t1 + t2 - q._cont_bern_log_norm() - whole.log1p(-q.probs)
 
 
 @register_kl(Beta, Beta)
@@ -406,7 +406,7 @@ def _to_beta(p: Any, q: Any) -> Tensor:
 
 
 def _to_continuous_bernoulli(p: Any, q: Any) -> Tensor:
-    return -p.entropy() - p.mean * q.logits - whole.log1p(-q.probs) - q._log_constant()
+    return -p.entropy() - p.mean * q.logits - whole.log1p(-q.probs) - q._cont_bern_log_norm()
 
 
 def _inside(value: Any, outside: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
+from skimp.distributions.distribution import parameter
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, PowerTransform
 from skimp.distributions.uniform import Uniform
@@ -19,12 +20,16 @@ def _moment(a: Tensor, b: Tensor, n: int) -> Tensor:
 
 
 class Kumaraswamy(TransformedDistribution):
-    """Numbers in [0, 1], much like the beta distribution's, with a simple cdf."""
+    """p(x) = a b x^(a - 1) (1 - x^a)^(b - 1), for x in [0, 1]: like the beta distribution.
 
-    arg_constraints = {
-        "concentration1": constraints.positive,
-        "concentration0": constraints.positive,
-    }
+    `concentration1`, a, and `concentration0`, b: positive numbers or tensors that broadcast to
+    the batch's shape. `mode` is nan where a or b is below 1. The cdf has a closed inverse
+    (Kumaraswamy, A generalized probability density function for double-bounded random
+    processes, 1980).
+    """
+
+    concentration1 = parameter(constraints.positive)
+    concentration0 = parameter(constraints.positive)
     support = constraints.unit_interval
     has_rsample = True
 
@@ -43,12 +48,6 @@ class Kumaraswamy(TransformedDistribution):
             PowerTransform(exponent=self.concentration1.reciprocal()),
         ]
         super().__init__(base, steps, validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Kumaraswamy, _instance)
-        new.concentration1 = self.concentration1.expand(batch_shape)
-        new.concentration0 = self.concentration0.expand(batch_shape)
-        return super().expand(batch_shape, new)
 
     @property
     def mean(self) -> Tensor:

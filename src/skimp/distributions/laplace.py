@@ -7,19 +7,20 @@ from typing import Any
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import Distribution, parameter
 from skimp.nn import whole
 
 
-class Laplace(Univariate):
-    """The two-sided exponential distribution around `loc`, of width `scale`."""
+class Laplace(Distribution):
+    """p(x) = exp(-|x - loc| / scale) / (2 scale), for all x.
 
-    parameters = ("loc", "scale")
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    `loc`, the mean, and `scale` > 0: numbers or tensors that broadcast to the batch's shape.
+    """
+
+    loc = parameter(constraints.real)
+    scale = parameter(constraints.positive)
     support = constraints.real
     has_rsample = True
-    loc: Tensor
-    scale: Tensor
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, loc=loc, scale=scale)

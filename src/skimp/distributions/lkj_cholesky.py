@@ -11,18 +11,24 @@ from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.beta import Beta
-from skimp.distributions.distribution import Distribution
-from skimp.distributions.utils import broadcast_all, size_of
+from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.utils import broadcast_all
 from skimp.nn import whole
 
 
 class LKJCholesky(Distribution):
-    """Factors of correlation matrices of density det ** (concentration - 1), by the onion method
-    (Lewandowski, Kurowicka and Joe, 2009).
+    """Cholesky factors L of correlation matrices, whose density is prop. to det(L L^T)^(c - 1).
+
+    `dim`, the size of the matrices, at least 2 (else ValueError); `concentration`, c > 0: a number
+    or a tensor of the batch's shape; 1 is uniform, more is nearer to the identity. Draws are
+    (..., dim, dim), by the onion method (Lewandowski, Kurowicka and Joe, Generating random
+    correlation matrices based on vines and extended onion method, 2009).
     """
 
-    arg_constraints = {"concentration": constraints.positive}
+    concentration = parameter(constraints.positive)
     support = constraints.corr_cholesky
+    _expands = ("_beta",)
+    _keeps = ("dim",)
 
     def __init__(
         self, dim: int, concentration: Any = 1.0, validate_args: bool | None = None
@@ -41,16 +47,6 @@ class LKJCholesky(Distribution):
         self._beta = Beta(offset + 0.5, marginal.unsqueeze(-1) - 0.5 * offset)
         super().__init__(batch_shape, Size((dim, dim)), validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(LKJCholesky, _instance)
-        batch_shape = size_of(batch_shape)
-        new.dim = self.dim
-        new.concentration = self.concentration.expand(batch_shape)
-        new._beta = self._beta.expand((*batch_shape, self.dim))
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
             y = self._beta.sample(sample_shape).unsqueeze(-1)
@@ -64,8 +60,7 @@ class LKJCholesky(Distribution):
             return w + whole.diag_embed(diagonal)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
         order = whole.arange(2, self.dim + 1, dtype=self.concentration.dtype)
         order = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - order

@@ -6,32 +6,27 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
+from skimp.distributions.distribution import forwarded
 from skimp.distributions.normal import Normal
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import ExpTransform
 
 
 class LogNormal(TransformedDistribution):
-    """The exponential of a normal number."""
+    """p(x) = exp(-((log x - loc) / scale)^2 / 2) / (x scale sqrt(2 pi)), for x > 0.
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    `loc` and `scale` > 0, the mean and the standard deviation of the logarithm: numbers or tensors
+    that broadcast to the batch's shape.
+    """
+
+    loc = forwarded("base_dist.loc", constraints.real)
+    scale = forwarded("base_dist.scale", constraints.positive)
     support = constraints.positive
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return super().expand(batch_shape, self._get_checked_instance(LogNormal, _instance))
-
-    @property
-    def loc(self) -> Tensor:
-        return self.base_dist.loc
-
-    @property
-    def scale(self) -> Tensor:
-        return self.base_dist.scale
 
     @property
     def mean(self) -> Tensor:

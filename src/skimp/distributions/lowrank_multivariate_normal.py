@@ -8,9 +8,9 @@ from typing import Any
 from skimp import linalg
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.distribution import Distribution, parameter
 from skimp.distributions.multivariate_normal import batch_mahalanobis, batch_mv
-from skimp.distributions.utils import lazy_property, size_of, standard_normal
+from skimp.distributions.utils import lazy_property, standard_normal
 from skimp.nn import whole
 
 
@@ -32,15 +32,19 @@ def squared_distance(factor: Tensor, diagonal: Tensor, x: Tensor, capacitance: T
 
 
 class LowRankMultivariateNormal(Distribution):
-    """Normal vectors of covariance `cov_factor` @ `cov_factor`.T + diag(`cov_diag`)."""
+    """A `MultivariateNormal` of covariance W W^T + diag(d), whose inverse needs only m x m systems.
 
-    arg_constraints = {
-        "loc": constraints.real_vector,
-        "cov_factor": constraints.independent(constraints.real, 2),
-        "cov_diag": constraints.independent(constraints.positive, 1),
-    }
+    `loc`, (..., n), `cov_factor`, W, (..., n, m), and `cov_diag`, d > 0, (..., n), whose batches
+    broadcast; ValueError for other shapes. The inverse is Woodbury's identity, the determinant
+    the matrix determinant lemma (Petersen and Pedersen, The matrix cookbook, 2012).
+    """
+
+    loc = parameter(constraints.real_vector)
+    cov_factor = parameter(constraints.independent(constraints.real, 2))
+    cov_diag = parameter(constraints.independent(constraints.positive, 1))
     support = constraints.real_vector
     has_rsample = True
+    _keeps = ("_unbroadcasted_cov_factor", "_unbroadcasted_cov_diag", "_capacitance_tril")
 
     def __init__(
         self,
@@ -73,19 +77,6 @@ class LowRankMultivariateNormal(Distribution):
         super().__init__(self.loc.shape[:-1], shape, validate_args=validate_args)
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
         self._capacitance_tril = capacitance_tril(cov_factor, cov_diag)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(LowRankMultivariateNormal, _instance)
-        batch_shape = size_of(batch_shape)
-        wide = batch_shape + self.event_shape
-        new.loc, new.cov_diag = self.loc.expand(wide), self.cov_diag.expand(wide)
-        new.cov_factor = self.cov_factor.expand(wide + self.cov_factor.shape[-1:])
-        new._unbroadcasted_cov_factor = self._unbroadcasted_cov_factor
-        new._unbroadcasted_cov_diag = self._unbroadcasted_cov_diag
-        new._capacitance_tril = self._capacitance_tril
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
 
     @property
     def mean(self) -> Tensor:
@@ -138,8 +129,7 @@ class LowRankMultivariateNormal(Distribution):
         )
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         squares = squared_distance(
             self._unbroadcasted_cov_factor,
             self._unbroadcasted_cov_diag,

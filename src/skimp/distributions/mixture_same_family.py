@@ -8,15 +8,22 @@ from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.categorical import Categorical
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.distribution import Distribution, forwarded
 from skimp.distributions.utils import size_of
 from skimp.nn import whole
 
 
 class MixtureSameFamily(Distribution):
-    """Draws a component, the last batch dimension of one distribution, and then from it."""
+    """p(x) = sum over k of P(k) p_k(x): a component is drawn, and a value from it.
+
+    `mixture_distribution`, a `Categorical` of k; `component_distribution`, whose last batch
+    dimension is k and whose other ones are the batch. ValueError for other classes, other numbers
+    of components, or batches that don't broadcast.
+    """
 
     arg_constraints: dict[str, Any] = {}
+    _expands = ("_component_distribution", "_mixture_distribution")
+    _keeps = ("_num_component", "_event_ndims")
     has_rsample = False
 
     def __init__(
@@ -56,28 +63,12 @@ class MixtureSameFamily(Distribution):
         self._event_ndims = len(event_shape)
         super().__init__(parts, event_shape, validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        batch_shape = size_of(batch_shape)
-        new = self._get_checked_instance(MixtureSameFamily, _instance)
-        wide = (*batch_shape, self._num_component)
-        new._component_distribution = self._component_distribution.expand(wide)
-        new._mixture_distribution = self._mixture_distribution.expand(batch_shape)
-        new._num_component, new._event_ndims = self._num_component, self._event_ndims
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
     @constraints.dependent_property
     def support(self) -> Any:
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
 
-    @property
-    def mixture_distribution(self) -> Categorical:
-        return self._mixture_distribution
-
-    @property
-    def component_distribution(self) -> Distribution:
-        return self._component_distribution
+    mixture_distribution = forwarded("_mixture_distribution")
+    component_distribution = forwarded("_component_distribution")
 
     def _over_parts(self, values: Tensor) -> Tensor:
         """The mean over the components, weighted by their chances."""
@@ -95,14 +86,13 @@ class MixtureSameFamily(Distribution):
             away.pow(2.0)
         )
 
-    def cdf(self, value: Tensor) -> Tensor:
-        parts = self.component_distribution.cdf(self._pad(value))
+    def cdf(self, x: Tensor) -> Tensor:
+        parts = self.component_distribution.cdf(self._pad(x))
         return (parts * self.mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        parts = self.component_distribution.log_prob(self._pad(value))
+    def log_prob(self, x: Tensor) -> Tensor:
+        self._check(x)
+        parts = self.component_distribution.log_prob(self._pad(x))
         weights = whole.log_softmax(self.mixture_distribution.logits, dim=-1)
         return whole.logsumexp(parts + weights, dim=-1)
 
@@ -126,4 +116,4 @@ class MixtureSameFamily(Distribution):
 
     def __repr__(self) -> str:
         mixed, parts = self.mixture_distribution, self.component_distribution
-        return f"{type(self).__name__}(\n  {mixed},\n  {parts})"
+        return f"MixtureSameFamily(\n  {mixed},\n  {parts})"

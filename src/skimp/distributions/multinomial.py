@@ -9,16 +9,21 @@ from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.binomial import Binomial
-from skimp.distributions.categorical import Categorical
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.categorical import Categorical, OfCategorical
 from skimp.distributions.utils import size_of
 from skimp.nn import whole
 
 
-class Multinomial(Distribution):
-    """How often each category comes among `total_count` draws."""
+class Multinomial(OfCategorical):
+    """How often each category comes among n draws: p(x) = n! prod(p_i^x_i / x_i!), sum(x) = n.
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    `total_count` is n, an int (else NotImplementedError); either `probs` or `logits`, as a
+    `Categorical` takes them, whose last dimension is the event. `log_prob` takes counts of
+    another sum than n as well, up to which the support reaches.
+    """
+
+    _expands = ("_categorical", "_binomial")
+    _keeps = ("total_count",)
 
     def __init__(
         self,
@@ -30,40 +35,13 @@ class Multinomial(Distribution):
         if not isinstance(total_count, int):
             raise NotImplementedError("inhomogeneous total_count is not supported")
         self.total_count = total_count
-        self._categorical = Categorical(probs=probs, logits=logits)
-        self._binomial = Binomial(total_count=total_count, probs=self.probs)
-        shape = self._categorical.param_shape
-        super().__init__(self._categorical.batch_shape, shape[-1:], validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Multinomial, _instance)
-        batch_shape = size_of(batch_shape)
-        new.total_count = self.total_count
-        new._categorical = self._categorical.expand(batch_shape)
-        new._binomial = Binomial(total_count=self.total_count, probs=new.probs)
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
+        categorical = Categorical(probs=probs, logits=logits)
+        self._binomial = Binomial(total_count=total_count, probs=categorical.probs)
+        self._hold(categorical, validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:
         return constraints.multinomial(self.total_count)
-
-    @property
-    def _param(self) -> Tensor:
-        return self._categorical._param
-
-    @property
-    def probs(self) -> Tensor:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        return self._categorical.param_shape
 
     @property
     def mean(self) -> Tensor:
@@ -82,8 +60,7 @@ class Multinomial(Distribution):
         return counts.type_as(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         logits, value = whole.broadcast_tensors(self.logits, value)
         logits = logits.clone()
         logits[(value == 0) & (logits == -float("inf"))] = 0

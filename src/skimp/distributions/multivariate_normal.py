@@ -8,8 +8,8 @@ from typing import Any
 from skimp import linalg
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution
-from skimp.distributions.utils import lazy_property, size_of, standard_normal
+from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.utils import standard_normal
 from skimp.nn import whole
 
 
@@ -37,17 +37,64 @@ def precision_to_scale_tril(precision: Tensor) -> Tensor:
     return linalg.solve_triangular(upper, eye, upper=False)
 
 
-class MultivariateNormal(Distribution):
-    """Normal vectors around `loc`; give one of covariance, its inverse, its Cholesky factor."""
+def wide(d: Any, matrix: Tensor) -> Tensor:
+    """A matrix for each of the batch, as a view."""
+    return matrix.expand(d._batch_shape + matrix.shape[-2:])
 
-    arg_constraints = {
-        "loc": constraints.real_vector,
-        "covariance_matrix": constraints.positive_definite,
-        "precision_matrix": constraints.positive_definite,
-        "scale_tril": constraints.lower_cholesky,
-    }
+
+def the_factor(d: Any) -> Tensor:
+    """L of a distribution whose covariance is L L^T."""
+    return wide(d, d._unbroadcasted_scale_tril)
+
+
+def the_covariance(d: Any) -> Tensor:
+    """L L^T."""
+    lower = d._unbroadcasted_scale_tril
+    return wide(d, whole.matmul(lower, lower.mT))
+
+
+def the_precision(d: Any) -> Tensor:
+    """(L L^T)^-1."""
+    return wide(d, whole.cholesky_inverse(d._unbroadcasted_scale_tril))
+
+
+MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")
+
+
+def the_one_given(*matrices: Tensor | None) -> tuple[str, Tensor]:
+    """The name and value of the one of `MATRICES` that is not None."""
+    chosen = [(name, m) for name, m in zip(MATRICES, matrices, strict=True) if m is not None]
+    if len(chosen) != 1:
+        raise ValueError(
+            "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
+        )
+    return chosen[0]
+
+
+def factor_of(name: str, matrix: Tensor) -> Tensor:
+    """L, from the matrix that was given under `name`."""
+    if name == "scale_tril":
+        return matrix
+    return (linalg.cholesky if name == "covariance_matrix" else precision_to_scale_tril)(matrix)
+
+
+class MultivariateNormal(Distribution):
+    """p(x) = exp(-(x - loc)^T S^-1 (x - loc) / 2) / sqrt((2 pi)^n det S), for vectors x of n.
+
+    `loc`, (..., n); and one (else ValueError) of `covariance_matrix`, S, its inverse
+    `precision_matrix`, or `scale_tril`, its Cholesky factor, (..., n, n), which broadcasts with
+    `loc`. All work is done with the factor, so it is the cheapest to give; the other
+    matrices are computed when they are asked for. Error of `linalg.cholesky` for an S that is not
+    positive definite, where arguments are not validated.
+    """
+
+    loc = parameter(constraints.real_vector)
+    covariance_matrix = parameter(constraints.positive_definite, the_covariance)
+    precision_matrix = parameter(constraints.positive_definite, the_precision)
+    scale_tril = parameter(constraints.lower_cholesky, the_factor)
     support = constraints.real_vector
     has_rsample = True
+    _keeps = ("_unbroadcasted_scale_tril",)
 
     def __init__(
         self,
@@ -59,18 +106,7 @@ class MultivariateNormal(Distribution):
     ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
-        given = {
-            "covariance_matrix": covariance_matrix,
-            "precision_matrix": precision_matrix,
-            "scale_tril": scale_tril,
-        }
-        chosen = [(name, value) for name, value in given.items() if value is not None]
-        if len(chosen) != 1:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril "
-                "may be specified."
-            )
-        name, matrix = chosen[0]
+        name, matrix = the_one_given(covariance_matrix, precision_matrix, scale_tril)
         if matrix.dim() < 2:
             raise ValueError(
                 f"{name} must be at least two-dimensional, with optional leading batch dimensions"
@@ -79,41 +115,7 @@ class MultivariateNormal(Distribution):
         setattr(self, name, matrix.expand((*batch_shape, -1, -1)))
         self.loc = loc.expand((*batch_shape, -1))
         super().__init__(batch_shape, self.loc.shape[-1:], validate_args=validate_args)
-        if scale_tril is not None:
-            self._unbroadcasted_scale_tril = scale_tril
-        elif covariance_matrix is not None:
-            self._unbroadcasted_scale_tril = linalg.cholesky(covariance_matrix)
-        else:
-            self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(MultivariateNormal, _instance)
-        batch_shape = size_of(batch_shape)
-        wide = batch_shape + self.event_shape
-        new.loc = self.loc.expand(wide)
-        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
-        for name in ("covariance_matrix", "scale_tril", "precision_matrix"):
-            if name in self.__dict__:
-                setattr(new, name, self.__dict__[name].expand(wide + self.event_shape))
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
-    def _wide(self, matrix: Tensor) -> Tensor:
-        return matrix.expand(self._batch_shape + self._event_shape + self._event_shape)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        return self._wide(self._unbroadcasted_scale_tril)
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        lower = self._unbroadcasted_scale_tril
-        return self._wide(whole.matmul(lower, lower.mT))
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        return self._wide(whole.cholesky_inverse(self._unbroadcasted_scale_tril))
+        self._unbroadcasted_scale_tril = factor_of(name, matrix)
 
     @property
     def mean(self) -> Tensor:
@@ -136,8 +138,7 @@ class MultivariateNormal(Distribution):
         return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         squares = batch_mahalanobis(self._unbroadcasted_scale_tril, value - self.loc)
         constant = self._event_shape[0] * math.log(2 * math.pi)
         return -0.5 * (constant + squares) - self._half_log_det()

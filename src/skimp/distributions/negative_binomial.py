@@ -8,7 +8,8 @@ from skimp import special
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.bernoulli import Binary
+from skimp.distributions.bernoulli import Binary, from_logits, from_probs
+from skimp.distributions.distribution import parameter
 from skimp.distributions.gamma import Gamma
 from skimp.distributions.utils import lazy_property
 from skimp.nn import functional as F
@@ -16,16 +17,17 @@ from skimp.nn import whole
 
 
 class NegativeBinomial(Binary):
-    """The number of successes, of chance `probs`, before `total_count` failures."""
+    """Successes before the r-th failure: p(k) = Gamma(r + k) / (k! Gamma(r)) p^k (1 - p)^r, k >= 0.
 
-    parameters = ("total_count", "probs", "logits")
-    arg_constraints = {
-        "total_count": constraints.greater_than_eq(0),
-        "probs": constraints.half_open_interval(0.0, 1.0),
-        "logits": constraints.real,
-    }
+    `total_count`, r >= 0, need not be whole; either `probs`, the chance p in [0, 1) of a success,
+    or `logits`, log(p / (1 - p)). Numbers or tensors that broadcast to the batch's shape. Drawn
+    as Poisson numbers whose rates are gamma numbers.
+    """
+
+    total_count = parameter(constraints.greater_than_eq(0))
+    probs = parameter(constraints.half_open_interval(0.0, 1.0), from_logits)
+    logits = parameter(constraints.real, from_probs)
     support = constraints.nonnegative_integer
-    total_count: Tensor
 
     def __init__(
         self,

@@ -8,21 +8,23 @@ from typing import Any
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import standard_normal
 from skimp.nn import whole
 
 
-class Normal(Univariate, ExponentialFamily):
-    """The normal distribution of mean `loc` and standard deviation `scale`."""
+class Normal(ExponentialFamily):
+    """p(x) = exp(-((x - loc) / scale)^2 / 2) / (scale sqrt(2 pi)), for all x.
 
-    parameters = ("loc", "scale")
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    `loc`, the mean, and `scale`, the standard deviation > 0: numbers or tensors that broadcast to
+    the batch's shape. `mean`, `mode` and `stddev` are these tensors, not copies.
+    """
+
+    loc = parameter(constraints.real)
+    scale = parameter(constraints.positive)
     support = constraints.real
     has_rsample = True
-    loc: Tensor
-    scale: Tensor
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, loc=loc, scale=scale)

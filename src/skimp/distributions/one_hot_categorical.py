@@ -4,53 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.categorical import Categorical
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.categorical import Categorical, OfCategorical
 from skimp.distributions.utils import size_of
 from skimp.nn import functional as F
 from skimp.nn import whole
 
 
-class OneHotCategorical(Distribution):
-    """One-hot vectors, with chances proportional to `probs` or to exp(`logits`)."""
+class OneHotCategorical(OfCategorical):
+    """One-hot vectors: p(x) = probs[..., i], where x[i] is 1.
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    Either `probs` or `logits`, as a `Categorical` takes them; the last dimension is the event.
+    Draws have the dtype of `probs`.
+    """
+
     support = constraints.one_hot
     has_enumerate_support = True
+    _expands = ("_categorical",)
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self._categorical = Categorical(probs, logits)
-        shape = self._categorical.param_shape
-        super().__init__(self._categorical.batch_shape, shape[-1:], validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(OneHotCategorical, _instance)
-        batch_shape = size_of(batch_shape)
-        new._categorical = self._categorical.expand(batch_shape)
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
-    @property
-    def _param(self) -> Tensor:
-        return self._categorical._param
-
-    @property
-    def probs(self) -> Tensor:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Size:
-        return self._categorical.param_shape
+        self._hold(Categorical(probs, logits), validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -70,22 +46,23 @@ class OneHotCategorical(Distribution):
         return F.one_hot(indices, self._categorical._num_events).to(self.probs)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         return self._categorical.log_prob(value.max(-1)[1])
 
     def entropy(self) -> Tensor:
         return self._categorical.entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        n = self.event_shape[0]
-        values = whole.eye(n, dtype=self._param.dtype)
-        values = values.view((n, *[1] * len(self.batch_shape), n))
-        return values.expand((n, *self.batch_shape, n)) if expand else values
+        values = whole.eye(self.event_shape[0], dtype=self._param.dtype)
+        return self._enumerated(values, expand)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """The same, whose samples pass their gradient to `probs` (Bengio et al., 2013)."""
+    """The same, whose draws pass their gradient to `probs` as if they were these.
+
+    From: Bengio, Leonard and Courville, Estimating or propagating gradients through stochastic
+    neurons for conditional computation, 2013.
+    """
 
     has_rsample = True
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exponential import Exponential
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, ExpTransform
@@ -13,20 +14,20 @@ from skimp.distributions.utils import broadcast_all
 
 
 class Pareto(TransformedDistribution):
-    """Numbers from `scale` on, whose tail falls as x ** -alpha."""
+    """p(x) = alpha scale^alpha / x^(alpha + 1), for x >= scale.
 
-    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
+    `scale` > 0, the least value, and `alpha` > 0, how fast the tail falls: numbers or tensors that
+    broadcast to the batch's shape. `mean` is infinite up to alpha = 1, `variance` up to 2.
+    """
+
+    alpha = parameter(constraints.positive)
+    scale = parameter(constraints.positive)
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
         base = Exponential(self.alpha, validate_args=validate_args)
         steps = [ExpTransform(), AffineTransform(loc=0, scale=self.scale)]
         super().__init__(base, steps, validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Pareto, _instance)
-        new.scale, new.alpha = self.scale.expand(batch_shape), self.alpha.expand(batch_shape)
-        return super().expand(batch_shape, new)
 
     @property
     def mean(self) -> Tensor:

@@ -7,18 +7,19 @@ from typing import Any
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.nn import whole
 
 
-class Poisson(Univariate, ExponentialFamily):
-    """The number of events in a unit in which `rate` are expected."""
+class Poisson(ExponentialFamily):
+    """p(k) = rate^k exp(-rate) / k!, for k = 0, 1, 2, ...: events in a unit, `rate` on average.
 
-    parameters = ("rate",)
-    arg_constraints = {"rate": constraints.nonnegative}
+    `rate` >= 0: a number or a tensor of the batch's shape. Draws are whole numbers of its dtype.
+    """
+
+    rate = parameter(constraints.nonnegative)
     support = constraints.nonnegative_integer
-    rate: Tensor
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, rate=rate)

@@ -6,7 +6,8 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.bernoulli import Binary
+from skimp.distributions.bernoulli import Binary, from_logits, from_probs
+from skimp.distributions.distribution import forwarded, parameter
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import SigmoidTransform
 from skimp.distributions.utils import clamp_probs
@@ -14,11 +15,17 @@ from skimp.nn import whole
 
 
 class LogitRelaxedBernoulli(Binary):
-    """The log-odds of a relaxed Bernoulli number (Maddison et al., 2016; Jang et al., 2016)."""
+    """The log-odds of a relaxed Bernoulli number: (log(p / (1 - p)) + logistic noise) / t.
 
-    parameters = ("probs", "logits")
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    `temperature`, t > 0, a tensor; either `probs`, p, or `logits`, its log-odds: a number or a
+    tensor of the batch's shape. From: Maddison, Mnih and Teh, The concrete distribution, 2017;
+    Jang, Gu and Poole, Categorical reparameterization with Gumbel-softmax, 2017.
+    """
+
+    probs = parameter(constraints.unit_interval, from_logits)
+    logits = parameter(constraints.real, from_probs)
     support = constraints.real
+    _keeps = ("temperature",)
 
     def __init__(
         self,
@@ -29,11 +36,6 @@ class LogitRelaxedBernoulli(Binary):
     ) -> None:
         self.temperature = temperature
         self._choose(probs, logits, validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
-        new.temperature = self.temperature
-        return new
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -51,9 +53,15 @@ class LogitRelaxedBernoulli(Binary):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """Numbers in (0, 1), nearer to 0 and 1 the lower the temperature."""
+    """Numbers in (0, 1), nearer to 0 and 1 the lower the temperature: sigmoid of the class above.
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    p(x) = t a x^(-t - 1) (1 - x)^(-t - 1) / (a x^-t + (1 - x)^-t)^2, where a = p / (1 - p).
+    The parameters are those of `LogitRelaxedBernoulli`.
+    """
+
+    temperature = forwarded("base_dist.temperature")
+    probs = forwarded("base_dist.probs", constraints.unit_interval)
+    logits = forwarded("base_dist.logits", constraints.real)
     support = constraints.unit_interval
     has_rsample = True
 
@@ -66,18 +74,3 @@ class RelaxedBernoulli(TransformedDistribution):
     ) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        return super().expand(batch_shape, self._get_checked_instance(RelaxedBernoulli, _instance))
-
-    @property
-    def temperature(self) -> Tensor:
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        return self.base_dist.probs

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.categorical import Categorical
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.categorical import Categorical, OfCategorical
+from skimp.distributions.distribution import forwarded
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import ExpTransform
-from skimp.distributions.utils import clamp_probs, size_of
+from skimp.distributions.utils import clamp_probs
 from skimp.nn import whole
 
 
-class ExpRelaxedCategorical(Distribution):
-    """The logarithm of a relaxed one-hot vector (Maddison et al., 2016; Jang et al., 2016)."""
+class ExpRelaxedCategorical(OfCategorical):
+    """Logarithms of a relaxed one-hot vector: log softmax((log p + Gumbel noise) / t).
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    `temperature`, t > 0, a tensor; either `probs` or `logits`, as a `Categorical` takes them, whose
+    last dimension is the event. From: Maddison, Mnih and Teh, The concrete distribution, 2017;
+    Jang, Gu and Poole, Categorical reparameterization with Gumbel-softmax, 2017.
+    """
+
     support = constraints.real_vector
     has_rsample = True
+    _expands = ("_categorical",)
+    _keeps = ("temperature",)
 
     def __init__(
         self,
@@ -29,31 +34,8 @@ class ExpRelaxedCategorical(Distribution):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        self._categorical = Categorical(probs, logits)
         self.temperature = temperature
-        shape = self._categorical.param_shape
-        super().__init__(self._categorical.batch_shape, shape[-1:], validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(ExpRelaxedCategorical, _instance)
-        batch_shape = size_of(batch_shape)
-        new.temperature = self.temperature
-        new._categorical = self._categorical.expand(batch_shape)
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
-    @property
-    def param_shape(self) -> Size:
-        return self._categorical.param_shape
-
-    @property
-    def logits(self) -> Tensor:
-        return self._categorical.logits
-
-    @property
-    def probs(self) -> Tensor:
-        return self._categorical.probs
+        self._hold(Categorical(probs, logits), validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
@@ -64,8 +46,7 @@ class ExpRelaxedCategorical(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         k = self._categorical._num_events
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         logits, value = whole.broadcast_tensors(self.logits, value)
         temperature = whole.as_tensor(self.temperature, dtype=logits.dtype)
         constant = whole.lgamma(whole.full_like(temperature, float(k))) + temperature.log() * (
@@ -77,9 +58,15 @@ class ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """Points of the simplex, nearer to its corners the lower the temperature."""
+    """Points of the simplex, nearer to its corners the lower t: exp of the class above.
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    p(x) = (n - 1)! t^(n - 1) prod(p_i x_i^(-t - 1)) / sum(p_i x_i^-t)^n. The parameters are those
+    of `ExpRelaxedCategorical`.
+    """
+
+    temperature = forwarded("base_dist.temperature")
+    probs = forwarded("base_dist.probs", constraints.simplex)
+    logits = forwarded("base_dist.logits", constraints.real_vector)
     support = constraints.simplex
     has_rsample = True
 
@@ -92,19 +79,3 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(RelaxedOneHotCategorical, _instance)
-        return super().expand(batch_shape, new)
-
-    @property
-    def temperature(self) -> Tensor:
-        return self.base_dist.temperature
-
-    @property
-    def logits(self) -> Tensor:
-        return self.base_dist.logits
-
-    @property
-    def probs(self) -> Tensor:
-        return self.base_dist.probs

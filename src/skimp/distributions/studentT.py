@@ -8,25 +8,25 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.chi2 import Chi2
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import Distribution, parameter
 from skimp.distributions.utils import standard_normal
 from skimp.nn import whole
 
 
-class StudentT(Univariate):
-    """Student's t with `df` degrees of freedom, scaled and moved."""
+class StudentT(Distribution):
+    """Student's t: p(x) = C (1 + z^2 / df)^(-(df + 1) / 2) / scale, z = (x - loc) / scale.
 
-    parameters = ("df", "loc", "scale")
-    arg_constraints = {
-        "df": constraints.positive,
-        "loc": constraints.real,
-        "scale": constraints.positive,
-    }
+    C = Gamma((df + 1) / 2) / (Gamma(df / 2) sqrt(pi df)); the support is all x. `df` > 0, the
+    degrees of freedom, `loc` and `scale` > 0: numbers or tensors that broadcast to the batch's
+    shape. `mean` is nan up to df = 1; `variance` is infinite up to 2, and nan up to 1.
+    """
+
+    df = parameter(constraints.positive)
+    loc = parameter(constraints.real)
+    scale = parameter(constraints.positive)
     support = constraints.real
     has_rsample = True
-    df: Tensor
-    loc: Tensor
-    scale: Tensor
+    _expands = ("_chi2",)
 
     def __init__(
         self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None
@@ -35,11 +35,6 @@ class StudentT(Univariate):
         values = {"df": df, "loc": loc, "scale": scale}
         self._begin(validate_args, **values)
         self._chi2 = Chi2(df if numbers and self.df.dim() == 0 else self.df)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = super().expand(batch_shape, _instance)
-        new._chi2 = self._chi2.expand(batch_shape)
-        return new
 
     @property
     def mean(self) -> Tensor:

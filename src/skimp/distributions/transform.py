@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
@@ -14,11 +14,16 @@ from skimp.nn import whole
 
 
 class Transform:
-    """y = t(x), x = t.inv(y). With `cache_size=1` the last pair is remembered, so that the inverse
-    of a value that t gave is exact.
+    """y = t(x), x = t.inv(y), of values in `domain` to values in `codomain`.
+
+    With `cache_size=1` the last pair is remembered, so that the inverse of a value that t gave is
+    that value itself; ValueError for other sizes than 0 and 1. A subclass has `_call`,
+    `_inverse` and `log_abs_det_jacobian`; values keep their dtype and batch.
     """
 
     bijective = False
+    # The names of what the constructor took before `cache_size`, where it took anything
+    _arguments: ClassVar[tuple[str, ...]] = ()
     domain: Any
     codomain: Any
 
@@ -36,6 +41,7 @@ class Transform:
 
     @property
     def event_dim(self) -> int:
+        """How many dimensions an event has; ValueError where those of x and y differ."""
         if self.domain.event_dim == self.codomain.event_dim:
             return self.domain.event_dim
         raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
@@ -55,11 +61,17 @@ class Transform:
         raise NotImplementedError
 
     def with_cache(self, cache_size: int = 1) -> Any:
-        """The same with another cache size."""
+        """The same with another cache size.
+
+        NotImplementedError for a subclass with a constructor of its own and no `with_cache`.
+        """
         if self._cache_size == cache_size:
             return self
         if type(self).__init__ is Transform.__init__:
             return type(self)(cache_size=cache_size)
+        for cls in type(self).__mro__:
+            if "_arguments" in vars(cls) and cls is not Transform:
+                return cls(*[getattr(self, n) for n in self._arguments], cache_size=cache_size)
         raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
 
     def __eq__(self, other: object) -> bool:
@@ -94,16 +106,18 @@ class Transform:
         raise NotImplementedError
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        """log |dy / dx| of a pair."""
+        """log |det dy / dx| of a pair, without the dimensions of an event."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
         return type(self).__name__ + "()"
 
     def forward_shape(self, shape: Any) -> Any:
+        """The shape of y for an x of `shape`; ValueError for one that it can't have."""
         return shape
 
     def inverse_shape(self, shape: Any) -> Any:
+        """The shape of x for a y of `shape`."""
         return shape
 
 
@@ -160,7 +174,12 @@ class _InverseTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """Several transforms, the first first."""
+    """Several transforms, the first first; an empty list is the identity.
+
+    `parts` is kept as a new list, and each part with the cache's size where it is not 0.
+    """
+
+    _arguments = ("parts",)
 
     def __init__(self, parts: list[Any], cache_size: int = 0) -> None:
         if cache_size:
@@ -175,27 +194,11 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:
-        if not self.parts:
-            return constraints.real
-        domain = self.parts[0].domain
-        event_dim = self.parts[-1].codomain.event_dim
-        for part in reversed(self.parts):
-            event_dim += part.domain.event_dim - part.codomain.event_dim
-            event_dim = max(event_dim, part.domain.event_dim)
-        more = event_dim - domain.event_dim
-        return constraints.independent(domain, more) if more > 0 else domain
+        return _ends([(p.codomain, p.domain) for p in reversed(self.parts)])
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self) -> Any:
-        if not self.parts:
-            return constraints.real
-        codomain = self.parts[-1].codomain
-        event_dim = self.parts[0].domain.event_dim
-        for part in self.parts:
-            event_dim += part.codomain.event_dim - part.domain.event_dim
-            event_dim = max(event_dim, part.codomain.event_dim)
-        more = event_dim - codomain.event_dim
-        return constraints.independent(codomain, more) if more > 0 else codomain
+        return _ends([(p.domain, p.codomain) for p in self.parts])
 
     @property
     def bijective(self) -> bool:  # type: ignore[override]
@@ -213,11 +216,6 @@ class ComposeTransform(Transform):
             self._inv = weakref.ref(inverse)
             inverse._inv = weakref.ref(self)
         return inverse
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        if self._cache_size == cache_size:
-            return self
-        return ComposeTransform(self.parts, cache_size=cache_size)
 
     def __call__(self, x: Tensor) -> Tensor:
         for part in self.parts:
@@ -254,11 +252,27 @@ class ComposeTransform(Transform):
         return f"{type(self).__name__}(\n    {inner}\n)"
 
 
+def _ends(steps: list[tuple[Any, Any]]) -> Any:
+    """The last constraint of a chain, with the event dimensions that the others need."""
+    if not steps:
+        return constraints.real
+    event_dim, last = steps[0][0].event_dim, steps[-1][1]
+    for before, after in steps:
+        event_dim = max(event_dim + after.event_dim - before.event_dim, after.event_dim)
+    more = event_dim - last.event_dim
+    return constraints.independent(last, more) if more > 0 else last
+
+
 identity_transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """A transform whose last batch dimensions are one event: the log-determinants are summed."""
+    """A transform whose last batch dimensions are one event: the log-determinants are summed.
+
+    ValueError for an x of fewer dimensions than `reinterpreted_batch_ndims` and the base's.
+    """
+
+    _arguments = ("base_transform", "reinterpreted_batch_ndims")
 
     def __init__(
         self, base_transform: Any, reinterpreted_batch_ndims: int, cache_size: int = 0
@@ -266,13 +280,6 @@ class IndependentTransform(Transform):
         super().__init__(cache_size=cache_size)
         self.base_transform = base_transform.with_cache(cache_size)
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        if self._cache_size == cache_size:
-            return self
-        return IndependentTransform(
-            self.base_transform, self.reinterpreted_batch_ndims, cache_size=cache_size
-        )
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self) -> Any:
@@ -316,7 +323,12 @@ class IndependentTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """Events of another shape with as many elements."""
+    """Events of `in_shape` as events of `out_shape`, which has as many elements (else ValueError).
+
+    The batch's dimensions stand to the left of them. A view where `reshape` gives one.
+    """
+
+    _arguments = ("in_shape", "out_shape")
 
     bijective = True
 
@@ -333,11 +345,6 @@ class ReshapeTransform(Transform):
     @constraints.dependent_property
     def codomain(self) -> Any:
         return constraints.independent(constraints.real, len(self.out_shape))
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        if self._cache_size == cache_size:
-            return self
-        return ReshapeTransform(self.in_shape, self.out_shape, cache_size=cache_size)
 
     def _batch(self, x: Tensor, shape: Any) -> Any:
         return x.shape[: x.dim() - len(shape)]

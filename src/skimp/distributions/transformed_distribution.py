@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.distribution import Distribution, forwarded
 from skimp.distributions.independent import Independent
 from skimp.distributions.transforms import ComposeTransform, Transform
 from skimp.distributions.utils import size_of, sum_rightmost
 
 
 class TransformedDistribution(Distribution):
-    """The distribution of t(x), where x comes from the base; log_prob accounts for the slope."""
+    """y = t(x), where x comes from the base: p(y) = p_base(x) / |det dt/dx|, at x = t.inv(y).
+
+    `base_distribution`, kept as `base_dist`, expanded to the shape that the transforms take, its
+    last batch dimensions taken as events where they need more; `transforms`, one `Transform` or a
+    list, the first first (else ValueError). The shapes are those after the last one. With
+    `cache_size=1` in each, `log_prob` of a fresh draw inverts nothing.
+    """
 
     arg_constraints: Any = {}
+    _expands: ClassVar[tuple[str, ...]] = ("base_dist",)
+    _keeps = ("transforms",)
 
     def __init__(
         self,
@@ -52,19 +61,6 @@ class TransformedDistribution(Distribution):
         cut = len(forward) - event_dim
         super().__init__(forward[:cut], forward[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(TransformedDistribution, _instance)
-        batch_shape = size_of(batch_shape)
-        shape = size_of(
-            ComposeTransform(self.transforms).inverse_shape(batch_shape + self.event_shape)
-        )
-        base_batch = shape[: len(shape) - len(self.base_dist.event_shape)]
-        new.base_dist = self.base_dist.expand(base_batch)
-        new.transforms = self.transforms
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return new
-
     @constraints.dependent_property(is_discrete=False)
     def support(self) -> Any:
         if not self.transforms:
@@ -73,9 +69,13 @@ class TransformedDistribution(Distribution):
         more = len(self.event_shape) - support.event_dim
         return constraints.independent(support, more) if more > 0 else support
 
-    @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
-        return self.base_dist.has_rsample
+    def _expanded(self, name: str, batch_shape: Size) -> Any:
+        if name != "base_dist":
+            return super()._expanded(name, batch_shape)
+        shape = ComposeTransform(self.transforms).inverse_shape(batch_shape + self._event_shape)
+        return self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
+
+    has_rsample = forwarded("base_dist.has_rsample")
 
     def _through(self, x: Tensor) -> Tensor:
         for transform in self.transforms:
@@ -90,8 +90,7 @@ class TransformedDistribution(Distribution):
         return self._through(self.base_dist.rsample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         event_dim, y, log_prob = len(self.event_shape), value, 0.0
         for transform in reversed(self.transforms):
             x = transform.inv(y)
@@ -102,7 +101,7 @@ class TransformedDistribution(Distribution):
         inner = self.base_dist.log_prob(y)
         return log_prob + sum_rightmost(inner, event_dim - len(self.base_dist.event_shape))
 
-    def _flip(self, value: Tensor) -> Tensor:
+    def _monotonize_cdf(self, value: Tensor) -> Tensor:
         """1 - value where the transforms fall."""
         sign: Any = 1
         for transform in self.transforms:
@@ -116,7 +115,7 @@ class TransformedDistribution(Distribution):
             value = transform.inv(value)
         if self._validate_args:
             self.base_dist._validate_sample(value)
-        return self._flip(self.base_dist.cdf(value))
+        return self._monotonize_cdf(self.base_dist.cdf(value))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self._through(self.base_dist.icdf(self._flip(value)))
+        return self._through(self.base_dist.icdf(self._monotonize_cdf(value)))

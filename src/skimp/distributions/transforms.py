@@ -56,7 +56,7 @@ __all__ = [
 
 
 class ExpTransform(_Plain):
-    """y = exp(x)."""
+    """y = exp(x), for all x."""
 
     codomain = constraints.positive
     sign = 1
@@ -72,8 +72,9 @@ class ExpTransform(_Plain):
 
 
 class PowerTransform(Transform):
-    """y = x ** exponent, for positive x."""
+    """y = x ** exponent, for positive x; `exponent`, a number or a tensor, broadcasts with x."""
 
+    _arguments = ("exponent",)
     domain = constraints.positive
     codomain = constraints.positive
     bijective = True
@@ -81,11 +82,6 @@ class PowerTransform(Transform):
     def __init__(self, exponent: Any, cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)
         (self.exponent,) = broadcast_all(exponent)
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        if self._cache_size == cache_size:
-            return self
-        return PowerTransform(self.exponent, cache_size=cache_size)
 
     @property
     def sign(self) -> Any:
@@ -112,7 +108,7 @@ class PowerTransform(Transform):
 
 
 class SigmoidTransform(_Plain):
-    """y = 1 / (1 + exp(-x))."""
+    """y = 1 / (1 + exp(-x)), for all x."""
 
     codomain = constraints.unit_interval
     sign = 1
@@ -131,7 +127,7 @@ class SigmoidTransform(_Plain):
 
 
 class SoftplusTransform(_Plain):
-    """y = log(1 + exp(x))."""
+    """y = log(1 + exp(x)), for all x."""
 
     codomain = constraints.positive
     sign = 1
@@ -147,7 +143,7 @@ class SoftplusTransform(_Plain):
 
 
 class TanhTransform(_Plain):
-    """y = tanh(x)."""
+    """y = tanh(x), for all x."""
 
     codomain = constraints.interval(-1.0, 1.0)
     sign = 1
@@ -177,8 +173,12 @@ class AbsTransform(_Plain):
 
 
 class AffineTransform(Transform):
-    """y = loc + scale * x."""
+    """y = loc + scale * x; numbers or tensors that broadcast with x.
 
+    With `event_dim`, the last dimensions of x are one event.
+    """
+
+    _arguments = ("loc", "scale", "event_dim")
     bijective = True
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0) -> None:
@@ -196,11 +196,6 @@ class AffineTransform(Transform):
 
     domain = constraints.dependent_property(is_discrete=False)(_space)
     codomain = constraints.dependent_property(is_discrete=False)(_space)
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        if self._cache_size == cache_size:
-            return self
-        return AffineTransform(self.loc, self.scale, self.event_dim, cache_size=cache_size)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AffineTransform) and all(
@@ -242,8 +237,9 @@ class AffineTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """y = the chance of at most x under a distribution."""
+    """y = the chance of at most x under `distribution`, which needs `cdf`, `icdf`, `log_prob`."""
 
+    _arguments = ("distribution",)
     bijective = True
     codomain = constraints.unit_interval
     sign = 1
@@ -264,8 +260,3 @@ class CumulativeDistributionTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return self.distribution.log_prob(x)
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        if self._cache_size == cache_size:
-            return self
-        return CumulativeDistributionTransform(self.distribution, cache_size=cache_size)

@@ -11,20 +11,54 @@ from skimp.distributions.utils import sum_rightmost
 from skimp.nn import whole
 
 
-class CatTransform(Transform):
-    """Transforms side by side along `dim`, each on its own length."""
+class _Joined(Transform):
+    """Several transforms, each of its part of dimension `dim`."""
+
+    def _hold(self, tseq: list[Any], dim: int, cache_size: int) -> None:
+        if not all(isinstance(t, Transform) for t in tseq):
+            raise AssertionError("every member of tseq must be a Transform")
+        Transform.__init__(self, cache_size=cache_size)
+        self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
+        self.dim = dim
+
+    def _parts(self, x: Tensor) -> Any:
+        """Each transform with its part of x."""
+        raise NotImplementedError
+
+    def _join(self, parts: list[Tensor]) -> Tensor:
+        raise NotImplementedError
+
+    def _sized(self, x: Tensor, size: int) -> None:
+        if x.size(self.dim) != size:
+            raise AssertionError(f"size {x.size(self.dim)} of dim {self.dim} is not {size}")
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self._join([t(part) for t, part in self._parts(x)])
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self._join([t.inv(part) for t, part in self._parts(y)])
+
+    @property
+    def bijective(self) -> bool:  # type: ignore[override]
+        return all(t.bijective for t in self.transforms)
+
+
+class CatTransform(_Joined):
+    """Transforms side by side along `dim`, each of its own one of `lengths`, by default 1.
+
+    AssertionError for other numbers of lengths than transforms, or an x whose size is not their
+    sum.
+    """
+
+    _arguments = ("transforms", "dim", "lengths")
 
     def __init__(
         self, tseq: list[Any], dim: int = 0, lengths: list[int] | None = None, cache_size: int = 0
     ) -> None:
-        if not all(isinstance(t, Transform) for t in tseq):
-            raise AssertionError("every member of tseq must be a Transform")
-        super().__init__(cache_size=cache_size)
-        self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
+        self._hold(tseq, dim, cache_size)
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.transforms):
             raise AssertionError(f"{len(self.transforms)} transforms, {len(self.lengths)} lengths")
-        self.dim = dim
 
     @property
     def event_dim(self) -> int:
@@ -32,23 +66,15 @@ class CatTransform(Transform):
 
     @property
     def length(self) -> int:
+        """The size of dimension `dim`."""
         return sum(self.lengths)
 
-    def with_cache(self, cache_size: int = 1) -> Any:
-        if self._cache_size == cache_size:
-            return self
-        return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
-
     def _parts(self, x: Tensor) -> Any:
-        if x.size(self.dim) != self.length:
-            raise AssertionError(f"size {x.size(self.dim)} of dim {self.dim} is not {self.length}")
+        self._sized(x, self.length)
         return zip(self.transforms, x.split(self.lengths, self.dim), strict=True)
 
-    def _call(self, x: Tensor) -> Tensor:
-        return whole.cat([t(part) for t, part in self._parts(x)], dim=self.dim)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return whole.cat([t.inv(part) for t, part in self._parts(y)], dim=self.dim)
+    def _join(self, parts: list[Tensor]) -> Tensor:
+        return whole.cat(parts, dim=self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         slopes = []
@@ -61,10 +87,6 @@ class CatTransform(Transform):
         dim += self.event_dim
         return whole.cat(slopes, dim=dim) if dim < 0 else sum(slopes)
 
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        return all(t.bijective for t in self.transforms)
-
     @constraints.dependent_property
     def domain(self) -> Any:
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
@@ -74,42 +96,27 @@ class CatTransform(Transform):
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
-class StackTransform(Transform):
-    """Transforms side by side along `dim`, each on one position."""
+class StackTransform(_Joined):
+    """Transforms side by side along `dim`, each of one position.
+
+    AssertionError for an x whose size there is not their number.
+    """
+
+    _arguments = ("transforms", "dim")
 
     def __init__(self, tseq: list[Any], dim: int = 0, cache_size: int = 0) -> None:
-        if not all(isinstance(t, Transform) for t in tseq):
-            raise AssertionError("every member of tseq must be a Transform")
-        super().__init__(cache_size=cache_size)
-        self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
-        self.dim = dim
-
-    def with_cache(self, cache_size: int = 1) -> Any:
-        if self._cache_size == cache_size:
-            return self
-        return StackTransform(self.transforms, self.dim, cache_size)
+        self._hold(tseq, dim, cache_size)
 
     def _parts(self, x: Tensor) -> Any:
-        if x.size(self.dim) != len(self.transforms):
-            raise AssertionError(
-                f"size {x.size(self.dim)} of dim {self.dim} is not {len(self.transforms)}"
-            )
+        self._sized(x, len(self.transforms))
         return zip(self.transforms, x.unbind(self.dim), strict=True)
 
-    def _call(self, x: Tensor) -> Tensor:
-        return whole.stack([t(part) for t, part in self._parts(x)], dim=self.dim)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return whole.stack([t.inv(part) for t, part in self._parts(y)], dim=self.dim)
+    def _join(self, parts: list[Tensor]) -> Tensor:
+        return whole.stack(parts, dim=self.dim)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         both = zip(self._parts(x), self._parts(y), strict=True)
-        slopes = [t.log_abs_det_jacobian(a, b) for (t, a), (_, b) in both]
-        return whole.stack(slopes, dim=self.dim)
-
-    @property
-    def bijective(self) -> bool:  # type: ignore[override]
-        return all(t.bijective for t in self.transforms)
+        return self._join([t.log_abs_det_jacobian(a, b) for (t, a), (_, b) in both])
 
     @constraints.dependent_property
     def domain(self) -> Any:

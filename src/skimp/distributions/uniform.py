@@ -6,17 +6,20 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
+from skimp.distributions.distribution import Distribution, parameter
 from skimp.nn import whole
 
 
-class Uniform(Univariate):
-    """Equal density on [low, high)."""
+class Uniform(Distribution):
+    """p(x) = 1 / (high - low), for low <= x < high.
 
-    parameters = ("low", "high")
+    `low` < `high`: numbers or tensors that broadcast to the batch's shape. `log_prob` is -inf at
+    `high`, which the check of arguments lets through. `mode` is nan.
+    """
+
+    low = parameter(constraints.dependent(event_dim=0))
+    high = parameter(constraints.dependent(event_dim=0))
     has_rsample = True
-    low: Tensor
-    high: Tensor
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, low=low, high=high)

@@ -78,7 +78,7 @@ class lazy_property:  # noqa: N801 (PyTorch's name)
     """An attribute that is computed when it is first asked for, with gradients, and kept."""
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
-        self.wrapped = wrapped
+        self.wrapped, self.name = wrapped, wrapped.__name__
         update_wrapper(self, wrapped)  # type: ignore[arg-type]
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -86,7 +86,7 @@ class lazy_property:  # noqa: N801 (PyTorch's name)
             return self
         with enable_grad():
             value = self.wrapped(instance)
-        setattr(instance, self.wrapped.__name__, value)
+        setattr(instance, self.name, value)
         return value
 
 

@@ -11,22 +11,35 @@ from skimp._engine.tensor.dtypes import bool as boolean
 from skimp._engine.tensor.dtypes import float64
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Univariate
-from skimp.distributions.utils import lazy_property
+from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.utils import lazy_property, size_of
 from skimp.nn import whole
 
 
-class VonMises(Univariate):
-    """Angles around `loc`; the larger `concentration`, the nearer to it."""
+class VonMises(Distribution):
+    """Angles in [-pi, pi): p(x) = exp(c cos(x - loc)) / (2 pi I0(c)).
 
-    parameters = ("loc", "concentration")
-    arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
+    `loc` in radians and `concentration`, c > 0, the inverse of a variance: numbers or tensors that
+    broadcast to the batch's shape. `variance` is circular: 1 - I1(c) / I0(c). Values are taken at
+    any turn. Drawn in float64 by rejection from a wrapped Cauchy distribution (Best and Fisher,
+    Efficient simulation of the von Mises distribution, 1979).
+    """
+
+    loc = parameter(constraints.real)
+    concentration = parameter(constraints.positive)
     support = constraints.real
-    loc: Tensor
-    concentration: Tensor
 
     def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, loc=loc, concentration=concentration)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+        if type(self).__init__ is VonMises.__init__:
+            return super().expand(batch_shape)
+        # a subclass with a constructor of its own is made by it
+        batch_shape = size_of(batch_shape)
+        loc, concentration = self.loc.expand(batch_shape), self.concentration.expand(batch_shape)
+        checked = self.__dict__.get("_validate_args")
+        return type(self)(loc, concentration, validate_args=checked)
 
     @property
     def mean(self) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exponential import Exponential
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, PowerTransform
@@ -14,33 +15,32 @@ from skimp.nn import whole
 
 
 class Weibull(TransformedDistribution):
-    """scale * e ** (1 / concentration), for an exponential number e."""
+    """p(x) = (c / scale) (x / scale)^(c - 1) exp(-(x / scale)^c), for x >= 0.
 
-    arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}
+    `scale` and `concentration`, c: positive numbers or tensors that broadcast to the batch's
+    shape. Drawn as scale e^(1 / c), for an exponential number e.
+    """
+
+    scale = parameter(constraints.positive)
+    concentration = parameter(constraints.positive)
     support = constraints.positive
+    _expands = ("concentration_reciprocal",)
 
     def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
         self.concentration_reciprocal = self.concentration.reciprocal()
         base = Exponential(whole.ones_like(self.scale), validate_args=validate_args)
-        steps = [
+        super().__init__(base, self._steps(), validate_args=validate_args)
+
+    def _steps(self) -> list[Any]:
+        return [
             PowerTransform(exponent=self.concentration_reciprocal),
             AffineTransform(loc=0, scale=self.scale),
         ]
-        super().__init__(base, steps, validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Weibull, _instance)
-        new.scale = self.scale.expand(batch_shape)
-        new.concentration = self.concentration.expand(batch_shape)
-        new.concentration_reciprocal = new.concentration.reciprocal()
-        base = self.base_dist.expand(batch_shape)
-        steps = [
-            PowerTransform(exponent=new.concentration_reciprocal),
-            AffineTransform(loc=0, scale=new.scale),
-        ]
-        TransformedDistribution.__init__(new, base, steps, validate_args=False)
-        new._validate_args = self._validate_args
+        new = super().expand(batch_shape, _instance)
+        new.transforms = new._steps()
         return new
 
     @property

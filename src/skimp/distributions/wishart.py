@@ -11,10 +11,16 @@ from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.chi2 import Chi2
-from skimp.distributions.distribution import Distribution
+from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
-from skimp.distributions.multivariate_normal import precision_to_scale_tril
-from skimp.distributions.utils import lazy_property, size_of
+from skimp.distributions.multivariate_normal import (
+    factor_of,
+    the_covariance,
+    the_factor,
+    the_one_given,
+    the_precision,
+)
+from skimp.distributions.utils import size_of
 from skimp.nn import whole
 
 
@@ -24,12 +30,23 @@ def _mvdigamma(x: Tensor, p: int) -> Tensor:
 
 
 class Wishart(ExponentialFamily):
-    """Sums of `df` outer products of normal vectors; `df` need not be whole (Bartlett, 1933)."""
+    """Sums of df outer products of normal vectors, of covariance V; df need not be whole.
 
+    p(X) = det(X)^((df - p - 1) / 2) exp(-tr(V^-1 X) / 2) / (2^(df p / 2) det(V)^(df / 2)
+    Gamma_p(df / 2)), for positive definite X of p rows. `df` > p - 1, a number or a tensor; one
+    of `covariance_matrix`, V, `precision_matrix`, `scale_tril`, (..., p, p), which broadcasts with
+    it; else ValueError. A warning tells of draws that may be singular. Drawn by Bartlett's
+    decomposition (On the theory of statistical regression, 1933).
+    """
+
+    covariance_matrix = parameter(constraints.positive_definite, the_covariance)
+    precision_matrix = parameter(constraints.positive_definite, the_precision)
+    scale_tril = parameter(constraints.lower_cholesky, the_factor)
+    df = parameter(constraints.dependent(event_dim=0))
     support = constraints.positive_definite
     has_rsample = True
     _mean_carrier_measure = 0
-    _MATRICES = ("covariance_matrix", "precision_matrix", "scale_tril")
+    _expands = ("_unbroadcasted_scale_tril", "_dist_chi2")
 
     @property
     def arg_constraints(self) -> dict[str, Any]:
@@ -48,14 +65,7 @@ class Wishart(ExponentialFamily):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        given = [covariance_matrix, precision_matrix, scale_tril]
-        chosen = [(name, m) for name, m in zip(self._MATRICES, given, strict=True) if m is not None]
-        if len(chosen) != 1:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril "
-                "may be specified."
-            )
-        name, matrix = chosen[0]
+        name, matrix = the_one_given(covariance_matrix, precision_matrix, scale_tril)
         if matrix.dim() < 2:
             raise ValueError(
                 "scale_tril must be at least two-dimensional, "
@@ -71,7 +81,6 @@ class Wishart(ExponentialFamily):
             )
         setattr(self, name, matrix.expand((*batch_shape, -1, -1)))
         self.df = df.expand(batch_shape)
-        self._batch_dims = [-(x + 1) for x in range(len(batch_shape))]
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
         if self.df.lt(event_shape[-1]).any():
             warnings.warn(
@@ -79,48 +88,13 @@ class Wishart(ExponentialFamily):
                 "ndim - 1 < df < ndim.",
                 stacklevel=2,
             )
-        if scale_tril is not None:
-            self._unbroadcasted_scale_tril = scale_tril
-        elif covariance_matrix is not None:
-            self._unbroadcasted_scale_tril = linalg.cholesky(covariance_matrix)
-        else:
-            self._unbroadcasted_scale_tril = precision_to_scale_tril(matrix)
-        self._dist_chi2 = self._chi2()
+        self._unbroadcasted_scale_tril = factor_of(name, matrix)
+        steps = whole.arange(event_shape[-1], dtype=self.df.dtype)
+        self._dist_chi2 = Chi2(df=self.df.unsqueeze(-1) - steps.expand((*batch_shape, -1)))
 
-    def _chi2(self) -> Chi2:
-        steps = whole.arange(self._event_shape[-1], dtype=self.df.dtype)
-        return Chi2(df=self.df.unsqueeze(-1) - steps.expand((*self._batch_shape, -1)))
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
-        new = self._get_checked_instance(Wishart, _instance)
-        batch_shape = size_of(batch_shape)
-        wide = batch_shape + self.event_shape
-        new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril.expand(wide)
-        new.df = self.df.expand(batch_shape)
-        new._batch_dims = [-(x + 1) for x in range(len(batch_shape))]
-        for name in self._MATRICES:
-            if name in self.__dict__:
-                setattr(new, name, self.__dict__[name].expand(wide))
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
-        new._dist_chi2 = new._chi2()
-        new._validate_args = self._validate_args
-        return new
-
-    def _wide(self, matrix: Tensor) -> Tensor:
-        return matrix.expand(self._batch_shape + self._event_shape)
-
-    @lazy_property
-    def scale_tril(self) -> Tensor:
-        return self._wide(self._unbroadcasted_scale_tril)
-
-    @lazy_property
-    def covariance_matrix(self) -> Tensor:
-        lower = self._unbroadcasted_scale_tril
-        return self._wide(lower @ lower.mT)
-
-    @lazy_property
-    def precision_matrix(self) -> Tensor:
-        return self._wide(whole.cholesky_inverse(self._unbroadcasted_scale_tril))
+    @property
+    def _batch_dims(self) -> list[int]:
+        return [-(x + 1) for x in range(len(self._batch_shape))]
 
     @property
     def mean(self) -> Tensor:
@@ -139,7 +113,7 @@ class Wishart(ExponentialFamily):
         outer = whole.einsum("...i,...j->...ij", diagonal, diagonal)
         return self.df.view((*self._batch_shape, 1, 1)) * (v.pow(2) + outer)
 
-    def _bartlett_sampling(self, sample_shape: Any) -> Tensor:
+    def _bartlett_sampling(self, sample_shape: Any = ()) -> Tensor:
         p = self._event_shape[-1]
         tiny = finfo(self.df.dtype).tiny
         diagonal = self._dist_chi2.rsample(sample_shape).sqrt().clamp(min=tiny)
@@ -174,8 +148,7 @@ class Wishart(ExponentialFamily):
         return sample
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
+        self._check(value)
         nu, p = self.df, self._event_shape[-1]
         half_log_det = self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         trace = (

@@ -4,12 +4,14 @@ moments, gradients, divergences and refusals.
 
 from __future__ import annotations
 
+import copy
+import inspect
 import itertools
 import math
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -312,10 +314,33 @@ def test_transforms_are_pytorchs(name: str) -> None:
         lambda c: (repr(c.d), repr(c.d.inv), c.d.bijective),
         lambda c: (c.d.domain.event_dim, c.d.codomain.event_dim, repr(c.d.domain)),
         lambda c: c.d.sign,
+        lambda c: (type(c.d.with_cache()).__name__, repr(c.d.with_cache())),
+        lambda c: c.d.with_cache(1).with_cache(0).inv(moved(c)),
+        lambda c: c.d.with_cache(2),
         lambda c: (c.d.inv.inv is c.d, c.d == build(c.lib.distributions)),
     ]
     for ask in asked:
         check(there, ask)
+
+
+def test_a_transform_with_a_constructor_has_to_say_how_it_is_cached() -> None:
+    def scaled(lib: Any, t: Any) -> Any:
+        class Scaled(lib.distributions.Transform):  # type: ignore[misc]
+            def __init__(self, by: float, cache_size: int = 0) -> None:
+                super().__init__(cache_size=cache_size)
+                self.by = by
+
+        class Steep(lib.distributions.AffineTransform):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__(0.0, 5.0)
+
+        return Scaled(2.0), Steep()
+
+    check(scaled, lambda c: repr(c.d[0].with_cache(0)))
+    check(scaled, lambda c: type(c.d[1].with_cache()).__name__)
+    for lib in (torch, skimp):
+        with pytest.raises(NotImplementedError, match="with_cache is not implemented"):
+            scaled(lib, None)[0].with_cache()
 
 
 def test_wrong_parameters_are_refused_as_in_pytorch() -> None:
@@ -368,8 +393,141 @@ def test_divergences_are_found_by_class() -> None:
         skimp.distributions.kl_divergence(p, skimp.distributions.StudentT(1.0))
 
 
-def test_distributions_can_be_pickled() -> None:
-    d = pickle.loads(pickle.dumps(_squashed(skimp, skimp.tensor)))
-    again = _squashed(skimp, skimp.tensor)
-    at = skimp.tensor([0.5, 2.1])
-    assert skimp.equal(d.log_prob(at), again.log_prob(at))
+CLASSES = [
+    name
+    for name in torch.distributions.__all__
+    if isinstance(getattr(torch.distributions, name), type)
+]
+
+
+def signature(function: Any) -> Any:
+    """The names, kinds and defaults of its arguments."""
+    found = inspect.signature(function).parameters.values()
+    return [(one.name, one.kind, one.default) for one in found]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_take_what_pytorchs_take(name: str) -> None:
+    theirs, ours = getattr(torch.distributions, name), getattr(skimp.distributions, name)
+    assert signature(ours) == signature(theirs)
+    lineage = [c.__name__ for c in ours.__mro__]
+    assert [n for n in lineage if n in CLASSES] == [
+        c.__name__ for c in theirs.__mro__ if c.__name__ in CLASSES
+    ]
+    for key, value in vars(theirs).items():
+        if inspect.isfunction(value) and not key.startswith("_"):
+            assert signature(getattr(ours, key)) == signature(value), key
+    assert len(ours.__doc__) > 20
+
+
+def test_constraints_take_what_pytorchs_take() -> None:
+    for name in torch.distributions.constraints.__all__:
+        theirs = getattr(torch.distributions.constraints, name)
+        ours = getattr(skimp.distributions.constraints, name)
+        if inspect.isclass(theirs):
+            assert signature(ours) == signature(theirs), name
+        elif not inspect.isfunction(theirs):
+            assert repr(ours) == repr(theirs)
+
+
+def shapes(lib: Any, value: Any) -> Any:
+    """The public attributes of a distribution, with the shapes and strides of tensors."""
+    if isinstance(value, lib.distributions.Distribution):
+        public = sorted(k for k in vars(value) if not k.startswith("_"))
+        return type(value).__name__, [(k, shapes(lib, getattr(value, k))) for k in public]
+    if isinstance(value, lib.Tensor):
+        return list(value.shape), list(value.stride())
+    return [type(v).__name__ for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_an_expanded_distribution_is_pytorchs(name: str) -> None:
+    make = MAKERS[name]
+
+    def expanded(c: Case) -> Any:
+        d = c.d.expand([4, *c.d.batch_shape])
+        again = d.expand(d.batch_shape)
+        vars(d).pop("concentration_reciprocal", None)  # PyTorch computes it again, ours is a view
+        return repr(d), shapes(c.lib, d), list(again.batch_shape), list(again.event_shape)
+
+    check(make, expanded)
+    check(
+        make, lambda c: c.d.expand([4, *c.d.batch_shape]).entropy() if name != "multinomial" else 0
+    )
+    d = Case(skimp, make).d
+    held = [v for v in vars(d).values() if isinstance(v, skimp.Tensor)]
+    wide = vars(d.expand([4, *d.batch_shape])).values()
+    pointers = {v.data_ptr() for v in wide if isinstance(v, skimp.Tensor)}
+    assert all(v.data_ptr() in pointers for v in held)  # views, of everything
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_distributions_can_be_pickled(name: str) -> None:
+    at = skimp.as_tensor(value_of(MAKERS[name]))
+    d = MAKERS[name](skimp, skimp.tensor)
+    again = pickle.loads(pickle.dumps(d))
+    assert repr(again) == repr(d)
+    assert skimp.equal(again.log_prob(at), d.log_prob(at))
+    assert skimp.equal(copy.deepcopy(again).log_prob(at), d.log_prob(at))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_subclasses_are_expanded_as_pytorchs(name: str) -> None:
+    """One without a constructor as its base; one with its own has to say how."""
+
+    def plain_one(c: Case) -> Any:
+        d = c.d
+        d.__class__ = type("Mine", (type(d),), {})
+        wide = d.expand([4, *d.batch_shape])
+        return type(wide).__name__, repr(wide), list(wide.batch_shape)
+
+    def own_constructor(c: Case) -> Any:
+        d = c.d
+        d.__class__ = type("Mine", (type(d),), {"__init__": lambda self, a, b: None})
+        return d.expand([4, *d.batch_shape])
+
+    def own_expand(c: Case) -> Any:
+        d, base = c.d, type(c.d)
+
+        def expand(self: Any, batch_shape: Any, _instance: Any = None) -> Any:
+            new = self._get_checked_instance(Mine, _instance)
+            new.more = "kept"
+            return base.expand(self, batch_shape, new)
+
+        Mine = type("Mine", (base,), {"__init__": lambda self, a, b: None, "expand": expand})
+        d.__class__ = Mine
+        wide = d.expand([4, *d.batch_shape])
+        return type(wide).__name__, wide.more, list(wide.batch_shape)
+
+    make = MAKERS[name]
+    check(make, plain_one)
+    if name != "von mises":  # PyTorch calls its constructor
+        check(make, own_constructor)
+        check(make, own_expand)
+
+
+def test_a_distribution_of_the_user() -> None:
+    """Only what PyTorch documents: a constructor, formulas, an `expand` where it is wanted."""
+
+    def triangle(lib: Any, t: Any) -> Any:
+        class Triangle(lib.distributions.Distribution):  # type: ignore[misc]
+            arg_constraints: ClassVar = {"width": lib.distributions.constraints.positive}
+            support = lib.distributions.constraints.nonnegative
+
+            def __init__(self, width: Any, validate_args: Any = None) -> None:
+                self.width = width
+                super().__init__(width.shape, validate_args=validate_args)
+
+            def log_prob(self, value: Any) -> Any:
+                if self._validate_args:
+                    self._validate_sample(value)
+                return (2 * (self.width - value) / self.width**2).log()
+
+        return Triangle(t([1.0, 2.0]))
+
+    check(triangle, lambda c: c.d.log_prob(c.lib.tensor([0.5, 0.25])))
+    check(triangle, lambda c: repr(c.d))
+    check(triangle, lambda c: c.d.expand([3, 2]))
+    check(triangle, lambda c: c.d.log_prob(c.lib.tensor([-0.5, 0.25])))
+    check(triangle, lambda c: c.d.sample())
+    check(triangle, lambda c: c.d.mode)
