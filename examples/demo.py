@@ -42,8 +42,8 @@ def in_use() -> float:
 values = torch.randn(10_000, 10_000)
 start = in_use()
 positive = F.relu(values)
-print(f"F.relu(values)   {in_use() - start} MiB")
+print(f"F.relu(values)   {in_use() - start:.1f} MiB")
 del positive
 start = in_use()
 F.relu_(values)
-print(f"F.relu_(values)  {in_use() - start} MiB")
+print(f"F.relu_(values)  {in_use() - start:.1f} MiB")

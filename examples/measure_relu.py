@@ -32,5 +32,5 @@ if __name__ == "__main__":
         now, most = cost_of_relu(place, in_place)
         print(
             "in place:    " if in_place else "out of place:",
-            f"{now} MiB in use, {most} MiB at most",
+            f"{now:.1f} MiB in use, {most:.1f} MiB at most",
         )

@@ -53,8 +53,8 @@ class Program:
         self.ledger.charge(nbytes, owner)
 
     def drop(self, name: object) -> None:
-        owner, nbytes = self.owners.pop(name)
-        self.ledger.refund(nbytes, id(owner))
+        owner, _ = self.owners.pop(name)
+        self.ledger.refund(owner)
 
     def report(self) -> report.Report:
         return self.collector.report("program.py")
@@ -205,7 +205,7 @@ def test_no_event_is_lost_when_a_storage_dies_inside_of_another_event() -> None:
             program.ledger.charge(3, self)
 
         def __del__(self) -> None:
-            program.ledger.refund(3, id(self))
+            program.ledger.refund(self)
 
     old = gc.get_threshold()
     gc.set_threshold(20)

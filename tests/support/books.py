@@ -21,9 +21,9 @@ class Owner:
         self.book = book
         book.made = book.made + 1
         book.total = total = book.total + nbytes
+        self.nbytes = nbytes
         if total - book.freed > book.ceiling:
             book.rise(nbytes, self)
-        self.nbytes = nbytes
 
     def __del__(self) -> None:
         book, n = self.book, self.nbytes

@@ -74,11 +74,9 @@ def share(s: Storage) -> None:
     new[:] = old
     for t in users(s):
         t.layout_of()  # while the old block can still tell the offset
-    charged, s.nbytes = s.nbytes, -1
+    host.refund(s)
     s.block, s.size, s._flat = new, None, None
     s.exported = s.external = True  # other processes may write unseen
-    if charged >= 0:
-        host.refund(charged, id(s))
     for t in users(s):
         t._np = None
     _SEGMENTS[s] = segment

@@ -37,7 +37,7 @@ def test_counts_are_exact(book: Ledger) -> None:
 def test_charge_and_refund_are_the_same_as_the_short_path(book: Ledger) -> None:
     owner = SimpleNamespace()
     book.charge(70, owner)
-    book.refund(70, id(owner))
+    book.refund(owner)
     assert figures(book) == (1, 1, 70, 70, 70)
 
 
@@ -204,6 +204,9 @@ def test_an_observer_that_fails_leaves_the_counts_right(book: Ledger) -> None:
             raise KeyboardInterrupt
 
     book.watch(Bad())
+    owner = SimpleNamespace()
     with pytest.raises(KeyboardInterrupt):
-        book.charge(10, None)
-    assert (book.made, book.total, book.allocated) == (0, 0, 0)
+        book.charge(10, owner)
+    assert (book.made, book.allocated, owner.nbytes) == (1, 10, 10)  # counted as long as it lives
+    book.refund(owner)
+    assert (book.made, book.dropped, book.allocated) == (1, 1, 0)

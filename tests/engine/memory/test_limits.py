@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import skimp
 from skimp._engine.memory import limits, stats
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.call_site import Site
@@ -167,9 +171,9 @@ def test_a_refusal_says_who_holds_what(book: Ledger) -> None:
         "      5.00 MiB  before the limit was set",
         "40.00 MiB would have to go, for instance what was made by relu at train.py:9 (2 times).",
     ]
-    book.refund(30 * MIB, id(owners[0]))
+    book.refund(owners[0])
     with pytest.raises(OutOfMemoryError, match="at least, or smaller pieces") as refused:
-        book.charge(101 * MIB, None)
+        book.charge(101 * MIB, SimpleNamespace())
     assert refused.value.live[0].bytes == 45 * MIB
     assert len(refused.value.live) == 2
 
@@ -212,13 +216,69 @@ def test_set_limit(limit: Any) -> None:
 
 
 def test_a_limit_shrinks_the_cache(limit: Any) -> None:
-    a = pool.take(64 * MIB)
-    host.charge(a.nbytes, a)
-    host.refund(a.nbytes, id(a))
-    del a
+    a, owner = pool.take(64 * MIB), Owner(64 * MIB, host)
+    del a, owner
     assert pool.cached >= 64 * MIB
     limit(pool.in_use + 8 * MIB)
     assert pool.cached <= 8 * MIB
+
+
+_CROWDED = """
+import random, skimp
+from pathlib import Path
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+limit = 64 << 20
+skimp.ones(1 << 20).add_(1).sum()
+skimp.cuda.empty_cache()
+before = resident()
+skimp.memory.set_limit(limit)
+draw, held, most = random.Random(0), [], 0
+for _ in range(2000):
+    try:
+        largest = draw.choice([1000, 10_000, 60_000, 100_000, 300_000, 2_000_000, 6_000_000])
+        held.append(skimp.zeros(draw.randrange(1, largest)).add_(1))
+    except skimp.OutOfMemoryError:
+        del held[::2]
+    if held and draw.random() < 0.3:
+        held.pop(draw.randrange(len(held)))
+    most = max(most, resident() - before)
+    assert skimp.cuda.memory_allocated() <= skimp.cuda.memory_reserved() <= limit
+assert 0.9 * limit < skimp.cuda.max_memory_reserved() <= limit
+print(most / limit)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="Linux says what is resident")
+def test_a_limit_bounds_what_is_reserved_and_so_what_is_resident() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _CROWDED], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 1.3
+
+
+def test_the_cache_goes_back_before_a_small_tensor_is_refused(limit: Any) -> None:
+    a, owner = pool.take(32 * MIB), Owner(32 * MIB, host)
+    del a, owner
+    limit(host.allocated + 40 * MIB)
+    small = [Owner(MIB // 8, host) for _ in range(8 * 39)]
+    assert pool.cached <= 2 * MIB
+    assert stats.memory_reserved() <= (limits.get_limit() or 0)
+    del small
+
+
+def test_rounding_counts_for_the_limit(limit: Any) -> None:
+    """17 MiB take 18: the tenth has no room, though tensors would have asked for less."""
+    pool.empty_cache()
+    limit(stats.memory_reserved() + 175 * MIB)
+    held = [skimp.empty(17 * MIB, dtype=skimp.uint8) for _ in range(9)]
+    with pytest.raises(OutOfMemoryError):
+        skimp.empty(17 * MIB, dtype=skimp.uint8)
+    assert stats.memory_reserved() <= (limits.get_limit() or 0)
+    del held
 
 
 def test_set_per_process_memory_fraction(limit: Any) -> None:

@@ -9,14 +9,17 @@ what is reserved stays close to what is used.
 
 No lock anywhere. Arrays die anywhere, in the middle of `take` on the same thread too (when the
 garbage collector runs there), where a lock would wait for itself. Instead, every change is one step
-for other threads (see ledger.py). A fork therefore needs no care either; its blocks are its own
-copies.
+for other threads and for what a signal handler raises (see ledger.py), and what dies is only noted,
+by a method of Python's own deque, which nothing interrupts; whoever comes next takes it back.
+A fork therefore needs no care either; its blocks are its own copies.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -24,7 +27,7 @@ import numpy as np
 
 from skimp._engine.memory import allocator
 from skimp._engine.memory.ledger import Ledger, host
-from skimp._engine.memory.segments import Segment
+from skimp._engine.memory.segments import Claim, Segment
 from skimp._engine.memory.tally import Tally
 
 Buffer = Any  # writable bytes that are not an ndarray: memoryview, bytearray, mmap
@@ -55,25 +58,13 @@ class _Lease(weakref.ref[Array]):
     still use the bytes.
     """
 
-    __slots__ = ("asked", "pool", "segment", "size", "start")
+    __slots__ = ("claim",)
 
-    pool: Pool
-    segment: Segment
-    start: int
-    size: int
-    asked: int
+    claim: Claim
 
-
-Place = tuple[Segment, int, int]  # where a block begins, and how many of its bytes were never used
 
 # By their own ids (a reference hashes as what it refers to). At exit they die first, uncalled.
 _LEASES: Final[dict[int, _Lease]] = {}
-
-
-def _ended(lease: weakref.ref[Array]) -> None:
-    assert isinstance(lease, _Lease)
-    del _LEASES[id(lease)]
-    lease.pool.give_back(lease)
 
 
 class Pool:
@@ -102,12 +93,33 @@ class Pool:
         self._demand = self._demand_before = 0
         self.segments: Final = Tally()  # that are held from the system
         self.held: Final = Tally()  # bytes of them that have pages
-        self.leases: Final = Tally()  # arrays that use a block
-        self.leased: Final = Tally()  # their bytes
-        self.asked: Final = Tally()  # the bytes that were asked for, before rounding
+        self._leases: Final = Tally()
+        self._leased: Final = Tally()
+        self._asked: Final = Tally()
+        self._ended: Final[deque[_Lease]] = deque()  # whose arrays have died
+        self._left: Final[deque[Claim]] = deque()  # by what an exception has interrupted
+        self.most = 0  # bytes reserved by all owners, where somebody looked: when the pool grows
         self.retries = 0  # times that the system refused and the cache was emptied for it
 
     rounded = staticmethod(rounded)
+
+    @property
+    def leases(self) -> Tally:
+        """Arrays that use a block."""
+        self._collect()
+        return self._leases
+
+    @property
+    def leased(self) -> Tally:
+        """Their blocks' bytes."""
+        self._collect()
+        return self._leased
+
+    @property
+    def asked(self) -> Tally:
+        """The bytes that were asked for, before rounding."""
+        self._collect()
+        return self._asked
 
     @property
     def reserved(self) -> int:
@@ -129,6 +141,12 @@ class Pool:
         """Bytes that are held from the system and not in use."""
         return self.held.current - self.leased.current
 
+    @property
+    def rounding(self) -> int:
+        """Bytes of blocks in use that nobody asked for."""
+        self._collect()
+        return self._leased.current - self._asked.current
+
     # -- taking -----------------------------------------------------------------------------------
 
     def take(self, nbytes: int) -> Array:
@@ -147,63 +165,67 @@ class Pool:
 
     def _take(self, nbytes: int) -> tuple[Array, int]:
         """An array, and how many of its bytes were never used."""
-        size = rounded(nbytes)
-        segment, start, cold = self._find_warm(size) or self._grow(size)
-        if cold:
-            self.held.add(cold)
-        return self._lease(segment, start, size, nbytes), cold
-
-    def _find_warm(self, size: int) -> Place | None:
-        for segment in list(self._segments):
-            start = segment.take_warm(size)
-            if start is not None:
-                return segment, start, 0
-        return None
-
-    def _find(self, size: int) -> Place | None:
-        for segment in list(self._segments):
-            found = segment.take(size)
-            if found is not None:
-                return segment, *found
-        return None
-
-    def _lease(self, segment: Segment, start: int, size: int, asked: int) -> Array:
-        array = np.ndarray((size,), np.uint8, segment.buffer, start)
-        lease = _Lease(array, _ended)
-        lease.segment, lease.start, lease.size = segment, start, size
-        lease.asked, lease.pool = asked, self
-        _LEASES[id(lease)] = lease
-        self.leases.add(1)
-        self.leased.add(size)
-        self.asked.add(asked)
-        if self.leased.current > self._demand:
-            self._demand = self.leased.current
-        if self.leases.allocated % WINDOW == 0:
+        self._collect()
+        claim = Claim(rounded(nbytes), nbytes)
+        try:
+            if not self._find_warm(claim):
+                self._grow(claim)
+            array = self._lease(claim)
+        except BaseException:
+            self._left.append(claim)  # one step, also for the next interrupt
+            raise
+        if self._leases.allocated % WINDOW == 0:
             self._turn()
+        return array, claim.cold
+
+    def _find_warm(self, claim: Claim) -> bool:
+        return any(segment.take_warm(claim) for segment in list(self._segments))
+
+    def _find(self, claim: Claim) -> bool:
+        return any(segment.take(claim) for segment in list(self._segments))
+
+    def _lease(self, claim: Claim) -> Array:
+        assert claim.segment is not None
+        array = np.ndarray((claim.size,), np.uint8, claim.segment.buffer, claim.start)
+        lease = _Lease(array, self._ended.append)
+        lease.claim = claim
+        key = id(lease)
+        _LEASES[key] = lease
+        leases, leased, asked = self._leases, self._leased, self._asked
+        claim.counted = True  # one step with the lines below
+        leases.allocated = leases.allocated + 1
+        leased.allocated = leased.allocated + claim.size
+        asked.allocated = asked.allocated + claim.asked
+        for tally in (leases, leased, asked):
+            tally.rise()
+        if leased.current > self._demand:
+            self._demand = leased.current
         return array
 
-    def _grow(self, size: int) -> Place:
+    def _grow(self, claim: Claim) -> None:
         """Bytes that have no pages yet, beside such as have."""
+        size = claim.size
         self.trim(self._allowed(size) - size)
-        place = self._find(size)
-        if place is not None:
-            return place
-        segment = self._map(size)
-        found = segment.take(size)
-        assert found is not None  # nobody else knows it
-        self._segments.append(segment)
-        self.segments.add(1)
-        return segment, *found
+        limit = self._ledger.limit
+        if limit is not None and self.held.current + size > limit - self._others():
+            raise self._ledger.refusal(size, limit=limit)  # what is cached here can't be given back
+        while not self._find(claim):
+            segment = self._map(size)
+            segments = self.segments
+            segments.allocated = segments.allocated + 1  # one step with the next line
+            self._segments.append(segment)
+            segments.rise()
+        self.measure()
 
     def _map(self, size: int) -> Segment:
         if size <= self._memory:
             buffer = self._spare(self._memory)
             if buffer is not None:
-                return Segment(buffer, self._memory // SMALLEST_STEP * SMALLEST_STEP)
+                return Segment(buffer, self._memory // SMALLEST_STEP * SMALLEST_STEP, self.held)
         try:
-            return Segment(self._raw(size), size)
+            return Segment(self._raw(size), size, self.held)
         except (MemoryError, OSError, OverflowError):
-            return Segment(self._map_again(size), size)
+            return Segment(self._map_again(size), size, self.held)
 
     def _map_again(self, size: int) -> Buffer:
         self.retries = self.retries + 1
@@ -216,12 +238,36 @@ class Pool:
 
     # -- giving back ------------------------------------------------------------------------------
 
-    def give_back(self, lease: _Lease) -> None:
-        """An array died. Runs anywhere, inside any other method too."""
-        self.leases.remove(1)
-        self.leased.remove(lease.size)
-        self.asked.remove(lease.asked)
-        lease.segment.put(lease.start, lease.start + lease.size, True)
+    def _collect(self) -> None:
+        """Take back the blocks of arrays that have died, and what an exception left."""
+        if self._ended or self._left:
+            self._take_back()
+
+    def _take_back(self) -> None:
+        ended, left = self._ended, self._left
+        with contextlib.suppress(IndexError, ValueError):  # another thread was faster: it did all
+            while left:
+                claim = left[0]
+                self._put(claim)
+                left.remove(claim)
+        with contextlib.suppress(IndexError, ValueError):
+            while ended:
+                lease = ended[0]
+                self._put(lease.claim)
+                _LEASES.pop(id(lease), None)
+                ended.remove(lease)
+
+    def _put(self, claim: Claim) -> None:
+        """A block is free again; nothing happens if it was put back before."""
+        leases, leased, asked = self._leases, self._leased, self._asked
+        if claim.counted:  # one step with the lines below
+            claim.counted = False
+            leases.freed = leases.freed + 1
+            leased.freed = leased.freed + claim.size
+            asked.freed = asked.freed + claim.asked
+        segment = claim.segment
+        if segment is not None:
+            segment.put(claim)
 
     def empty_cache(self) -> int:
         """Give all cached blocks back to the system; returns how many bytes that were."""
@@ -246,10 +292,31 @@ class Pool:
         allowed = max(in_use + min(SLACK, self._memory // 8), demand + demand // 4)
         limit = self._ledger.limit
         machine = self._memory - self._memory // 4
-        return min(allowed, machine if limit is None else min(limit, machine))
+        return min(allowed, machine if limit is None else min(limit - self._others(), machine))
+
+    def _others(self) -> int:
+        """Bytes that owners have from elsewhere, and that a limit bounds too."""
+        return max(self._ledger.allocated - self.asked.current, 0)
+
+    def shrink(self) -> None:
+        """Give cached bytes back until what is reserved is within the ledger's limit."""
+        limit = self._ledger.limit
+        if limit is not None:
+            self.trim(limit - self._others())
+            self.measure()
+
+    def measure(self) -> int:
+        """Bytes that are held from the system and that owners have from elsewhere; the most that
+        this has found is `most`.
+        """
+        reserved = self.held.current + self._others()
+        if reserved > self.most:
+            self.most = reserved
+        return reserved
 
     def _release(self, nbytes: int) -> int:
         """Release at least this many cached bytes, as far as there are any; returns how many."""
+        self._collect()
         released = 0
         for segment in reversed(list(self._segments)):
             if released < nbytes:
@@ -263,37 +330,49 @@ class Pool:
         for found in reversed(list(segment.ranges)):
             if not found.warm or released >= nbytes:
                 continue
-            taken = segment.take_upper(found, nbytes - released)
-            if taken is None:
+            claim = Claim(nbytes - released)
+            if not segment.take_upper(found, claim):
                 continue  # somebody else has it by now
-            gone = False
-            try:
-                gone = allocator.discard(segment.buffer, taken.start, taken.end)
-                if gone:
-                    self.held.remove(taken.end - taken.start)
-                    released += taken.end - taken.start
-            finally:
-                segment.put(taken.start, taken.end, not gone)
-            if not gone:
+            self._discard(segment, claim)
+            if claim.warm:
                 break
-        warm = segment.take_all(also_warm=released < nbytes)
-        if warm is None:
-            return released
-        self._segments.remove(segment)
-        self.segments.remove(1)
-        self.held.remove(warm)
-        return released + warm
+            released += claim.size
+        warm = segment.close(also_warm=released < nbytes)
+        if warm is not None or segment.closed:
+            self._forget(segment)
+        return released + (warm or 0)
+
+    def _discard(self, segment: Segment, claim: Claim) -> None:
+        """Give the pages of a claim back if that can be, and the claim to its segment."""
+        try:
+            gone = allocator.discard(segment.buffer, claim.start, claim.start + claim.size)
+            if gone:
+                held = self.held
+                held.freed = held.freed + claim.size  # one step with the next line
+                claim.warm = False
+        finally:
+            self._left.append(claim)
+            self._collect()
+
+    def _forget(self, segment: Segment) -> None:
+        segments = self.segments
+        with contextlib.suppress(ValueError):  # somebody else did
+            self._segments.remove(segment)
+            segments.freed = segments.freed + 1
 
     # -- looking ----------------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[int]:
         """Sizes of what is cached, each as large as its neighbours let it be."""
+        self._collect()
         for segment in list(self._segments):
             yield from [end - start for start, end, warm in list(segment.ranges) if warm]
 
     def reset_peaks(self) -> None:
         for tally in (self.segments, self.held, self.leases, self.leased, self.asked):
             tally.reset_peak()
+        self.most = 0
 
 
 pool: Final = Pool()
+host.backing = pool

@@ -4,6 +4,7 @@ Every allocation and every free passes here, so the path of a small op updates t
 
     host.made = host.made + 1
     host.total = total = host.total + nbytes
+    owner.nbytes = nbytes
     if total - host.freed > host.ceiling:
         host.rise(nbytes, owner)
 
@@ -18,6 +19,13 @@ CPython (3.11 to 3.13, with its lock) changes threads, collects garbage and runs
 only where a function begins, where a call returns and where a loop jumps back. Reading, adding and
 storing an attribute of this class has none of these, so each statement above is one step for all
 other threads, without a lock. The same holds wherever a comment below says "one step".
+
+What is counted for an owner is in its `nbytes` (-1: nothing), and both change in one step. So an
+exception that a signal handler raises, wherever it comes, leaves them in agreement: what was
+counted goes with its owner.
+
+`allocated` is what owners asked for. What their memory comes from may take more from the system
+(`Backing`): that is reserved, and a limit bounds it too.
 """
 
 from __future__ import annotations
@@ -47,6 +55,23 @@ class Observer(Protocol):
     def copied(self, nbytes: int, op: str, reason: str, site: Site) -> None: ...
 
 
+class Owner(Protocol):
+    """Who has bytes: a storage."""
+
+    nbytes: int
+
+
+class Backing(Protocol):
+    """Where owners' bytes come from: it may hold more than they asked for."""
+
+    @property
+    def rounding(self) -> int:
+        """Bytes of blocks in use that nobody asked for."""
+
+    def shrink(self) -> None:
+        """Give cached bytes back until what is reserved is within the ledger's limit."""
+
+
 class Gauge:
     """Remembers the most bytes that were allocated at once while it was open."""
 
@@ -73,6 +98,8 @@ class Ledger:
         "_observers",
         "_overall",
         "_relieving",
+        "_unfolded",
+        "backing",
         "ceiling",
         "copied",
         "copies",
@@ -104,12 +131,14 @@ class Ledger:
         self.ooms = 0  # refusals
         self.ceiling = 0  # an allocation that rises above it has to call `rise`
         self.watched = False  # somebody observes
+        self.backing: Backing | None = None
         # What may free memory when a limit would be broken, tried in order until there is room.
         self.relievers: list[Callable[[], Any]] = [gc.collect]
         # Who knows what is live, for the message of a refusal.
         self.live_by_line: Callable[[], list[Live]] | None = None
         self._bound = NO_LIMIT
         self._high = 0  # the most allocated since the gauges were last brought up to date
+        self._unfolded = 0  # the same for times before, if bringing them up to date was interrupted
         self._overall = Gauge(self, 0)
         self._gauges: tuple[Gauge, ...] = (self._overall,)
         self._observers: tuple[Observer, ...] = ()
@@ -130,15 +159,17 @@ class Ledger:
 
     # -- events -----------------------------------------------------------------------------------
 
-    def charge(self, nbytes: int, owner: object) -> None:
+    def charge(self, nbytes: int, owner: Owner) -> None:
         """Count an allocation. OutOfMemoryError: it breaks the limit, and nothing was counted."""
         self.made = self.made + 1
         self.total = total = self.total + nbytes
+        owner.nbytes = nbytes
         if total - self.freed > self.ceiling:
             self.rise(nbytes, owner)
 
     def admit(self, nbytes: int, owner: object) -> None:
-        """Make room for an allocation that will be charged. OutOfMemoryError: there is none.
+        """Make room for a block of `nbytes` whose allocation will be charged. OutOfMemoryError:
+        there is none.
 
         For a large one, which is charged when it has succeeded: a peak never counts a failure.
         """
@@ -147,12 +178,16 @@ class Ledger:
             if not self._fits(nbytes):
                 raise self.refusal(nbytes, owner, self.limit)
 
-    def refund(self, nbytes: int, owner_id: int) -> None:
-        """Count a free."""
+    def refund(self, owner: Owner) -> None:
+        """Count a free of what is counted for an owner, who lives on with nothing."""
+        nbytes = owner.nbytes
+        if nbytes < 0:
+            return
+        owner.nbytes = -1
         self.dropped = self.dropped + 1
         self.freed = self.freed + nbytes
         if self.watched:
-            self.fell(nbytes, owner_id)
+            self.fell(nbytes, id(owner))
 
     def handed(self, nbytes: int, old_owner_id: int, owner: object) -> None:
         """A result took the block of what it read: nothing was allocated or freed.
@@ -163,13 +198,13 @@ class Ledger:
             self.fell(nbytes, old_owner_id)
             self._tell_allocated(nbytes, owner)
 
-    def rise(self, nbytes: int, owner: object) -> None:
+    def rise(self, nbytes: int, owner: Owner) -> None:
         """What remains to do for an allocation that was counted and is above the ceiling.
 
-        If it raises, the allocation is not counted any more.
+        OutOfMemoryError: it breaks the limit, and is not counted any more.
         """
-        if self.total - self.freed > self._bound:
-            self._make_room(nbytes, owner)
+        if self._bound != NO_LIMIT:
+            self._hold_limit(nbytes, owner)
         live = self.total - self.freed
         if live > self._high:  # one step with the line above
             self._high = live
@@ -178,11 +213,7 @@ class Ledger:
                 self.most_made = living
         self._aim()
         if self.watched:
-            try:
-                self._tell_allocated(nbytes, owner)
-            except BaseException:
-                self._undo(nbytes)
-                raise
+            self._tell_allocated(nbytes, owner)
 
     def fell(self, nbytes: int, owner_id: int) -> None:
         """Tell the observers of a free that was counted."""
@@ -202,10 +233,6 @@ class Ledger:
         site = _site_of(owner)
         for observer in self._observers:
             observer.allocated(id(owner), nbytes, site)
-
-    def _undo(self, nbytes: int) -> None:
-        self.made = self.made - 1
-        self.total = self.total - nbytes
 
     # -- observers --------------------------------------------------------------------------------
 
@@ -252,21 +279,27 @@ class Ledger:
                 LISTENING  # allocations on other threads look at `_high` until it is set again
             )
             high = self._high
-            self._high = self.total - self.freed  # one step with the line above
+            if high > self._unfolded:
+                self._unfolded = high
+            self._high = self.total - self.freed  # one step with the lines above
             for gauge in self._gauges:
-                gauge._peak = max(gauge._peak, high)
+                gauge._peak = max(gauge._peak, self._unfolded)
+            self._unfolded = 0
             self._aim()
 
     def _aim(self) -> None:
         """The ceiling: the lowest number of bytes that somebody wants to know of. One step."""
         high, bound = self._high, self._bound
-        self.ceiling = LISTENING if self.watched else high if high < bound else bound
+        if self.watched or (bound != NO_LIMIT and self.backing is not None):
+            self.ceiling = LISTENING
+        else:
+            self.ceiling = high if high < bound else bound
 
     # -- the limit --------------------------------------------------------------------------------
 
     @property
     def limit(self) -> int | None:
-        """The most bytes that may be allocated at once; None: as many as the system gives."""
+        """The most bytes that may be reserved at once; None: as many as the system gives."""
         return None if self._bound == NO_LIMIT else self._bound
 
     @limit.setter
@@ -282,15 +315,26 @@ class Ledger:
         live = self.live_by_line() if self.live_by_line is not None else []
         return out_of_memory(nbytes, self.allocated, limit, _site_of(owner), live)
 
-    def _make_room(self, nbytes: int, owner: object) -> None:
-        self._undo(nbytes)  # what the relievers allocate is measured without it
+    def _hold_limit(self, nbytes: int, owner: Owner) -> None:
+        """Of an allocation that was counted: what it needs within the limit, or its refusal."""
+        if not self._fits(0):
+            self._make_room(nbytes, owner)
+        if self.backing is not None:
+            self.backing.shrink()
+
+    def _make_room(self, nbytes: int, owner: Owner) -> None:
+        owner.nbytes = -1  # what the relievers allocate is measured without it
+        self.made = self.made - 1
+        self.total = self.total - nbytes  # one step with the two lines above
         if not self._fits(nbytes):
             self.relieve(nbytes)
+        rounding = self._rounding()
         total = self.total
-        if total - self.freed + nbytes > self._bound:
+        if total - self.freed + nbytes + rounding > self._bound:
             raise self.refusal(nbytes, owner, self.limit)
         self.total = total + nbytes  # one step with the test
         self.made = self.made + 1
+        owner.nbytes = nbytes
 
     def relieve(self, nbytes: int = NO_LIMIT + 1) -> None:
         """Have memory freed until `nbytes` fit below the limit, or nobody has more to free."""
@@ -307,7 +351,12 @@ class Ledger:
             self._relieving.now = False
 
     def _fits(self, nbytes: int) -> bool:
-        return self.total - self.freed + nbytes <= self._bound
+        if self._bound == NO_LIMIT:
+            return True
+        return self.total - self.freed + self._rounding() + nbytes <= self._bound
+
+    def _rounding(self) -> int:
+        return self.backing.rounding if self.backing is not None else 0
 
 
 def _site_of(owner: object) -> Site:

@@ -46,10 +46,12 @@ _tenants = Tenants(host)
 
 
 def set_limit(limit: int | str | None) -> None:
-    """Refuse (OutOfMemoryError) to have more than `limit` bytes allocated; None: no limit.
+    """Refuse (OutOfMemoryError) to have more than `limit` bytes reserved; None: no limit.
 
-    Takes bytes or text: `"2GiB"`, `"500MB"`. What is cached stays below it too. While there is a
-    limit the line of every allocation is looked up, so that a refusal can say who holds what.
+    Takes bytes or text: `"2GiB"`, `"500MB"`. What is reserved is what tensors asked for, what
+    rounding adds, and what is cached, which goes back to the system before anything is refused.
+    While there is a limit the line of every allocation is looked up, so that a refusal can say who
+    holds what.
     """
     limited = None if limit is None else parse_size(limit)
     if limited is None:

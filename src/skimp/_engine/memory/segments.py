@@ -4,6 +4,9 @@
 only if nothing has changed since it was decided (`version`): a test and two stores, one step for
 other threads and for finalizers and signal handlers on the same one (see ledger.py). Whoever comes
 too late decides again. So there is no lock, and whatever interrupts finds the list whole.
+
+What is taken belongs to a `Claim` from that very step on, and what comes back leaves it in the step
+that makes it free: a block is always in the list, or somebody's, and comes back once.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
+
+from skimp._engine.memory.tally import Tally
 
 
 class Range(NamedTuple):
@@ -21,77 +26,106 @@ class Range(NamedTuple):
     warm: bool
 
 
+class Claim:
+    """Who has bytes of a segment, from `start` on; no segment: nothing, or nothing any more."""
+
+    __slots__ = ("asked", "cold", "counted", "segment", "size", "start", "warm")
+
+    def __init__(self, size: int, asked: int = 0) -> None:
+        self.size = size
+        self.asked: Final = asked  # how many somebody wanted, before rounding
+        self.segment: Segment | None = None
+        self.start = -1
+        self.cold = 0  # how many of the bytes were never used
+        self.warm = True  # the bytes have pages
+        self.counted = False  # among the leases
+
+
 class Segment:
-    """`buffer` is writable memory of `size` bytes that is not an ndarray."""
+    """`buffer` is writable memory of `size` bytes that is not an ndarray. `held` counts the bytes
+    of all segments that have pages.
+    """
 
-    __slots__ = ("buffer", "ranges", "size", "version")
+    __slots__ = ("buffer", "closed", "held", "ranges", "size", "version")
 
-    def __init__(self, buffer: Any, size: int) -> None:
+    def __init__(self, buffer: Any, size: int, held: Tally) -> None:
         self.buffer: Final = buffer
         self.size: Final = size
+        self.held: Final = held
         self.ranges: Final = [Range(0, size, False)]
         self.version = 0
+        self.closed = False  # all of it was free, and nobody gets any of it again
 
-    def take_warm(self, size: int) -> int | None:
-        """Where `size` bytes begin that were used before: the first place that has as many."""
+    def take_warm(self, claim: Claim) -> bool:
+        """Take `claim.size` bytes that were used before: the first place that has as many."""
+        size = claim.size
         while True:
             version = self.version
             for i, (start, end, warm) in enumerate(self.ranges):
                 if warm and end - start >= size:
                     left = [Range(start + size, end, True)] if start + size < end else []
-                    if self._replace(version, slice(i, i + 1), left):
-                        return start
+                    if self._take(version, slice(i, i + 1), left, claim, start, 0):
+                        return True
                     break
             else:
                 if self.version == version:
-                    return None
+                    return False
 
-    def take(self, size: int) -> tuple[int, int] | None:
-        """Where `size` bytes begin, and how many of them are not warm: the first place."""
+    def take(self, claim: Claim) -> bool:
+        """Take `claim.size` bytes, warm or not: the first place."""
         while True:
             version = self.version
-            found = _first(list(self.ranges), size)
+            found = _first(list(self.ranges), claim.size)
             if found is None:
                 if self.version == version:
-                    return None
+                    return False
                 continue
             i, j, start, left, cold = found
-            if self._replace(version, slice(i, j), left):
-                return start, cold
+            if self._take(version, slice(i, j), left, claim, start, cold):
+                return True
 
-    def take_upper(self, found: Range, nbytes: int) -> Range | None:
-        """Take the last `nbytes` of a free range, or all of it if it has not more; None if it is
-        not there any more.
+    def take_upper(self, found: Range, claim: Claim) -> bool:
+        """Take the last `claim.size` bytes of a free range, or all of it if it has not more; False
+        if it is not there any more.
         """
         start, end, _ = found
-        middle = max(start, end - nbytes)
+        middle = max(start, end - claim.size)
         left = [Range(start, middle, True)] if start < middle else []
+        claim.size = end - middle
         while True:
             version = self.version
             i = bisect_left(self.ranges, (start,))
             if self.ranges[i : i + 1] != [found]:
                 if self.version == version:
-                    return None
+                    return False
                 continue
-            if self._replace(version, slice(i, i + 1), left):
-                return Range(middle, end, True)
+            if self._take(version, slice(i, i + 1), left, claim, middle, 0):
+                return True
 
-    def take_all(self, also_warm: bool) -> int | None:
-        """Take the whole segment if it is all free; returns how many bytes of it are warm."""
+    def close(self, also_warm: bool) -> int | None:
+        """Take the whole segment for ever if it is all free; returns how many bytes of it were
+        warm.
+        """
         while True:
             version = self.version
             ranges = list(self.ranges)
-            if sum([end - start for start, end, _ in ranges]) < self.size:
+            if self.closed or sum([end - start for start, end, _ in ranges]) < self.size:
                 return None
             warmed = sum([end - start for start, end, warm in ranges if warm])
             if warmed and not also_warm:
                 return None
-            if self._replace(version, slice(0, len(ranges)), []):
+            held = self.held
+            if self.version == version:  # one step with the lines below
+                self.version = version + 1
+                self.ranges[:] = ()
+                self.closed = True
+                held.freed = held.freed + warmed
                 return warmed
 
-    def put(self, start: int, end: int, warm: bool) -> None:
-        """Bytes are free again, joined with their neighbours of the same kind."""
-        while True:
+    def put(self, claim: Claim) -> None:
+        """A claim's bytes are free again, joined with their neighbours of the same kind."""
+        start, end, warm = claim.start, claim.start + claim.size, claim.warm
+        while claim.segment is self:
             version = self.version
             ranges = self.ranges
             i = j = bisect_left(ranges, (start,))
@@ -102,16 +136,28 @@ class Segment:
             before = ranges[i - 1 : i] if i else []
             if before and before[0].end == start and before[0].warm is warm:
                 first, i = before[0].start, i - 1
-            if self._replace(version, slice(i, j), [Range(first, last, warm)]):
-                return
+            where, joined = slice(i, j), [Range(first, last, warm)]
+            if self.version == version and claim.segment is self:  # one step with the lines below
+                self.version = version + 1
+                self.ranges[where] = joined
+                claim.segment = None
 
-    def _replace(self, version: int, where: slice, ranges: list[Range]) -> bool:
-        """Change the list, if it is still as it was at `version`."""
-        if self.version == version:  # one step with the next two lines
-            self.version = version + 1
-            self.ranges[where] = ranges
-            return True
-        return False
+    def _take(
+        self, version: int, where: slice, left: list[Range], claim: Claim, start: int, cold: int
+    ) -> bool:
+        """Change the list and the claim, if the list is still as it was at `version`."""
+        held = self.held
+        if self.version != version:
+            return False
+        self.version = version + 1  # one step with the test and the lines below
+        self.ranges[where] = left
+        claim.segment = self
+        claim.start = start
+        claim.cold = cold
+        held.allocated = held.allocated + cold
+        if held.allocated - held.freed > held.peak:
+            held.peak = held.allocated - held.freed
+        return True
 
 
 def _first(ranges: Sequence[Range], size: int) -> tuple[int, int, int, list[Range], int] | None:

@@ -17,19 +17,19 @@ from skimp._engine.memory.tally import Tally
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes that tensors occupy now."""
+    """Bytes that tensors asked for and have now."""
     settle()
     return host.allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that tensors occupied at once since `reset_peak_memory_stats`."""
+    """The most bytes that tensors had at once since `reset_peak_memory_stats`."""
     settle()
     return host.peak
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that are held from the system: what is allocated, and what is cached for reuse."""
+    """Bytes that are held from the system: those allocated, rounding, and what is cached."""
     settle()
     return _reserved().current
 
@@ -115,8 +115,7 @@ def _counters() -> dict[str, int]:
 
 def _families() -> dict[str, dict[str, Family]]:
     count = _split(Family(*_counts()), _family(pool.leases))
-    size = _split(_allocated(), _family(pool.leased))
-    asked = _without_rounding(size)
+    size = _split(_allocated(), _family(pool.asked))
     reserved = {
         "all": _reserved(),
         "large_pool": _family(pool.held),
@@ -135,7 +134,7 @@ def _families() -> dict[str, dict[str, Family]]:
         "allocation": count,
         "inactive_split": none,
         "inactive_split_bytes": none,
-        "requested_bytes": asked,
+        "requested_bytes": size,  # what rounding adds is reserved, not allocated
         "reserved_bytes": reserved,
         "segment": segments,
     }
@@ -163,25 +162,13 @@ def _split(everything: Family, large: Family) -> dict[str, Family]:
     return {"all": everything, "large_pool": large, "small_pool": small}
 
 
-def _without_rounding(size: dict[str, Family]) -> dict[str, Family]:
-    """Only large blocks are rounded, and only upwards."""
-    asked = _family(pool.asked)
-    everything = Family(
-        *(
-            max(whole - (rounded - exact), 0)
-            for whole, rounded, exact in zip(size["all"], size["large_pool"], asked, strict=True)
-        )
-    )
-    return {**size, "all": everything, "large_pool": asked}
-
-
 def _reserved() -> Family:
-    small = _split(_allocated(), _family(pool.leased))["small_pool"]
+    small = _split(_allocated(), _family(pool.asked))["small_pool"]
     large = _family(pool.held)
-    current = small.current + large.current
+    current = pool.measure()
     return Family(
         current,
-        max(current, large.peak, host.peak),
+        max(current, pool.most, large.peak, host.peak),
         small.allocated + large.allocated,
         small.freed + large.freed,
     )

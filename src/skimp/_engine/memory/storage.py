@@ -42,7 +42,7 @@ class Storage:
 
     `block` is the ndarray that owns the bytes (an op's own small result, a lease of the pool,
     somebody's array), None while `promise` stands for them. `nbytes` is what the ledger counts for
-    it: -1 for what it does not count.
+    it, whoever counts it sets it (ledger.py): -1 for what it does not count.
     """
 
     block: Array | None = None
@@ -141,17 +141,13 @@ class Storage:
         tensors = users(self)
         for t in tensors:
             t.layout_of()  # while the old block can still tell the offset
-        old, charged = self.flat(), self.nbytes
-        self.nbytes = -1
-        try:
-            new = allocate(nbytes, self)
-        except BaseException:
-            self.nbytes = charged
-            raise
+        old, other = self.flat(), empty(nbytes)
         n = min(len(old), nbytes)
-        new[:n] = old[:n]
-        host.refund(charged, id(self))
-        self.block, self.size, self._flat = new, nbytes, None
+        other.flat()[:n] = old[:n]
+        host.refund(self)
+        self.block, self.size, self._flat = other.block, nbytes, None
+        self.nbytes, other.nbytes = other.nbytes, -1
+        host.handed(nbytes, id(other), self)
         for t in tensors:
             t._np = None
 
@@ -234,8 +230,7 @@ class Storage:
         try:
             run.evaluate(expr, self._target(block, expr))
         except BaseException:
-            host.refund(self.nbytes, id(self))
-            self.nbytes = -1
+            host.refund(self)
             raise
         self.block = block
 
@@ -339,9 +334,7 @@ def owned(block: Array) -> Storage:
     """The storage of a fresh array that nobody else holds."""
     s = Storage.__new__(Storage)
     s.block = block
-    n = block.nbytes
-    host.charge(n, s)
-    s.nbytes = n
+    host.charge(block.nbytes, s)
     return s
 
 
@@ -394,8 +387,7 @@ def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
             _relieve()
         host.admit(pool.rounded(nbytes), owner)
         block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
-        host.charge(block.nbytes, owner)
-    owner.nbytes = block.nbytes
+        host.charge(nbytes, owner)
     return block
 
 

@@ -1,4 +1,7 @@
-"""A number that goes up and down, its peak and its sums."""
+"""A number that goes up and down, its peak and its sums.
+
+Whoever changes one does so in one step with what it counts (see ledger.py).
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,11 @@ class Tally:
     def current(self) -> int:
         return self.allocated - self.freed
 
-    def add(self, n: int) -> None:
-        self.allocated = self.allocated + n  # one step (see ledger.py), and so is the rest
-        current = self.allocated - self.freed
+    def rise(self) -> None:
+        """After `allocated` has grown: the peak follows."""
+        current = self.allocated - self.freed  # one step (see ledger.py)
         if current > self.peak:
             self.peak = current
-
-    def remove(self, n: int) -> None:
-        self.freed = self.freed + n
 
     def reset_peak(self) -> None:
         self.peak = self.allocated - self.freed

@@ -214,9 +214,9 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     s.block = array
     host.made = host.made + 1
     host.total = total = host.total + n
+    s.nbytes = n
     if total - host.freed > host.ceiling:
         host.rise(n, s)
-    s.nbytes = n
     t = _new(Tensor)
     t._np = array
     t._storage = s
