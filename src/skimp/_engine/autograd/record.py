@@ -115,7 +115,11 @@ class OpNode(Node):
         return out
 
     def release(self) -> None:
-        if self._plan.frees:
+        """Forget what was saved, if a tensor was among it: what kept only numbers and shapes can
+        run again, as in PyTorch.
+        """
+        plan = self._plan
+        if plan.frees or (plan.frees_if_tensor and saving.holds_tensor(self)):
             self._saved = None
 
     def __getattr__(self, name: str) -> Any:

@@ -61,6 +61,7 @@ class Plan:
         "cls",
         "codes",
         "frees",
+        "frees_if_tensor",
         "gcount",
         "keeps",
         "mask",
@@ -97,6 +98,12 @@ class Plan:
         self.keeps = any(s.kind in (ARG, RESULT) for s in self.slots)
         self.frees = any(
             s.kind == RESULT or (s.kind == ARG and s.of in rule.names) for s in self.slots
+        )
+        # Whether another argument is a tensor (a mask, an index) or a number is known at the call.
+        self.frees_if_tensor = (
+            ()
+            if self.frees
+            else tuple([2 * i for i, s in enumerate(self.slots) if s.kind in (ARG, CONSTANT)])
         )
         self.codes = _codes(self.slots, rule.args)
         # what the loops of `record` and of `apply` become when the plan has been used for a while

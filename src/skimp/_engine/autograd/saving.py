@@ -278,6 +278,17 @@ def unpack(node: Any, values: list[Any]) -> None:
         values.append(value)
 
 
+def holds_tensor(node: Any) -> bool:
+    """Whether a tensor is among what `node` saved of arguments that have no gradient."""
+    kept = node._saved
+    if kept is None:
+        return False
+    for at in node._plan.frees_if_tensor:
+        if kept[at + 1] is not None or type(kept[at]) in SPECIAL:
+            return True
+    return False
+
+
 def check(node: Any, slot: Any, value: Tensor, version: int) -> None:
     """Refuse a saved tensor that was cut off from its history, or written to, since."""
     if value._cut is not None and _was_followed(node, slot) and value._node is None:
