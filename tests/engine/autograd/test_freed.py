@@ -1,4 +1,4 @@
-"""What a graph still holds when backward has run it: nothing, and so it runs once, as in PyTorch."""
+"""What a graph still holds when backward has run: nothing, and so it runs once, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from skimp._engine.autograd.saving import SPECIAL
 from skimp._engine.memory.ledger import host
 from tests.support.op_samples import Sample, samples, tensors_of
 
-KEEPS_LESS = "PyTorch keeps the input, which the gradient does not need: here nothing is to be freed"
+KEEPS_LESS = (
+    "PyTorch keeps the input, which the gradient does not need: here nothing is to be freed"
+)
 BY_OTHERS = "made of other ops here (there), which keep a tensor (which keep none)"
 
 # op -> why a second backward of it does otherwise than PyTorch's
