@@ -15,18 +15,13 @@ from skimp._engine.autograd import node_lines as lines
 from skimp._engine.autograd.nodes import accumulate_of, sequence
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import ARG, ARG_META, RESULT, RESULT_META, Plan, Slot
+from skimp._engine.generated import compiled
 from skimp._engine.tensor.tensor import Tensor
 
 USES: Final = 16  # of a plan before it is written out: compiling takes as long as 50 to 100 uses
 
 Recorder = Callable[[dict[str, Any], Tensor, Any], bool]
 Runner = Callable[[Any, Any, Any], Any]
-
-
-def compiled(name: str, text: list[str], space: dict[str, Any], kind: str = "") -> Any:
-    """The function `name` that the lines define; frames of "<skimp ..." are this package's."""
-    exec(compile("\n".join(text), f"<skimp {kind}{name}>", "exec"), space)
-    return space[name]
 
 
 def recorder(plan: Plan) -> Recorder:

@@ -23,8 +23,8 @@ from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.unrolled import compiled
 from skimp._engine.dispatch import outs
+from skimp._engine.generated import compiled
 from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_overlap as overlap

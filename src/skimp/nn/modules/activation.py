@@ -1,130 +1,170 @@
-"""Activation functions as modules."""
+"""Activation functions as modules.
+
+Each is a function of `nn.functional` with its options kept. Unless a class says otherwise:
+
+Shape: any; the result has the input's.
+Dtypes: floating point, and the result's is the input's; another raises what the function raises.
+Memory: a new tensor; with `inplace=True` the input is overwritten and returned, which autograd
+refuses (RuntimeError) for a leaf that requires grad.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.tensor.checks import require_ndim
+from skimp._engine.tensor.options import InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn import init, whole
 from skimp.nn.modules.module import Module
-from skimp.nn.parameter import Parameter
 
 
-def _inplace(inplace: bool, before: str = "") -> str:
-    return before + "inplace=True" if inplace else ""
-
-
+@options
 class _Plain(Module):
     """An activation whose only choice is whether it overwrites its input."""
 
-    inplace: bool
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return _inplace(self.inplace)
+    _shows = "inplace?"
+    inplace: bool = False
 
 
+@own_init
 class ReLU(_Plain):
-    """max(0, x)."""
+    """max(0, x); integers too.
+
+    Shape: any.
+    Memory: with `inplace=True` the input's own; backward keeps the result, so the overwritten input
+    is not missed:
+
+    >>> x = torch.tensor([-1.0, 2.0])
+    >>> torch.nn.ReLU(inplace=True)(x) is x
+    True
+    >>> x
+    tensor([0., 2.])
+
+    Source: Nair and Hinton 2010, Rectified linear units improve restricted Boltzmann machines.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, inplace=self.inplace)
 
 
+@own_init
 class SELU(_Plain):
-    """The self-normalising ELU."""
+    """scale * ELU(x) whose constants keep mean 0 and variance 1 from layer to layer.
+
+    Shape: any.
+    Source: Klambauer et al. 2017, Self-normalizing neural networks.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
+@own_init
 class SiLU(_Plain):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x), also called swish.
+
+    Shape: any.
+    Source: Elfwing et al. 2017; Ramachandran et al. 2017.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
 
 
+@own_init
 class Mish(_Plain):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    Shape: any.
+    Source: Misra 2019, Mish: a self regularized non-monotonic activation function.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
 
+@own_init
 class Hardswish(_Plain):
-    """x * relu6(x + 3) / 6."""
+    """x * relu6(x + 3) / 6.
+
+    Shape: any.
+    Source: Howard et al. 2019, Searching for MobileNetV3.
+    """
+
+    _shows = ""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return ""
 
-
+@own_init
 class Hardsigmoid(_Plain):
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6.
+
+    Shape: any.
+    Source: Courbariaux et al. 2015, BinaryConnect (there with another slope).
+    """
+
+    _shows = ""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, self.inplace)
 
-    def extra_repr(self) -> str:
-        return ""
 
-
+@options
 class Threshold(Module):
-    """x where it is above the threshold, else `value`."""
+    """x where it is above the threshold, else `value`; integers too.
 
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__()
-        self.threshold = threshold
-        self.value = value
-        self.inplace = inplace
+    Shape: any.
+    """
+
+    _shows = "threshold=, value=, inplace?"
+    threshold: float
+    value: float
+    inplace: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"threshold={self.threshold}, value={self.value}{_inplace(self.inplace, ', ')}"
 
-
+@options
 class RReLU(Module):
-    """A leaky ReLU whose slope is drawn in training."""
+    """x above 0, else x times a slope: drawn from [lower, upper) for each element in training,
+    their mean in evaluation.
 
-    def __init__(
-        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
-    ) -> None:
-        super().__init__()
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
+    Shape: any.
+    Source: Xu et al. 2015, Empirical evaluation of rectified activations.
+    """
+
+    _shows = "lower=, upper=, inplace?"
+    lower: float = 1.0 / 8
+    upper: float = 1.0 / 3
+    inplace: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"lower={self.lower}, upper={self.upper}{_inplace(self.inplace, ', ')}"
 
-
+@options
 class Hardtanh(Module):
-    """x, clamped."""
+    """x, clamped to [min_val, max_val]; `min_value` and `max_value` are the older names.
 
-    def __init__(
-        self,
-        min_val: float = -1.0,
-        max_val: float = 1.0,
-        inplace: bool = False,
-        min_value: float | None = None,
-        max_value: float | None = None,
-    ) -> None:
-        super().__init__()
-        self.min_val = min_val if min_value is None else min_value
-        self.max_val = max_val if max_value is None else max_value
-        self.inplace = inplace
+    Shape: any.
+    Raises: AssertionError unless max_val is above min_val.
+    """
+
+    _shows = "min_val=, max_val=, inplace?"
+    min_val: float = -1.0
+    max_val: float = 1.0
+    inplace: bool = False
+    min_value: InitVar[float | None] = None
+    max_value: InitVar[float | None] = None
+
+    def _set_up(self, min_value: float | None, max_value: float | None) -> None:
+        self.min_val = self.min_val if min_value is None else min_value
+        self.max_val = self.max_val if max_value is None else max_value
         if self.max_val <= self.min_val:
             raise AssertionError(
                 f"max_val must be larger than min_val, got {self.min_val} and {self.max_val}"
@@ -133,232 +173,279 @@ class Hardtanh(Module):
     def forward(self, input: Tensor) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"min_val={self.min_val}, max_val={self.max_val}{_inplace(self.inplace, ', ')}"
-
 
 class ReLU6(Hardtanh):
-    """min(max(0, x), 6)."""
+    """min(max(0, x), 6).
+
+    Shape: any.
+    Source: Krizhevsky 2010, Convolutional deep belief networks on CIFAR-10.
+    """
+
+    _shows = "inplace?"
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
 
-    def extra_repr(self) -> str:
-        return _inplace(self.inplace)
 
-
+@options
 class _Alpha(Module):
     """An activation with one number, alpha."""
 
-    alpha: float
-    inplace: bool
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__()
-        self.alpha = alpha
-        self.inplace = inplace
-
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha}{_inplace(self.inplace, ', ')}"
+    _shows = "alpha=, inplace?"
+    alpha: float = 1.0
+    inplace: bool = False
 
 
+@own_init
 class ELU(_Alpha):
-    """x above 0, else alpha * (exp(x) - 1)."""
+    """x above 0, else alpha * (exp(x) - 1).
+
+    Shape: any.
+    Source: Clevert et al. 2015, Fast and accurate deep network learning by ELUs.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
 
+@own_init
 class CELU(_Alpha):
-    """x above 0, else alpha * (exp(x / alpha) - 1)."""
+    """x above 0, else alpha * (exp(x / alpha) - 1): smooth at 0 for every alpha.
+
+    Shape: any.
+    Raises: RuntimeError in forward if alpha is 0.
+    Source: Barron 2017, Continuously differentiable exponential linear units.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
 
 
+@options
 class LeakyReLU(Module):
-    """x above 0, else negative_slope * x."""
+    """x above 0, else negative_slope * x.
 
-    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__()
-        self.negative_slope = negative_slope
-        self.inplace = inplace
+    Shape: any.
+    Source: Maas et al. 2013, Rectifier nonlinearities improve neural network acoustic models.
+    """
+
+    _shows = "negative_slope=, inplace?"
+    negative_slope: float = 1e-2
+    inplace: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
-    def extra_repr(self) -> str:
-        return f"negative_slope={self.negative_slope}{_inplace(self.inplace, ', ')}"
-
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)); integers become the default dtype.
+
+    Shape: any.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return whole.sigmoid(input)
 
 
 class Tanh(Module):
-    """tanh(x)."""
+    """tanh(x); integers become the default dtype.
+
+    Shape: any.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return whole.tanh(input)
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x))."""
+    """log(sigmoid(x)), without overflow.
+
+    Shape: any.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Shape: any.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Shape: any.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
+@options
 class GLU(Module):
-    """The first half times the sigmoid of the second."""
+    """The first half times the sigmoid of the second, along `dim`.
 
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
+    Shape: (..., 2 n, ...) gives (..., n, ...).
+    Raises: RuntimeError in forward where the dimension's length is odd.
+    Source: Dauphin et al. 2016, Language modeling with gated convolutional networks.
+    """
+
+    _shows = "dim="
+    dim: int = -1
 
     def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
 
-
+@options
 class GELU(Module):
-    """x times the normal distribution's CDF at x."""
+    """x times the normal distribution's CDF at x; "tanh" approximates it, as GPT-2 did.
 
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
+    Shape: any.
+    Raises: RuntimeError in forward if `approximate` is neither "none" nor "tanh".
+    Source: Hendrycks and Gimpel 2016, Gaussian error linear units.
+    """
+
+    _shows = "approximate!r="
+    approximate: str = "none"
 
     def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, approximate=self.approximate)
 
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
 
-
+@options
 class _Lambd(Module):
     """An activation with one number, lambd."""
 
-    lambd: float
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
-
-    def extra_repr(self) -> str:
-        return str(self.lambd)
+    _shows = "lambd"
+    lambd: float = 0.5
 
 
+@own_init
 class Hardshrink(_Lambd):
-    """x where it is beyond lambd, else 0."""
+    """x where |x| is above lambd, else 0.
+
+    Shape: any.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardshrink(input, self.lambd)
 
 
+@own_init
 class Softshrink(_Lambd):
-    """x moved towards 0 by lambd."""
+    """x moved towards 0 by lambd.
+
+    Shape: any.
+    Raises: RuntimeError in forward if lambd is negative.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
 
 
+@options
 class Softplus(Module):
-    """log(1 + exp(beta * x)) / beta."""
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold.
 
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta = beta
-        self.threshold = threshold
+    Shape: any.
+    """
+
+    _shows = "beta=, threshold="
+    beta: float = 1.0
+    threshold: float = 20.0
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
 
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, threshold={self.threshold}"
 
-
+@options
 class PReLU(Module):
-    """A leaky ReLU with a slope that is learnt."""
+    """A leaky ReLU whose slopes are learnt: one for all, or one for each channel.
 
-    def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
-    ) -> None:
-        self.num_parameters = num_parameters
-        super().__init__()
-        self.init = init
-        self.weight = Parameter(whole.empty(num_parameters, device=device, dtype=dtype))
+    Shape: (N, C, ...) with weight (C,), or any shape with weight (1,).
+    Raises: RuntimeError in forward where the channels are not `num_parameters`.
+    Source: He et al. 2015, Delving deep into rectifiers.
+    """
+
+    _shows = "num_parameters="
+    num_parameters: int = 1
+    init: float = 0.25
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def _set_up(self, device: Any, dtype: Any) -> None:
+        self._new_parameters(device, dtype, weight=self.num_parameters)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the slopes anew."""
+        """Set the slopes to `init`."""
         init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)
 
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.num_parameters}"
 
-
+@options
 class _AlongDim(Module):
-    """An activation along one dimension."""
+    """An activation along one dimension.
 
-    dim: int | None
+    `dim=None` takes what older programs meant (0 for 0, 1 and 3 dimensions, else 1), and warns.
+    """
 
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+    _shows = "dim="
+    dim: int | None = None
 
 
+@own_init
 class Softmax(_AlongDim):
-    """exp(x) / sum(exp(x))."""
+    """exp(x) / sum(exp(x)) along `dim`, without overflow.
+
+    Shape: any; the result has the input's.
+    Raises: IndexError in forward for a dim that is not there.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim)  # type: ignore[no-any-return]
 
 
+@own_init
 class Softmin(_AlongDim):
-    """softmax(-x)."""
+    """softmax(-x) along `dim`.
+
+    Shape: any; the result has the input's.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim)  # type: ignore[no-any-return]
 
 
+@own_init
 class LogSoftmax(_AlongDim):
-    """log(softmax(x))."""
+    """log(softmax(x)) along `dim`, from the logsumexp: no log of 0.
+
+    Shape: any; the result has the input's.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim)  # type: ignore[no-any-return]
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of images."""
+    """Softmax over the channels of images.
+
+    Shape: (N, C, H, W) or (C, H, W), and the same for the result.
+    Raises: ValueError for other ranks.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.dim() not in (3, 4):
-            raise ValueError(
-                f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead"
-            )
+        require_ndim(
+            input, 3, 4, says="Softmax2d: expected input to be {wanted}, got {got}D instead"
+        )
         return F.softmax(input, -3)  # type: ignore[no-any-return]

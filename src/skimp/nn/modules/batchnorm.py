@@ -5,51 +5,38 @@ running statistics.
 from __future__ import annotations
 
 import warnings
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import require_ndim
+from skimp._engine.tensor.options import KW_ONLY, InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn import init, whole
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.modules.module import Module
-from skimp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter, is_lazy
+from skimp.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy
 
 
+@options
 class _NormBase(Module):
     """Scale, shift and running statistics of channels."""
 
     _version = 2
+    _shows = "num_features, eps=, momentum=, affine=, bias=, track_running_stats="
     num_features: int
-    weight: Any
-    bias: Any
-    running_mean: Any
-    running_var: Any
-    num_batches_tracked: Any
+    eps: float = 1e-5
+    momentum: float | None = 0.1
+    affine: bool = True
+    track_running_stats: bool = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+    _: KW_ONLY
+    bias: InitVar[bool] = True
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
-        self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = (
-                Parameter(whole.empty(num_features, device=device, dtype=dtype)) if wanted else None
-            )
-            self.register_parameter(name, made)
+    def _set_up(self, device: Any, dtype: Any, bias: bool) -> None:
+        weight = self.num_features if self.affine else None
+        self._new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
         self._register_statistics(device, dtype)
         self.reset_parameters()
 
@@ -86,12 +73,6 @@ class _NormBase(Module):
     def _check_input_dim(self, input: Tensor) -> None:
         raise NotImplementedError
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
-        )
-
     def _load_from_state_dict(
         self,
         state_dict: Any,
@@ -113,6 +94,7 @@ class _NormBase(Module):
         )
 
 
+@own_init
 class _BatchNorm(_NormBase):
     """Mean 0 and variance 1 over the batch: Ioffe and Szegedy 2015."""
 
@@ -138,27 +120,50 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """BatchNorm of (N, C) or (N, C, L)."""
+    """Mean 0 and variance 1 of each channel over the batch, then scale and shift.
+
+    In training, the running statistics move by `momentum` towards the batch's (None: their mean
+    over all batches), with the variance of a sample (n - 1); the output uses that of a population.
+    A batch with one value per channel is refused in training:
+
+    >>> torch.nn.BatchNorm1d(2)(torch.ones(1, 2))
+    Traceback (most recent call last):
+    ValueError: Expected more than 1 value per channel when training, got input size ...
+
+    Shape: (N, C) or (N, C, L), C num_features, and the same for the result.
+    Raises: ValueError in forward for other ranks, and in training for one value per channel.
+    Memory: a new tensor; the running statistics are written in place.
+    Source: Ioffe and Szegedy 2015, Batch normalization.
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() not in (2, 3):
-            raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
+        require_ndim(input, 2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """BatchNorm of (N, C, H, W)."""
+    """Mean 0 and variance 1 of each channel over the batch, then scale and shift.
+
+    Shape: (N, C, H, W), C num_features, and the same for the result.
+    Raises: ValueError in forward for other ranks, and in training for one value per channel.
+    Memory: a new tensor; the running statistics are written in place.
+    Source: Ioffe and Szegedy 2015, Batch normalization.
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() != 4:
-            raise ValueError(f"expected 4D input (got {input.dim()}D input)")
+        require_ndim(input, 4)
 
 
 class BatchNorm3d(_BatchNorm):
-    """BatchNorm of (N, C, D, H, W)."""
+    """Mean 0 and variance 1 of each channel over the batch, then scale and shift.
+
+    Shape: (N, C, D, H, W), C num_features, and the same for the result.
+    Raises: ValueError in forward for other ranks, and in training for one value per channel.
+    Memory: a new tensor; the running statistics are written in place.
+    Source: Ioffe and Szegedy 2015, Batch normalization.
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() != 5:
-            raise ValueError(f"expected 5D input (got {input.dim()}D input)")
+        require_ndim(input, 5)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -179,27 +184,22 @@ class SyncBatchNorm(_BatchNorm):
         raise AssertionError("unreachable")
 
 
+@options
 class _InstanceNorm(_NormBase):
     """Mean 0 and variance 1 over each channel of each example: Ulyanov et al. 2016."""
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
-        )
+    _dims: ClassVar[int]
+    num_features: int
+    eps: float = 1e-5
+    momentum: float | None = 0.1
+    affine: bool = False
+    track_running_stats: bool = False
 
     def _get_no_batch_dim(self) -> int:
-        raise NotImplementedError
+        return self._dims + 1
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        require_ndim(input, self._dims + 1, self._dims + 2)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
@@ -233,45 +233,49 @@ class _InstanceNorm(_NormBase):
             self.eps,
         )
 
-    def _check(self, input: Tensor, dims: tuple[int, int]) -> None:
-        if input.dim() not in dims:
-            raise ValueError(f"expected {dims[0]}D or {dims[1]}D input (got {input.dim()}D input)")
-
 
 class InstanceNorm1d(_InstanceNorm):
-    """InstanceNorm of (N, C, L) or (C, L)."""
+    """Mean 0 and variance 1 over each channel of each example, then scale and shift.
 
-    def _get_no_batch_dim(self) -> int:
-        return 2
+    Shape: (N, C, L) or (C, L), and the same for the result.
+    Raises: ValueError in forward for other ranks, and with `affine` for other channels (without,
+    these warn).
+    Source: Ulyanov et al. 2016, Instance normalization.
+    """
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        self._check(input, (2, 3))
+    _dims = 1
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """InstanceNorm of (N, C, H, W) or (C, H, W)."""
+    """Mean 0 and variance 1 over each channel of each example, then scale and shift.
 
-    def _get_no_batch_dim(self) -> int:
-        return 3
+    Shape: (N, C, H, W) or (C, H, W), and the same for the result.
+    Raises: ValueError in forward for other ranks, and with `affine` for other channels (without,
+    these warn).
+    Source: Ulyanov et al. 2016, Instance normalization.
+    """
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        self._check(input, (3, 4))
+    _dims = 2
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """InstanceNorm of (N, C, D, H, W) or (C, D, H, W)."""
+    """Mean 0 and variance 1 over each channel of each example, then scale and shift.
 
-    def _get_no_batch_dim(self) -> int:
-        return 4
+    Shape: (N, C, D, H, W) or (C, D, H, W), and the same for the result.
+    Raises: ValueError in forward for other ranks, and with `affine` for other channels (without,
+    these warn).
+    Source: Ulyanov et al. 2016, Instance normalization.
+    """
 
-    def _check_input_dim(self, input: Tensor) -> None:
-        self._check(input, (4, 5))
+    _dims = 3
 
 
 # -- num_features from the first input ------------------------------------------------------------
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
+    """Beside a normalisation: parameters and buffers wait for the first input."""
+
     def __init__(
         self,
         eps: float = 1e-5,
@@ -311,36 +315,54 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class LazyBatchNorm1d(_LazyNormBase, BatchNorm1d):
-    """A BatchNorm1d whose num_features the first input tells."""
+    """A BatchNorm1d whose num_features the first input tells; then it is one.
+
+    Shape: as BatchNorm1d's, C any at the first call.
+    """
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_LazyNormBase, BatchNorm2d):
-    """A BatchNorm2d whose num_features the first input tells."""
+    """A BatchNorm2d whose num_features the first input tells; then it is one.
+
+    Shape: as BatchNorm2d's, C any at the first call.
+    """
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_LazyNormBase, BatchNorm3d):
-    """A BatchNorm3d whose num_features the first input tells."""
+    """A BatchNorm3d whose num_features the first input tells; then it is one.
+
+    Shape: as BatchNorm3d's, C any at the first call.
+    """
 
     cls_to_become = BatchNorm3d
 
 
 class LazyInstanceNorm1d(_LazyNormBase, InstanceNorm1d):
-    """An InstanceNorm1d whose num_features the first input tells."""
+    """An InstanceNorm1d whose num_features the first input tells; then it is one.
+
+    Shape: as InstanceNorm1d's, C any at the first call.
+    """
 
     cls_to_become = InstanceNorm1d
 
 
 class LazyInstanceNorm2d(_LazyNormBase, InstanceNorm2d):
-    """An InstanceNorm2d whose num_features the first input tells."""
+    """An InstanceNorm2d whose num_features the first input tells; then it is one.
+
+    Shape: as InstanceNorm2d's, C any at the first call.
+    """
 
     cls_to_become = InstanceNorm2d
 
 
 class LazyInstanceNorm3d(_LazyNormBase, InstanceNorm3d):
-    """An InstanceNorm3d whose num_features the first input tells."""
+    """An InstanceNorm3d whose num_features the first input tells; then it is one.
+
+    Shape: as InstanceNorm3d's, C any at the first call.
+    """
 
     cls_to_become = InstanceNorm3d

@@ -23,14 +23,14 @@ def index_of(container: Any, idx: Any) -> int:
 class Container(Module):
     """PyTorch's deprecated base of layers that hold others."""
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
             "`nn.Container` is deprecated. All of its functionality is now implemented in "
             "`nn.Module`. Subclass that instead.",
             FutureWarning,
             stacklevel=2,
         )
+        super().__init__(*args)
         for name, module in kwargs.items():
             self.add_module(name, module)
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skimp._engine.tensor.checks import (
+    require,
+    require_divisible,
+    require_not_negative,
+    require_one_of,
+    require_positive,
+)
+from skimp._engine.tensor.options import own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
-from skimp.nn import init, whole
+from skimp.nn import init
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import ntuple, reversed_twice, single
-from skimp.nn.parameter import Parameter
 
 _MODES = {"zeros", "reflect", "replicate", "circular"}
 _STRINGS = {"same", "valid"}
@@ -56,11 +63,8 @@ class _ConvNd(Module):
             if transposed
             else (out_channels, in_channels // groups)
         )
-        self.weight = Parameter(whole.empty((*channels, *kernel_size), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(whole.empty(out_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        weight = (*channels, *kernel_size)
+        self._new_parameters(device, dtype, weight=weight, bias=out_channels if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -106,21 +110,17 @@ class _ConvNd(Module):
 def _check(
     inputs: int, outputs: int, stride: tuple[int, ...], padding: Any, groups: int, mode: str
 ) -> None:
-    if groups <= 0:
-        raise ValueError("groups must be a positive integer")
-    if inputs <= 0 and inputs != 0:
-        raise ValueError(f"in_channels must be a positive integer, got {inputs}")
-    if inputs % groups != 0:
-        raise ValueError("in_channels must be divisible by groups")
-    if outputs % groups != 0:
-        raise ValueError("out_channels must be divisible by groups")
+    require_positive(groups, "groups must be a positive integer")
+    require_not_negative(inputs, "in_channels must be a positive integer, got {got}")
+    require_divisible(inputs, groups, "in_channels must be divisible by groups")
+    require_divisible(outputs, groups, "out_channels must be divisible by groups")
     if isinstance(padding, str):
-        if padding not in _STRINGS:
-            raise ValueError(f"Invalid padding string {padding!r}, should be one of {_STRINGS}")
-        if padding == "same" and any(s != 1 for s in stride):
-            raise ValueError("padding='same' is not supported for strided convolutions")
-    if mode not in _MODES:
-        raise ValueError(f"padding_mode must be one of {_MODES}, but got padding_mode='{mode}'")
+        says = "Invalid padding string {got!r}, should be one of {wanted}"
+        require_one_of(padding, _STRINGS, says)
+        strided = padding == "same" and any(s != 1 for s in stride)
+        require(not strided, "padding='same' is not supported for strided convolutions")
+    says = "padding_mode must be one of {wanted}, but got padding_mode='{got}'"
+    require_one_of(mode, _MODES, says)
 
 
 def _around(padding: Any, kernel_size: tuple[int, ...], dilation: tuple[int, ...]) -> Any:
@@ -180,20 +180,56 @@ class _ForwardConv(_ConvNd):
         return self._conv_forward(input, self.weight, self.bias)
 
 
+@own_init
 class Conv1d(_ForwardConv):
-    """Convolution of (N, C, L) or (C, L)."""
+    """Cross-correlation of channels with learnt kernels, plus bias.
+
+    Shape: (N, C, L) or (C, L), C in_channels; each length L becomes
+    floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1. weight is (out_channels,
+    in_channels / groups, *kernel_size), bias (out_channels,).
+    Dtypes: input, weight and bias alike.
+    Raises: ValueError for options that don't fit each other; RuntimeError in forward for other
+    ranks, channels and dtypes, and for a kernel longer than the padded input.
+    Memory: a new tensor.
+    """
 
     _dims, _function = 1, "conv1d"
 
 
+@own_init
 class Conv2d(_ForwardConv):
-    """Convolution of (N, C, H, W) or (C, H, W)."""
+    """Cross-correlation of channels with learnt kernels, plus bias.
+
+    "same" pads so that the output is as long as the input, one more on the right where the sum is
+    odd; a stride is refused with it.
+
+    >>> torch.nn.Conv2d(3, 8, 3, padding="same")(torch.ones(1, 3, 5, 5)).shape
+    torch.Size([1, 8, 5, 5])
+
+    Shape: (N, C, H, W) or (C, H, W), C in_channels; each length L becomes
+    floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1. weight is (out_channels,
+    in_channels / groups, *kernel_size), bias (out_channels,).
+    Dtypes: input, weight and bias alike.
+    Raises: ValueError for options that don't fit each other; RuntimeError in forward for other
+    ranks, channels and dtypes, and for a kernel longer than the padded input.
+    Memory: a new tensor.
+    """
 
     _dims, _function = 2, "conv2d"
 
 
+@own_init
 class Conv3d(_ForwardConv):
-    """Convolution of (N, C, D, H, W) or (C, D, H, W)."""
+    """Cross-correlation of channels with learnt kernels, plus bias.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W), C in_channels; each length L becomes
+    floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1. weight is (out_channels,
+    in_channels / groups, *kernel_size), bias (out_channels,).
+    Dtypes: input, weight and bias alike.
+    Raises: ValueError for options that don't fit each other; RuntimeError in forward for other
+    ranks, channels and dtypes, and for a kernel longer than the padded input.
+    Memory: a new tensor.
+    """
 
     _dims, _function = 3, "conv3d"
 
@@ -286,19 +322,55 @@ class _ConvTransposeNd(_ConvNd):
         return tuple(w - m for w, m in zip(wanted, least, strict=True))
 
 
+@own_init
 class ConvTranspose1d(_ConvTransposeNd):
-    """Transposed convolution of (N, C, L) or (C, L)."""
+    """The gradient of a convolution with respect to its input, plus bias.
+
+    Shape: (N, C, L) or (C, L), C in_channels; each length L becomes
+    (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1, or what
+    `output_size` of forward chooses among those that a convolution brings to L. weight is
+    (in_channels, out_channels / groups, *kernel_size).
+    Dtypes: input, weight and bias alike.
+    Raises: ValueError for options that don't fit each other, padding modes but "zeros", and an
+    `output_size` out of range; RuntimeError in forward for other ranks, channels and dtypes.
+    Memory: a new tensor.
+    Source: Zeiler et al. 2010, Deconvolutional networks.
+    """
 
     _dims, _function = 1, "conv_transpose1d"
 
 
+@own_init
 class ConvTranspose2d(_ConvTransposeNd):
-    """Transposed convolution of (N, C, H, W) or (C, H, W)."""
+    """The gradient of a convolution with respect to its input, plus bias.
+
+    Shape: (N, C, H, W) or (C, H, W), C in_channels; each length L becomes
+    (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1, or what
+    `output_size` of forward chooses among those that a convolution brings to L. weight is
+    (in_channels, out_channels / groups, *kernel_size).
+    Dtypes: input, weight and bias alike.
+    Raises: ValueError for options that don't fit each other, padding modes but "zeros", and an
+    `output_size` out of range; RuntimeError in forward for other ranks, channels and dtypes.
+    Memory: a new tensor.
+    Source: Zeiler et al. 2010, Deconvolutional networks.
+    """
 
     _dims, _function = 2, "conv_transpose2d"
 
 
+@own_init
 class ConvTranspose3d(_ConvTransposeNd):
-    """Transposed convolution of (N, C, D, H, W) or (C, D, H, W)."""
+    """The gradient of a convolution with respect to its input, plus bias.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W), C in_channels; each length L becomes
+    (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1, or what
+    `output_size` of forward chooses among those that a convolution brings to L. weight is
+    (in_channels, out_channels / groups, *kernel_size).
+    Dtypes: input, weight and bias alike.
+    Raises: ValueError for options that don't fit each other, padding modes but "zeros", and an
+    `output_size` out of range; RuntimeError in forward for other ranks, channels and dtypes.
+    Memory: a new tensor.
+    Source: Zeiler et al. 2010, Deconvolutional networks.
+    """
 
     _dims, _function = 3, "conv_transpose3d"

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.module import Module
 
 
+@options
 class PairwiseDistance(Module):
-    """The p-norm of the difference of corresponding rows."""
+    """The p-norm of x1 - x2 + eps, row by row; p is kept as `norm`.
 
-    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
-        super().__init__()
+    Equal rows are not at distance 0, since eps is added to the difference:
+
+    >>> torch.nn.PairwiseDistance()(torch.zeros(1, 4), torch.zeros(1, 4))
+    tensor([2.0000e-06])
+
+    Shape: (N, D) or (D,), both broadcast; the result has no last dimension, or 1 with `keepdim`.
+    Memory: a new tensor.
+    """
+
+    p: InitVar[float] = 2.0
+    eps: float = 1e-6
+    keepdim: bool = False
+
+    def _set_up(self, p: float) -> None:
         self.norm = p
-        self.eps = eps
-        self.keepdim = keepdim
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)  # type: ignore[no-any-return]
 
 
+@options
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors."""
+    """The cosine of the angle between vectors; norms below eps count as eps.
 
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        super().__init__()
-        self.dim = dim
-        self.eps = eps
+    Shape: x1 and x2 broadcast; the result lacks `dim`.
+    Memory: a new tensor.
+    """
+
+    dim: int = 1
+    eps: float = 1e-8
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.cosine_similarity(x1, x2, self.dim, self.eps)  # type: ignore[no-any-return]

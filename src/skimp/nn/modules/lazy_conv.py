@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.tensor.options import own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn.modules.conv import (
     Conv1d,
@@ -25,15 +26,25 @@ class _LazyConv(LazyModuleMixin):
     in_channels: int
     _dims: int
 
-    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, **kwargs: Any) -> None:
-        device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-        place = 4  # of `bias` among them, in the transposed classes too
-        bias = kwargs.pop("bias", True)
-        if len(args) > place:
-            bias, args = args[place], (*args[:place], False, *args[place + 1 :])
-        else:
-            kwargs["bias"] = False
-        super().__init__(0, 0, kernel_size, *args, **kwargs)
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        steps = (kernel_size, stride, padding, dilation, groups)
+        super().__init__(0, 0, *steps, False, padding_mode, device, dtype)
+        self._wait(out_channels, bias, device, dtype)
+
+    def _wait(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+        """Parameters without shapes in place of those of no channels."""
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels
         if bias:
@@ -67,37 +78,96 @@ class _LazyConv(LazyModuleMixin):
         self.reset_parameters()
 
 
+class _LazyConvTranspose(_LazyConv):
+    """Beside a transposed convolution class, whose arguments have another order."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        steps = (kernel_size, stride, padding, output_padding, groups)
+        begin: Any = super(_LazyConv, self).__init__
+        begin(0, 0, *steps, False, dilation, padding_mode, device, dtype)
+        self._wait(out_channels, bias, device, dtype)
+
+
+@own_init
 class LazyConv1d(_LazyConv, Conv1d):
-    """A Conv1d whose in_channels the first input tells."""
+    """A Conv1d whose in_channels the first input tells; then it is one.
+
+    Shape: (N, C, L) or (C, L), C any at the first call.
+    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
+    don't divide.
+    """
 
     cls_to_become = Conv1d
 
 
+@own_init
 class LazyConv2d(_LazyConv, Conv2d):
-    """A Conv2d whose in_channels the first input tells."""
+    """A Conv2d whose in_channels the first input tells; then it is one.
+
+    Shape: (N, C, H, W) or (C, H, W), C any at the first call.
+    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
+    don't divide.
+    """
 
     cls_to_become = Conv2d
 
 
+@own_init
 class LazyConv3d(_LazyConv, Conv3d):
-    """A Conv3d whose in_channels the first input tells."""
+    """A Conv3d whose in_channels the first input tells; then it is one.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W), C any at the first call.
+    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
+    don't divide.
+    """
 
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
-    """A ConvTranspose1d whose in_channels the first input tells."""
+@own_init
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
+    """A ConvTranspose1d whose in_channels the first input tells; then it is one.
+
+    Shape: (N, C, L) or (C, L), C any at the first call.
+    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
+    don't divide.
+    """
 
     cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
-    """A ConvTranspose2d whose in_channels the first input tells."""
+@own_init
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
+    """A ConvTranspose2d whose in_channels the first input tells; then it is one.
+
+    Shape: (N, C, H, W) or (C, H, W), C any at the first call.
+    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
+    don't divide.
+    """
 
     cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
-    """A ConvTranspose3d whose in_channels the first input tells."""
+@own_init
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
+    """A ConvTranspose3d whose in_channels the first input tells; then it is one.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W), C any at the first call.
+    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
+    don't divide.
+    """
 
     cls_to_become = ConvTranspose3d

@@ -1,12 +1,27 @@
-"""Losses as modules."""
+"""Losses as modules.
+
+`reduction` is "mean" (over the elements, or what a class says), "sum" or "none"; `size_average`
+and `reduce` are its older form, which warns. Unless a class says otherwise:
+
+Shape: input and target alike, or as they broadcast, with a warning; the result is a number, or has
+the input's shape with "none".
+Dtypes: floating point, and the result's is the input's.
+Raises: in forward, ValueError for a reduction of another name, RuntimeError for shapes that don't
+broadcast.
+Memory: a new tensor.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+from skimp._engine.tensor.checks import require_ndim, require_one_of, require_positive
+from skimp._engine.tensor.options import KW_ONLY, InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
+from skimp.nn.modules.distance import PairwiseDistance
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import reduction_of
 
@@ -20,13 +35,18 @@ class _Loss(Module):
         self, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
+        _Loss._set_up(self, size_average, reduce, reduction)
+
+    def _set_up(self, *form: Any) -> None:
+        """`form`: size_average and reduce, where a class has them, then reduction."""
+        size_average, reduce, reduction = (None, None, *form)[-3:]
         self.reduction = reduction_of(size_average, reduce, reduction)
 
 
 class _WeightedLoss(_Loss):
     """A loss with weights, which are a buffer."""
 
-    weight: Tensor | None
+    weight: Any
 
     def __init__(
         self,
@@ -35,37 +55,61 @@ class _WeightedLoss(_Loss):
         reduce: Any = None,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(size_average, reduce, reduction)
+        super().__init__()
+        _WeightedLoss._set_up(self, weight, size_average, reduce, reduction)
+
+    def _set_up(self, *form: Any) -> None:
+        """`form`: the weights, then as above."""
+        weight, size_average, reduce, reduction = form
+        self.reduction = reduction_of(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    Shape: input and target alike; the result is a number, or theirs with "none".
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
 class MSELoss(_Loss):
-    """(input - target) squared."""
+    """(input - target) squared.
+
+    Shapes that differ broadcast, and only warn; (N,) against (N, 1) makes N N differences:
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     torch.nn.MSELoss(reduction="none")(torch.ones(3), torch.ones(3, 1)).shape
+    torch.Size([3, 3])
+
+    Shape: input and target alike; the result is a number, or theirs with "none".
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
+@options
 class NLLLoss(_WeightedLoss):
-    """Minus the log probability of the target class."""
+    """Minus the log probability of the target class.
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        ignore_index: int = -100,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
+    "mean" divides by the weights of the targets, not by N; targets of `ignore_index` count as 0.
+
+    Shape: input (N, C, ...) or (C,), target (N, ...) or (), weight (C,); the result is a number, or
+    has the target's shape with "none".
+    Dtypes: input floating point, target int64 (or uint8).
+    Raises: in forward, IndexError for a target outside [0, C), ValueError or RuntimeError for
+    shapes that don't fit.
+    """
+
+    weight: InitVar[Any] = None
+    size_average: InitVar[Any] = None
+    ignore_index: int = -100
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.nll_loss(  # type: ignore[no-any-return]
@@ -78,25 +122,39 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The old name of NLLLoss for images."""
+    """The old name of NLLLoss for images; making one warns (FutureWarning).
+
+    Shape: input (N, C, H, W), target (N, H, W).
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if type(self) is NLLLoss2d:
+            warnings.warn(
+                "`NLLLoss2d` has been deprecated. Please use `NLLLoss` instead as a drop-in "
+                "replacement and see https://pytorch.org/docs/main/nn.html#torch.nn.NLLLoss for "
+                "more details.",
+                FutureWarning,
+                stacklevel=2,
+            )
+        super().__init__(*args, **kwargs)
 
 
+@options
 class PoissonNLLLoss(_Loss):
-    """Negative log likelihood of Poisson counts."""
+    """Negative log likelihood of Poisson counts: rate - target log(rate).
 
-    def __init__(
-        self,
-        log_input: bool = True,
-        full: bool = False,
-        size_average: Any = None,
-        eps: float = 1e-8,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_input = log_input
-        self.full = full
-        self.eps = eps
+    `log_input`: input is log(rate), else the rate, to which eps is added before its log. `full`
+    adds Stirling's approximation of log(target!) where the target is above 1.
+
+    Shape: any, target alike; the result is a number, or theirs with "none".
+    """
+
+    log_input: bool = True
+    full: bool = False
+    size_average: InitVar[Any] = None
+    eps: float = 1e-8
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
         return F.poisson_nll_loss(  # type: ignore[no-any-return]
@@ -109,13 +167,22 @@ class PoissonNLLLoss(_Loss):
         )
 
 
+@options
 class GaussianNLLLoss(_Loss):
-    """Negative log likelihood of normal values of a given variance."""
+    """Negative log likelihood of normal values: (log(var) + (input - target)^2 / var) / 2, with
+    var at least eps; `full` adds log(2 pi) / 2.
 
-    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
-        super().__init__(None, None, reduction)
-        self.full = full
-        self.eps = eps
+    The clamp of var has no gradient: var's own is as if it were not clamped.
+
+    Shape: input (N, ...), target alike, var alike, or without or with 1 for the last dimension.
+    Raises: ValueError in forward for var of another shape, or with a negative element.
+    Source: Nix and Weigend 1994.
+    """
+
+    _: KW_ONLY
+    full: bool = False
+    eps: float = 1e-6
+    reduction: InitVar[str] = "mean"
 
     def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:
         return F.gaussian_nll_loss(  # type: ignore[no-any-return]
@@ -123,45 +190,58 @@ class GaussianNLLLoss(_Loss):
         )
 
 
+@options
 class KLDivLoss(_Loss):
-    """target * (log(target) - input)."""
+    """target * (log(target) - input): input is a log probability, and so is the target with
+    `log_target`.
 
-    def __init__(
-        self,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-        log_target: bool = False,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_target = log_target
+    "mean" divides by all elements, not by the batch, as the divergence would ask for ("batchmean"),
+    and warns.
+
+    Shape: any, target alike; the result is a number, or theirs with "none".
+    Source: Kullback and Leibler 1951.
+    """
+
+    size_average: InitVar[Any] = None
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
+    log_target: bool = False
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)  # type: ignore[no-any-return]
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross entropy of probabilities."""
+    """Binary cross entropy of probabilities; logs are cut off at -100.
+
+    Shape: any, target alike, and weight as it broadcasts; the result is a number, or theirs with
+    "none".
+    Raises: in forward, RuntimeError for an input outside [0, 1], ValueError for a target of another
+    shape.
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
+@options
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross entropy of logits."""
+    """Binary cross entropy of logits, without overflow; `pos_weight` weighs the positives.
 
-    weight: Tensor | None
-    pos_weight: Tensor | None
+    Shape: any, target alike, weight and pos_weight as they broadcast; the result is a number, or
+    theirs with "none".
+    Raises: ValueError in forward for a target of another shape.
+    """
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-        pos_weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
+    weight: InitVar[Any] = None
+    size_average: InitVar[Any] = None
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
+    pos_weight: InitVar[Any] = None
+
+    def _set_up(self, *form: Any) -> None:
+        weight, *older, pos_weight = form
+        super()._set_up(*older)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
@@ -171,80 +251,105 @@ class BCEWithLogitsLoss(_Loss):
         )
 
 
+@options
 class HingeEmbeddingLoss(_Loss):
-    """x where y is 1, max(0, margin - x) where y is -1."""
+    """input where the target is 1, max(0, margin - input) where it is -1.
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
+    Shape: any, target alike; the result is a number, or theirs with "none".
+    """
+
+    margin: float = 1.0
+    size_average: InitVar[Any] = None
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Hinge loss for several classes at once."""
+    """Hinge loss between each label and each class that is none, over the number of classes.
+
+    The target lists labels up to the first -1:
+
+    >>> x, y = torch.tensor([0.1, 0.2, 0.4, 0.8]), torch.tensor([3, 0, -1, 1])
+    >>> torch.nn.MultiLabelMarginLoss()(x, y)  # labels 3 and 0; the 1 is not looked at
+    tensor(0.8500)
+
+    Shape: input (N, C) or (C,), target alike; the result is a number, or (N,) with "none".
+    Dtypes: target int64.
+    Raises: RuntimeError in forward for a target of another shape or outside [-1, C).
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
+@options
 class SmoothL1Loss(_Loss):
-    """Squared below beta, absolute above."""
+    """Squared over 2 beta below beta, absolute less beta / 2 above.
 
-    def __init__(
-        self,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-        beta: float = 1.0,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.beta = beta
+    Shape: any, target alike; the result is a number, or theirs with "none".
+    Raises: RuntimeError in forward if beta is negative.
+    Source: Girshick 2015, Fast R-CNN.
+    """
+
+    size_average: InitVar[Any] = None
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
+    beta: float = 1.0
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)  # type: ignore[no-any-return]
 
 
+@options
 class HuberLoss(_Loss):
-    """Squared below delta, delta times absolute above."""
+    """Half the square below delta, delta (absolute - delta / 2) above: delta times SmoothL1Loss.
 
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction)
-        self.delta = delta
+    Shape: any, target alike; the result is a number, or theirs with "none".
+    Raises: RuntimeError in forward unless delta is positive.
+    Source: Huber 1964, Robust estimation of a location parameter.
+    """
+
+    reduction: InitVar[str] = "mean"
+    delta: float = 1.0
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)  # type: ignore[no-any-return]
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)), targets 1 and -1.
+
+    Shape: any, target alike; the result is a number, or theirs with "none".
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)  # type: ignore[no-any-return]
 
 
+@options
 class CrossEntropyLoss(_WeightedLoss):
-    """Cross entropy of logits with classes, or with probabilities."""
+    """Cross entropy of logits with classes, or with probabilities.
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        ignore_index: int = -100,
-        reduce: Any = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
+    Softmax is part of it: what it takes are logits. With classes, "mean" divides by the weights of
+    the targets, and targets of `ignore_index` count as 0; with probabilities it divides by N.
+
+    Shape: input (N, C, ...) or (C,); target (N, ...) or () for classes, the input's for
+    probabilities; weight (C,). The result is a number, or (N, ...) with "none".
+    Dtypes: classes int64 (or uint8), probabilities the input's.
+    Raises: in forward, IndexError for a class outside [0, C), RuntimeError for shapes that don't
+    fit, for weights of another length, and for label_smoothing outside [0, 1].
+    Source: label smoothing: Szegedy et al. 2015, Rethinking the Inception architecture.
+    """
+
+    weight: InitVar[Any] = None
+    size_average: InitVar[Any] = None
+    ignore_index: int = -100
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
+    label_smoothing: float = 0.0
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(  # type: ignore[no-any-return]
@@ -258,7 +363,11 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Binary cross entropy of logits, averaged over classes."""
+    """Binary cross entropy of logits, averaged over classes.
+
+    Shape: input (N, C) or (C,), target alike, weight (C,); the result is a number, or (N,) with
+    "none".
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(  # type: ignore[no-any-return]
@@ -266,18 +375,18 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         )
 
 
+@options
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos for pairs that belong together, max(0, cos - margin) for others."""
+    """1 - cos for pairs with target 1, max(0, cos - margin) for those with -1.
 
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
+    Shape: input1 and input2 (N, D), target (N,); or (D,) and ().
+    Raises: RuntimeError in forward for other ranks.
+    """
+
+    margin: float = 0.0
+    size_average: InitVar[Any] = None
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.cosine_embedding_loss(  # type: ignore[no-any-return]
@@ -285,18 +394,18 @@ class CosineEmbeddingLoss(_Loss):
         )
 
 
+@options
 class MarginRankingLoss(_Loss):
-    """max(0, -target * (input1 - input2) + margin)."""
+    """max(0, margin - target * (input1 - input2)): target 1 wants input1 to be larger.
 
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
+    Shape: all three alike; the result is a number, or theirs with "none".
+    Raises: RuntimeError in forward for ranks that differ.
+    """
+
+    margin: float = 0.0
+    size_average: InitVar[Any] = None
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.margin_ranking_loss(  # type: ignore[no-any-return]
@@ -304,25 +413,28 @@ class MarginRankingLoss(_Loss):
         )
 
 
+@options
 class MultiMarginLoss(_WeightedLoss):
-    """Hinge loss for one class of several."""
+    """Hinge loss of one class against all others, to the power p, over the number of classes.
 
-    def __init__(
-        self,
-        p: int = 1,
-        margin: float = 1.0,
-        weight: Tensor | None = None,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(weight, size_average, reduce, reduction)
-        if p not in (1, 2):
-            raise ValueError("only p == 1 and p == 2 supported")
-        if weight is not None and weight.dim() != 1:
-            raise ValueError(f"weight must be 1-dimensional, got {weight.dim()}")
-        self.p = p
-        self.margin = margin
+    Shape: input (N, C) or (C,), target (N,) or (), weight (C,); the result is a number, or (N,)
+    with "none".
+    Raises: ValueError for p other than 1 and 2 and for a weight of another rank; RuntimeError in
+    forward for a target outside [0, C).
+    """
+
+    p: int = 1
+    margin: float = 1.0
+    weight: InitVar[Any] = None
+    size_average: InitVar[Any] = None
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
+
+    def _set_up(self, *form: Any) -> None:
+        super()._set_up(*form)
+        require_one_of(self.p, (1, 2), "only p == 1 and p == 2 supported")
+        if self.weight is not None:
+            require_ndim(self.weight, 1, says="weight must be 1-dimensional, got {got}")
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multi_margin_loss(  # type: ignore[no-any-return]
@@ -335,28 +447,29 @@ class MultiMarginLoss(_WeightedLoss):
         )
 
 
+@options
 class TripletMarginLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), d the p-norm of the difference.
 
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        size_average: Any = None,
-        reduce: Any = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        if margin <= 0:
-            raise ValueError(
-                f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead"
-            )
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
+    With `swap` the negative's distance is the smaller of those from anchor and positive.
+
+    Shape: all three (N, D) or (D,); the result is a number, or (N,) with "none".
+    Raises: ValueError unless margin is positive; RuntimeError in forward for ranks that differ.
+    Source: Balntas et al. 2016, Learning local feature descriptors with triplets.
+    """
+
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    size_average: InitVar[Any] = None
+    reduce: InitVar[Any] = None
+    reduction: InitVar[str] = "mean"
+
+    def _set_up(self, *form: Any) -> None:
+        super()._set_up(*form)
+        says = "TripletMarginLoss: expected margin to be greater than 0, got {got} instead"
+        require_positive(self.margin, says)
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_loss(  # type: ignore[no-any-return]
@@ -371,30 +484,29 @@ class TripletMarginLoss(_Loss):
         )
 
 
+@options
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with a distance of one's own."""
+    """TripletMarginLoss with a distance of one's own; PairwiseDistance() by default.
 
-    def __init__(
-        self,
-        *,
-        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
-        margin: float = 1.0,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(None, None, reduction)
-        if margin <= 0:
-            raise ValueError(
-                "TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
-                f"{margin} instead"
-            )
-        from skimp.nn.modules.distance import PairwiseDistance
+    Shape: what the function takes; it gives (N,), and the result is a number, or that with "none".
+    Raises: ValueError unless margin is positive; RuntimeError in forward for ranks that differ.
+    Source: Balntas et al. 2016, Learning local feature descriptors with triplets.
+    """
 
-        self.distance_function: Any = (
-            distance_function if distance_function is not None else PairwiseDistance()
+    _: KW_ONLY
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None
+    margin: float = 1.0
+    swap: bool = False
+    reduction: InitVar[str] = "mean"
+
+    def _set_up(self, *form: Any) -> None:
+        super()._set_up(*form)
+        says = (
+            "TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {got} instead"
         )
-        self.margin = margin
-        self.swap = swap
+        require_positive(self.margin, says)
+        if self.distance_function is None:
+            self.distance_function = PairwiseDistance()
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         return F.triplet_margin_with_distance_loss(  # type: ignore[no-any-return]
@@ -408,15 +520,23 @@ class TripletMarginWithDistanceLoss(_Loss):
         )
 
 
+@options
 class CTCLoss(_Loss):
-    """Connectionist temporal classification."""
+    """Connectionist temporal classification: minus the log probability of all alignments.
 
-    def __init__(
-        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
-    ) -> None:
-        super().__init__(reduction=reduction)
-        self.blank = blank
-        self.zero_infinity = zero_infinity
+    "mean" divides each by its target's length first. A target that is too long for its input gives
+    infinity, or 0 with `zero_infinity`.
+
+    Shape: log_probs (T, N, C) or (T, C), log probabilities; targets (N, S) padded, or all in one
+    row; lengths (N,). The result is a number, or (N,) with "none".
+    Dtypes: targets and lengths integers.
+    Raises: RuntimeError in forward for lengths or labels that don't fit.
+    Source: Graves et al. 2006, Connectionist temporal classification.
+    """
+
+    blank: int = 0
+    reduction: InitVar[str] = "mean"
+    zero_infinity: bool = False
 
     def forward(
         self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any

@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor import devices, dtypes
+from skimp._engine.tensor.options import default_of
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.shape.copies import _to_arguments as to_arguments
 from skimp.nn import whole
@@ -24,6 +25,7 @@ from skimp.nn.modules.hooks import (
     register_module_parameter_registration_hook,
 )
 from skimp.nn.modules.state import State
+from skimp.nn.parameter import Parameter
 
 __all__ = [
     "Module",
@@ -64,8 +66,14 @@ def _hook_tables() -> dict[str, Any]:
 
 
 class Module(Hooked, State):
-    """Something with parameters, buffers, children and a `forward`."""
+    """Something with parameters, buffers, children and a `forward`.
 
+    A class says in `_shows` what its repr has between the parentheses, names separated by commas:
+    `name` shows the bare value, `name=` both (`name!r=` the value's repr), `name?` both, unless the
+    value is the option's default. A parameter is shown by whether there is one.
+    """
+
+    _shows: ClassVar[str] = ""
     dump_patches: bool = False
     training: bool
     call_super_init: bool = False
@@ -93,6 +101,12 @@ class Module(Hooked, State):
             super().__init__(*args, **kwargs)
 
     forward: Callable[..., Any] = _forward_unimplemented
+
+    def _new_parameters(self, device: Any, dtype: Any, **shapes: Any) -> None:
+        """Register parameters of these shapes, uninitialised; None stands where there is none."""
+        for name, shape in shapes.items():
+            made = None if shape is None else whole.empty(shape, device=device, dtype=dtype)
+            self.register_parameter(name, None if made is None else Parameter(made))
 
     # -- changing all tensors ---------------------------------------------------------------------
 
@@ -239,7 +253,8 @@ class Module(Hooked, State):
 
     def extra_repr(self) -> str:
         """What stands between the parentheses, beside the children."""
-        return ""
+        shown = [_shown(self, what) for what in self._shows.split(", ") if what]
+        return ", ".join([text for text in shown if text is not None])
 
     def __repr__(self) -> str:
         extra = self.extra_repr()
@@ -259,6 +274,18 @@ class Module(Hooked, State):
         self.__dict__.update(state)
         for name, table in {**_hook_tables(), "_non_persistent_buffers_set": set()}.items():
             self.__dict__.setdefault(name, table)
+
+
+def _shown(module: Module, what: str) -> str | None:
+    """One item of `_shows`."""
+    name = what.rstrip("=?").removesuffix("!r")
+    value = getattr(module, name)
+    if isinstance(value, Tensor) or name in module._parameters:
+        value = value is not None
+    if what.endswith("?") and value == default_of(type(module), name):
+        return None
+    text = repr(value) if "!r" in what else str(value)
+    return text if what == name else f"{name}={text}"
 
 
 def _settle(t: Tensor, new: Tensor) -> None:

@@ -1,36 +1,46 @@
-"""Normalisation over an example: LayerNorm, GroupNorm, RMSNorm, LocalResponseNorm."""
+"""Normalisation over an example: LayerNorm, GroupNorm, RMSNorm, LocalResponseNorm.
+
+Dtypes: floating point; the result's is the input's.
+Memory: a new tensor.
+"""
 
 from __future__ import annotations
 
 import numbers
 from typing import Any
 
+from skimp._engine.tensor.checks import require_divisible, require_positive
+from skimp._engine.tensor.options import KW_ONLY, InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
-from skimp.nn import init, whole
+from skimp.nn import init
 from skimp.nn.modules.module import Module
-from skimp.nn.parameter import Parameter
 
 
+@options
 class LocalResponseNorm(Module):
-    """Divided by a power of the squares of neighbouring channels: AlexNet's."""
+    """Divided by (k + alpha * mean of the squares of `size` neighbouring channels) ** beta.
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
+    Shape: (N, C, ...), and the same for the result.
+    Raises: ValueError in forward for less than three dimensions.
+    Source: Krizhevsky et al. 2012, ImageNet classification with deep convolutional networks.
+    """
+
+    _shows = "size, alpha=, beta=, k="
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1.0
 
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)  # type: ignore[no-any-return]
 
-    def extra_repr(self) -> str:
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
-
 
 class CrossMapLRN2d(LocalResponseNorm):
-    """The older name of LocalResponseNorm for images."""
+    """The older name of LocalResponseNorm for images.
+
+    Shape: (N, C, H, W), and the same for the result.
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
@@ -42,130 +52,114 @@ def _shape_of(normalized_shape: Any) -> tuple[int, ...]:
     return tuple(normalized_shape)
 
 
-class LayerNorm(Module):
-    """Mean 0 and variance 1 over the last dimensions, then scale and shift."""
+def _begin(module: Any) -> None:
+    """Scale 1, shift 0, where there are such."""
+    if module.weight is not None:
+        init.ones_(module.weight)
+    if getattr(module, "bias", None) is not None:
+        init.zeros_(module.bias)
 
-    def __init__(
-        self,
-        normalized_shape: Any,
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.normalized_shape = _shape_of(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            made = (
-                Parameter(whole.empty(self.normalized_shape, device=device, dtype=dtype))
-                if wanted
-                else None
-            )
-            self.register_parameter(name, made)
+
+@options
+class LayerNorm(Module):
+    """Mean 0 and variance 1 over the last dimensions, then scale and shift, element by element.
+
+    The variance is that of a population: divided by n. The statistics are the example's own, in
+    evaluation too.
+
+    Shape: (..., *normalized_shape), and the same for the result; an int stands for one dimension.
+    Raises: RuntimeError in forward where the input does not end in normalized_shape.
+    Source: Ba et al. 2016, Layer normalization.
+    """
+
+    _shows = "normalized_shape, eps=, elementwise_affine=, bias="
+    normalized_shape: Any
+    eps: float = 1e-5
+    elementwise_affine: bool = True
+    bias: InitVar[bool] = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def _set_up(self, bias: bool, device: Any, dtype: Any) -> None:
+        self.normalized_shape = shape = _shape_of(self.normalized_shape)
+        weight = shape if self.elementwise_affine else None
+        self._new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Scale 1, shift 0."""
         if self.elementwise_affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+            _begin(self)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, "
-            f"elementwise_affine={self.elementwise_affine}, "
-            f"bias={self.bias is not None}"
-        )
 
-
+@options
 class GroupNorm(Module):
-    """Mean 0 and variance 1 over groups of channels, then scale and shift."""
+    """Mean 0 and variance 1 over groups of channels, then scale and shift for each channel.
 
-    def __init__(
-        self,
-        num_groups: int,
-        num_channels: int,
-        eps: float = 1e-5,
-        affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        if num_groups <= 0:
-            raise ValueError(f"num_groups must be a positive integer, got {num_groups}")
-        if num_channels % num_groups != 0:
-            raise ValueError(
-                f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})"
-            )
-        self.num_groups = num_groups
-        self.num_channels = num_channels
-        self.eps = eps
-        self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            made = (
-                Parameter(whole.empty(num_channels, device=device, dtype=dtype)) if wanted else None
-            )
-            self.register_parameter(name, made)
+    Shape: (N, num_channels, ...), and the same for the result.
+    Raises: ValueError for groups that are not positive or don't divide the channels; RuntimeError
+    in forward for other channels.
+    Source: Wu and He 2018, Group normalization.
+    """
+
+    _shows = "num_groups, num_channels, eps=, affine=, bias="
+    num_groups: int
+    num_channels: int
+    eps: float = 1e-5
+    affine: bool = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+    _: KW_ONLY
+    bias: InitVar[bool] = True
+
+    def _set_up(self, device: Any, dtype: Any, bias: bool) -> None:
+        groups, channels = self.num_groups, self.num_channels
+        require_positive(groups, "num_groups must be a positive integer, got {got}")
+        says = f"num_channels ({channels}) must be divisible by num_groups ({groups})"
+        require_divisible(channels, groups, says)
+        weight = channels if self.affine else None
+        self._new_parameters(device, dtype, weight=weight, bias=weight if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Scale 1, shift 0."""
         if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+            _begin(self)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
 
-    def extra_repr(self) -> str:
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
-            f"bias={self.bias is not None}"
-        )
 
-
+@options
 class RMSNorm(Module):
-    """Divided by the root mean square of the last dimensions, then scaled."""
+    """Divided by the root of the mean square over the last dimensions, then scaled.
 
-    def __init__(
-        self,
-        normalized_shape: Any,
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.normalized_shape = _shape_of(normalized_shape)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        made = (
-            Parameter(whole.empty(self.normalized_shape, device=device, dtype=dtype))
-            if elementwise_affine
-            else None
-        )
-        self.register_parameter("weight", made)
+    eps=None takes the dtype's own epsilon, in the dtype of the computation.
+
+    Shape: (..., *normalized_shape), and the same for the result; an int stands for one dimension.
+    Raises: RuntimeError in forward where the input does not end in normalized_shape.
+    Source: Zhang and Sennrich 2019, Root mean square layer normalization.
+    """
+
+    _shows = "normalized_shape, eps=, elementwise_affine="
+    normalized_shape: Any
+    eps: float | None = None
+    elementwise_affine: bool = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def _set_up(self, device: Any, dtype: Any) -> None:
+        self.normalized_shape = shape = _shape_of(self.normalized_shape)
+        self._new_parameters(device, dtype, weight=shape if self.elementwise_affine else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Scale 1."""
         if self.elementwise_affine:
-            init.ones_(self.weight)
+            _begin(self)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        return (
-            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
-        )

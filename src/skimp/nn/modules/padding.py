@@ -1,157 +1,221 @@
-"""The padding family."""
+"""The padding family.
+
+`padding` is one number for all sides, or two for each dimension, the last dimension first: (left,
+right, top, bottom, front, back). Negative padding cuts off.
+
+Shape: (N, C, spatial...) or (C, spatial...); each length grows by its two paddings.
+Dtypes: any; the result's is the input's.
+Raises: RuntimeError in forward for other ranks, and where a reflection is longer than the input.
+Memory: a new tensor.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from skimp._engine.tensor.checks import require_ndim
+from skimp._engine.tensor.options import options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import ntuple
 
 
+@options
 class _PadNd(Module):
     """Padding around the last `_dims` dimensions."""
 
-    _dims: int
-    _mode: str
-    padding: tuple[int, ...]
+    _shows = "padding"
+    _dims: ClassVar[int]
+    _mode: ClassVar[str]
+    padding: Any
 
-    def __init__(self, padding: Any) -> None:
-        super().__init__()
-        self.padding = ntuple(2 * self._dims)(padding)
+    def _set_up(self) -> None:
+        self.padding = ntuple(2 * self._dims)(self.padding)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
 
 
 class _CircularPadNd(_PadNd):
     _mode = "circular"
 
     def _check_input_dim(self, input: Tensor) -> None:
-        low, high = self._dims + 1, self._dims + 2
-        if input.dim() not in (low, high):
-            raise ValueError(f"expected {low}D or {high}D input (got {input.dim()}D input)")
+        require_ndim(input, self._dims + 1, self._dims + 2)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        return F.pad(input, self.padding, "circular")  # type: ignore[no-any-return]
+        return super().forward(input)
 
 
+@own_init
 class CircularPad1d(_CircularPadNd):
-    """Padded with the other end."""
+    """Padded with the other end.
+
+    Shape: (N, C, L) or (C, L).
+    Raises: ValueError for other ranks.
+    """
 
     _dims = 1
 
 
+@own_init
 class CircularPad2d(_CircularPadNd):
-    """Padded with the other end."""
+    """Padded with the other end.
+
+    Shape: (N, C, H, W) or (C, H, W).
+    Raises: ValueError for other ranks.
+    """
 
     _dims = 2
 
 
+@own_init
 class CircularPad3d(_CircularPadNd):
-    """Padded with the other end."""
+    """Padded with the other end.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W).
+    Raises: ValueError for other ranks.
+    """
 
     _dims = 3
 
 
+@options
 class _ConstantPadNd(_PadNd):
+    _shows = "padding=, value="
     value: float
-
-    def __init__(self, padding: Any, value: float) -> None:
-        super().__init__(padding)
-        self.value = value
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, "constant", self.value)  # type: ignore[no-any-return]
 
-    def extra_repr(self) -> str:
-        return f"padding={self.padding}, value={self.value}"
 
-
+@own_init
 class ConstantPad1d(_ConstantPadNd):
-    """Padded with one value."""
+    """Padded with one value.
+
+    Shape: any of at least one dimension; the last grows.
+    """
 
     _dims = 1
 
 
+@own_init
 class ConstantPad2d(_ConstantPadNd):
-    """Padded with one value."""
+    """Padded with one value.
+
+    Shape: any of at least two dimensions; the last two grow.
+    """
 
     _dims = 2
 
 
+@own_init
 class ConstantPad3d(_ConstantPadNd):
-    """Padded with one value."""
+    """Padded with one value.
+
+    Shape: any of at least three dimensions; the last three grow.
+    """
 
     _dims = 3
 
 
 class ZeroPad1d(ConstantPad1d):
-    """Padded with zeros."""
+    """Padded with zeros.
+
+    Shape: any of at least one dimension; the last grows.
+    """
+
+    _shows = "padding"
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
 
 
 class ZeroPad2d(ConstantPad2d):
-    """Padded with zeros."""
+    """Padded with zeros.
+
+    The order of four paddings is left, right, top, bottom:
+
+    >>> torch.nn.ZeroPad2d((1, 0, 0, 2))(torch.ones(1, 1, 2, 2)).shape
+    torch.Size([1, 1, 4, 3])
+
+    Shape: any of at least two dimensions; the last two grow.
+    """
+
+    _shows = "padding"
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
 
 
 class ZeroPad3d(ConstantPad3d):
-    """Padded with zeros."""
+    """Padded with zeros.
+
+    Shape: any of at least three dimensions; the last three grow.
+    """
+
+    _shows = "padding"
 
     def __init__(self, padding: Any) -> None:
         super().__init__(padding, 0.0)
 
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
 
-
+@own_init
 class ReflectionPad1d(_PadNd):
-    """Padded with what the edge mirrors."""
+    """Padded with what the edge mirrors, the edge itself once.
+
+    Shape: (N, C, L) or (C, L).
+    """
 
     _dims, _mode = 1, "reflect"
 
 
+@own_init
 class ReflectionPad2d(_PadNd):
-    """Padded with what the edge mirrors."""
+    """Padded with what the edges mirror, the edge itself once.
+
+    Shape: (N, C, H, W) or (C, H, W).
+    """
 
     _dims, _mode = 2, "reflect"
 
 
+@own_init
 class ReflectionPad3d(_PadNd):
-    """Padded with what the edge mirrors."""
+    """Padded with what the edges mirror, the edge itself once.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W).
+    """
 
     _dims, _mode = 3, "reflect"
 
 
+@own_init
 class ReplicationPad1d(_PadNd):
-    """Padded with the edge."""
+    """Padded with the edge.
+
+    Shape: (N, C, L) or (C, L).
+    """
 
     _dims, _mode = 1, "replicate"
 
 
+@own_init
 class ReplicationPad2d(_PadNd):
-    """Padded with the edge."""
+    """Padded with the edges.
+
+    Shape: (N, C, H, W) or (C, H, W).
+    """
 
     _dims, _mode = 2, "replicate"
 
 
+@own_init
 class ReplicationPad3d(_PadNd):
-    """Padded with the edge."""
+    """Padded with the edges.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W).
+    """
 
     _dims, _mode = 3, "replicate"

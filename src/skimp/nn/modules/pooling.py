@@ -1,42 +1,45 @@
-"""The pooling family."""
+"""The pooling family.
+
+Numbers stand for one per dimension or for all. Unless a class says otherwise:
+
+Shape: (N, C, spatial...) or (C, spatial...); each spatial length L becomes
+floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1, or the ceiling with
+`ceil_mode` (windows that would begin in the padding on the right are left out).
+Dtypes: floating point; the result's is the input's. Indices are int64, into the flat plane of a
+channel.
+Raises: RuntimeError in forward for other ranks, for padding above half a kernel, and where no
+window fits.
+Memory: a new tensor.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from skimp._engine.tensor.checks import require
+from skimp._engine.tensor.options import InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.module import Module
-from skimp.nn.modules.utils import ntuple, pair, single, triple
+from skimp.nn.modules.utils import ntuple, single
 
 
+@options
 class _MaxPoolNd(Module):
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        return_indices: bool = False,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
+    _shows = "kernel_size=, stride=, padding=, dilation=, ceil_mode="
+    _function: ClassVar[str]
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    dilation: Any = 1
+    return_indices: bool = False
+    ceil_mode: bool = False
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
+    def _set_up(self) -> None:
+        self.stride = self.stride if self.stride is not None else self.kernel_size
 
-    def _pool(self, f: Any, input: Tensor) -> Any:
-        return f(
+    def forward(self, input: Tensor) -> Any:
+        return getattr(F, self._function)(
             input,
             self.kernel_size,
             self.stride,
@@ -48,140 +51,135 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The maximum of each window of (N, C, L)."""
+    """The maximum of each window, and where it was with `return_indices`; NaN wins.
 
-    def forward(self, input: Tensor) -> Any:
-        return self._pool(F.max_pool1d, input)
+    Shape: (N, C, L) or (C, L).
+    """
+
+    _function = "max_pool1d"
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The maximum of each window of (N, C, H, W)."""
+    """The maximum of each window, and where it was with `return_indices`; NaN wins.
 
-    def forward(self, input: Tensor) -> Any:
-        return self._pool(F.max_pool2d, input)
+    Padding is minus infinity, never a maximum:
+
+    >>> x = torch.tensor([[[-1.0, -2.0], [-3.0, -4.0]]])
+    >>> torch.nn.MaxPool2d(2, stride=2, padding=1)(x)
+    tensor([[[-1., -2.],
+             [-3., -4.]]])
+
+    Shape: (N, C, H, W) or (C, H, W).
+    """
+
+    _function = "max_pool2d"
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The maximum of each window of (N, C, D, H, W)."""
+    """The maximum of each window, and where it was with `return_indices`; NaN wins.
 
-    def forward(self, input: Tensor) -> Any:
-        return self._pool(F.max_pool3d, input)
+    Shape: (N, C, D, H, W) or (C, D, H, W).
+    """
+
+    _function = "max_pool3d"
 
 
+@options
 class _MaxUnpoolNd(Module):
+    _shows = "kernel_size=, stride=, padding="
+    _dims: ClassVar[int]
+    _function: ClassVar[str]
     kernel_size: Any
-    stride: Any
-    padding: Any
+    stride: Any = None
+    padding: Any = 0
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    def _set_up(self) -> None:
+        size = ntuple(self._dims)
+        self.stride = size(self.stride if self.stride is not None else self.kernel_size)
+        self.kernel_size, self.padding = size(self.kernel_size), size(self.padding)
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__()
-        size = self._size
-        self.kernel_size = size(kernel_size)
-        self.stride = size(stride if stride is not None else kernel_size)
-        self.padding = size(padding)
-
-    @staticmethod
-    def _size(value: Any) -> tuple[int, ...]:
-        raise NotImplementedError
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+        f = getattr(F, self._function)
+        return f(input, indices, self.kernel_size, self.stride, self.padding, output_size)  # type: ignore[no-any-return]
 
 
+@own_init
 class MaxUnpool1d(_MaxUnpoolNd):
-    """The inverse of MaxPool1d, as far as there is one."""
+    """Maxima back where MaxPool1d's indices say they were, zeros elsewhere.
 
-    @staticmethod
-    def _size(value: Any) -> tuple[int, ...]:
-        return single(value)
+    Shape: (N, C, L) or (C, L), indices the same; `output_size` chooses among the lengths that pool
+    to the input's.
+    Raises: ValueError in forward for an `output_size` that cannot be; RuntimeError for indices
+    outside it.
+    """
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool1d(  # type: ignore[no-any-return]
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+    _dims, _function = 1, "max_unpool1d"
 
 
+@own_init
 class MaxUnpool2d(_MaxUnpoolNd):
-    """The inverse of MaxPool2d, as far as there is one."""
+    """Maxima back where MaxPool2d's indices say they were, zeros elsewhere.
 
-    @staticmethod
-    def _size(value: Any) -> tuple[int, ...]:
-        return pair(value)
+    Shape: (N, C, H, W) or (C, H, W), indices the same; `output_size` chooses among the sizes that
+    pool to the input's.
+    Raises: ValueError in forward for an `output_size` that cannot be; RuntimeError for indices
+    outside it.
+    """
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool2d(  # type: ignore[no-any-return]
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+    _dims, _function = 2, "max_unpool2d"
 
 
+@own_init
 class MaxUnpool3d(_MaxUnpoolNd):
-    """The inverse of MaxPool3d, as far as there is one."""
+    """Maxima back where MaxPool3d's indices say they were, zeros elsewhere.
 
-    @staticmethod
-    def _size(value: Any) -> tuple[int, ...]:
-        return triple(value)
+    Shape: (N, C, D, H, W) or (C, D, H, W), indices the same.
+    Raises: ValueError in forward for an `output_size` that cannot be; RuntimeError for indices
+    outside it.
+    """
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
-        return F.max_unpool3d(  # type: ignore[no-any-return]
-            input, indices, self.kernel_size, self.stride, self.padding, output_size
-        )
+    _dims, _function = 3, "max_unpool3d"
 
 
+@options
 class AvgPool1d(Module):
-    """The mean of each window of (N, C, L)."""
+    """The mean of each window; padding counts as zeros, unless `count_include_pad` is False.
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = single(kernel_size)
-        self.stride = single(stride if stride is not None else kernel_size)
-        self.padding = single(padding)
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
+    Shape: (N, C, L) or (C, L).
+    """
+
+    _shows = "kernel_size=, stride=, padding="
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+
+    def _set_up(self) -> None:
+        self.stride = single(self.stride if self.stride is not None else self.kernel_size)
+        self.kernel_size, self.padding = single(self.kernel_size), single(self.padding)
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool1d(  # type: ignore[no-any-return]
-            input,
-            self.kernel_size,
-            self.stride,
-            self.padding,
-            self.ceil_mode,
-            self.count_include_pad,
-        )
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        sizes = (self.kernel_size, self.stride, self.padding)
+        return F.avg_pool1d(input, *sizes, self.ceil_mode, self.count_include_pad)  # type: ignore[no-any-return]
 
 
+@options
 class _AvgPool(Module):
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if stride is not None else kernel_size
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
+    _shows = "kernel_size=, stride=, padding="
+    _function: ClassVar[str]
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int | None = None
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    def _set_up(self) -> None:
+        self.stride = self.stride if self.stride is not None else self.kernel_size
 
-    def _pool(self, f: Any, input: Tensor) -> Tensor:
-        return f(  # type: ignore[no-any-return]
+    def forward(self, input: Tensor) -> Tensor:
+        return getattr(F, self._function)(  # type: ignore[no-any-return]
             input,
             self.kernel_size,
             self.stride,
@@ -192,52 +190,59 @@ class _AvgPool(Module):
         )
 
 
+@own_init
 class AvgPool2d(_AvgPool):
-    """The mean of each window of (N, C, H, W)."""
+    """The mean of each window: the sum over its size, over what of it is no padding
+    (`count_include_pad=False`), or over `divisor_override`.
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._pool(F.avg_pool2d, input)
+    Shape: (N, C, H, W) or (C, H, W).
+    Raises: RuntimeError in forward if `divisor_override` is 0.
+    """
+
+    _function = "avg_pool2d"
 
 
+@own_init
 class AvgPool3d(_AvgPool):
-    """The mean of each window of (N, C, D, H, W)."""
+    """The mean of each window: the sum over its size, over what of it is no padding
+    (`count_include_pad=False`), or over `divisor_override`.
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._pool(F.avg_pool3d, input)
+    Shape: (N, C, D, H, W) or (C, D, H, W).
+    Raises: RuntimeError in forward if `divisor_override` is 0.
+    """
+
+    _function = "avg_pool3d"
 
 
+@options
 class _FractionalMaxPool(Module):
-    _dims: int
-    _function: str
+    _dims: ClassVar[int]
+    _function: ClassVar[str]
+    kernel_size: Any
+    output_size: Any = None
+    output_ratio: Any = None
+    return_indices: bool = False
+    _random_samples: InitVar[Tensor | None] = None
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        output_size: Any = None,
-        output_ratio: Any = None,
-        return_indices: bool = False,
-        _random_samples: Tensor | None = None,
-    ) -> None:
-        super().__init__()
-        size = ntuple(self._dims)
-        self.kernel_size = size(kernel_size)
-        self.return_indices = return_indices
-        self.register_buffer("_random_samples", _random_samples)
-        self.output_size = size(output_size) if output_size is not None else None
-        self.output_ratio = size(output_ratio) if output_ratio is not None else None
-        name = type(self).__name__
-        if output_size is None and output_ratio is None:
-            raise ValueError(
-                f"{name} requires specifying either an output size, or a pooling ratio"
-            )
-        if output_size is not None and output_ratio is not None:
-            raise ValueError("only one of output_size and output_ratio may be specified")
-        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
-            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+    def _set_up(self, samples: Tensor | None) -> None:
+        size, sizes, ratios = ntuple(self._dims), self.output_size, self.output_ratio
+        require(
+            sizes is not None or ratios is not None,
+            f"{type(self).__name__} requires specifying either an output size, or a pooling ratio",
+        )
+        require(
+            sizes is None or ratios is None,
+            "only one of output_size and output_ratio may be specified",
+        )
+        self.register_buffer("_random_samples", samples)
+        self.kernel_size = size(self.kernel_size)
+        self.output_size = None if sizes is None else size(sizes)
+        self.output_ratio = None if ratios is None else size(ratios)
+        within = self.output_ratio is None or all(0 < r < 1 for r in self.output_ratio)
+        require(within, f"output_ratio must be between 0 and 1 (got {ratios})")
 
     def forward(self, input: Tensor) -> Any:
-        f: Any = getattr(F, self._function)
-        return f(
+        return getattr(F, self._function)(
             input,
             self.kernel_size,
             self.output_size,
@@ -247,115 +252,142 @@ class _FractionalMaxPool(Module):
         )
 
 
+@own_init
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """Maximum over windows of random sizes: Graham 2014."""
+    """The maximum of windows that begin at random steps, as many as `output_size` or
+    `output_ratio` asks for.
+
+    Shape: (N, C, H, W) or (C, H, W) to the same with `output_size`.
+    Raises: ValueError unless exactly one of size and ratio is given, ratios within (0, 1).
+    Source: Graham 2014, Fractional max-pooling.
+    """
 
     _dims, _function = 2, "fractional_max_pool2d"
 
 
+@own_init
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """Maximum over windows of random sizes, in three dimensions."""
+    """The maximum of windows that begin at random steps, in three dimensions.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W) to the same with `output_size`.
+    Raises: ValueError unless exactly one of size and ratio is given, ratios within (0, 1).
+    Source: Graham 2014, Fractional max-pooling.
+    """
 
     _dims, _function = 3, "fractional_max_pool3d"
 
 
+@options
 class _LPPoolNd(Module):
-    def __init__(
-        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
-    ) -> None:
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
+    _shows = "norm_type=, kernel_size=, stride=, ceil_mode="
+    _function: ClassVar[str]
+    norm_type: float
+    kernel_size: Any
+    stride: Any = None
+    ceil_mode: bool = False
 
-    def extra_repr(self) -> str:
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
-
-    def _pool(self, f: Any, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
+        f = getattr(F, self._function)
         return f(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)  # type: ignore[no-any-return]
 
 
 class LPPool1d(_LPPoolNd):
-    """The p-norm of each window of (N, C, L)."""
+    """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._pool(F.lp_pool1d, input)
+    Shape: (N, C, L) or (C, L).
+    """
+
+    _function = "lp_pool1d"
 
 
 class LPPool2d(_LPPoolNd):
-    """The p-norm of each window of (N, C, H, W)."""
+    """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
 
-    def forward(self, input: Tensor) -> Tensor:
-        return self._pool(F.lp_pool2d, input)
+    Shape: (N, C, H, W) or (C, H, W).
+    """
+
+    _function = "lp_pool2d"
 
 
 class LPPool3d(_LPPoolNd):
-    """The p-norm of each window of (N, C, D, H, W)."""
+    """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
+
+    Shape: (N, C, D, H, W) or (C, D, H, W).
+    """
+
+    _function = "lp_pool3d"
+
+
+@options
+class _AdaptiveAvgPoolNd(Module):
+    _shows = "output_size="
+    _function: ClassVar[str]
+    output_size: Any
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._pool(F.lp_pool3d, input)
-
-
-class _AdaptiveAvgPoolNd(Module):
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+        return getattr(F, self._function)(input, self.output_size)  # type: ignore[no-any-return]
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Means of as many windows as asked for."""
+    """Means of as many windows as asked for; they overlap where the length is no multiple.
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool1d(input, self.output_size)  # type: ignore[no-any-return]
+    Shape: (N, C, L) or (C, L) to the same with `output_size`.
+    """
+
+    _function = "adaptive_avg_pool1d"
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means of as many windows as asked for."""
+    """Means of as many windows as asked for; None leaves a dimension as it is.
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool2d(input, self.output_size)  # type: ignore[no-any-return]
+    Shape: (N, C, H, W) or (C, H, W) to the same with `output_size`.
+    """
+
+    _function = "adaptive_avg_pool2d"
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means of as many windows as asked for."""
+    """Means of as many windows as asked for; None leaves a dimension as it is.
 
-    def forward(self, input: Tensor) -> Tensor:
-        return F.adaptive_avg_pool3d(input, self.output_size)  # type: ignore[no-any-return]
+    Shape: (N, C, D, H, W) or (C, D, H, W) to the same with `output_size`.
+    """
+
+    _function = "adaptive_avg_pool3d"
 
 
+@options
 class _AdaptiveMaxPoolNd(Module):
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
+    _shows = "output_size="
+    _function: ClassVar[str]
+    output_size: Any
+    return_indices: bool = False
 
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+    def forward(self, input: Tensor) -> Any:
+        return getattr(F, self._function)(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows as asked for."""
+    """Maxima of as many windows as asked for, and where they were with `return_indices`.
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+    Shape: (N, C, L) or (C, L) to the same with `output_size`.
+    """
+
+    _function = "adaptive_max_pool1d"
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows as asked for."""
+    """Maxima of as many windows as asked for, and where they were with `return_indices`.
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+    Shape: (N, C, H, W) or (C, H, W) to the same with `output_size`.
+    """
+
+    _function = "adaptive_max_pool2d"
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows as asked for."""
+    """Maxima of as many windows as asked for, and where they were with `return_indices`.
 
-    def forward(self, input: Tensor) -> Any:
-        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+    Shape: (N, C, D, H, W) or (C, D, H, W) to the same with `output_size`.
+    """
+
+    _function = "adaptive_max_pool3d"

@@ -6,144 +6,147 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.tensor.checks import require_type
+from skimp._engine.tensor.options import options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.module import Module
 
 
+@options
 class Flatten(Module):
-    """Dimensions from start_dim to end_dim as one."""
+    """Dimensions from start_dim to end_dim as one; the batch dimension stays by default.
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
+    Shape: (N, a, b, ...) gives (N, a b ...).
+    Raises: IndexError in forward for a dim that is not there, RuntimeError if start is after end.
+    Memory: a view where the strides allow it, else a copy.
+    """
+
+    _shows = "start_dim=, end_dim="
+    start_dim: int = 1
+    end_dim: int = -1
 
     def forward(self, input: Tensor) -> Tensor:
         return input.flatten(self.start_dim, self.end_dim)
 
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
-
+@options
 class Unflatten(Module):
-    """One dimension as several."""
+    """One dimension as several; -1 stands for what is left.
 
-    def __init__(self, dim: Any, unflattened_size: Any) -> None:
-        super().__init__()
-        if not isinstance(dim, int):
-            raise TypeError("invalid argument type for dim parameter")
-        if not isinstance(unflattened_size, (tuple, list)):
+    Shape: (..., n, ...) gives (..., *unflattened_size, ...), whose product is n.
+    Raises: TypeError for a dim that is no int (names of dimensions are not here) or sizes that are
+    no tuple or list of ints; RuntimeError in forward for sizes that don't multiply to n.
+    Memory: a view.
+    """
+
+    _shows = "dim=, unflattened_size="
+    dim: Any
+    unflattened_size: Any
+
+    def _set_up(self) -> None:
+        require_type(self.dim, int, "invalid argument type for dim parameter")
+        sizes = self.unflattened_size
+        if not isinstance(sizes, (tuple, list)):
             raise TypeError(
-                "unflattened_size must be a tuple of ints, but found type "
-                f"{type(unflattened_size).__name__}"
+                f"unflattened_size must be a tuple of ints, but found type {type(sizes).__name__}"
             )
-        for i, n in enumerate(unflattened_size):
-            if not isinstance(n, int):
-                raise TypeError(
-                    "unflattened_size must be tuple of ints, but found element of type "
-                    f"{type(n).__name__} at pos {i}"
-                )
-        self.dim = dim
-        self.unflattened_size = unflattened_size
+        says = "unflattened_size must be tuple of ints, but found element of type {got} at pos "
+        for i, n in enumerate(sizes):
+            require_type(n, int, f"{says}{i}")
 
     def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)
 
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
-
+@options
 class Fold(Module):
-    """Overlapping patches added up to an image."""
+    """Overlapping patches added up to an image: where they overlap, sums.
 
-    def __init__(
-        self,
-        output_size: Any,
-        kernel_size: Any,
-        dilation: Any = 1,
-        padding: Any = 0,
-        stride: Any = 1,
-    ) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
+    Shape: (N, C k, L) or (C k, L), k the kernel's elements and L the number of patches, to (N, C,
+    *output_size).
+    Raises: RuntimeError in forward where L or C k don't fit.
+    Memory: a new tensor.
+    """
+
+    _shows = "output_size=, kernel_size=, dilation=, padding=, stride="
+    output_size: Any
+    kernel_size: Any
+    dilation: Any = 1
+    padding: Any = 0
+    stride: Any = 1
 
     def forward(self, input: Tensor) -> Tensor:
         return F.fold(  # type: ignore[no-any-return]
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
         )
 
-    def extra_repr(self) -> str:
-        return (
-            f"output_size={self.output_size}, kernel_size={self.kernel_size}, "
-            f"dilation={self.dilation}, "
-            f"padding={self.padding}, stride={self.stride}"
-        )
 
-
+@options
 class Unfold(Module):
-    """Overlapping patches of an image."""
+    """Overlapping patches of an image as columns: im2col.
 
-    def __init__(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.dilation = dilation
-        self.padding = padding
-        self.stride = stride
+    Shape: (N, C, H, W) or (C, H, W) to (N, C k, L), k the kernel's elements, L the patches.
+    Raises: RuntimeError in forward where no patch fits.
+    Memory: a new tensor, about k times the input.
+    """
+
+    _shows = "kernel_size=, dilation=, padding=, stride="
+    kernel_size: Any
+    dilation: Any = 1
+    padding: Any = 0
+    stride: Any = 1
 
     def forward(self, input: Tensor) -> Tensor:
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)  # type: ignore[no-any-return]
 
-    def extra_repr(self) -> str:
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
-            f"stride={self.stride}"
-        )
 
-
+@options
 class PixelShuffle(Module):
-    """Channels as pixels: (N, C r r, H, W) to (N, C, H r, W r)."""
+    """Channels as pixels.
 
-    def __init__(self, upscale_factor: int) -> None:
-        super().__init__()
-        self.upscale_factor = upscale_factor
+    Shape: (..., C r r, H, W) to (..., C, H r, W r), r the factor.
+    Raises: RuntimeError in forward for channels that r r does not divide.
+    Memory: a new tensor.
+    Source: Shi et al. 2016, sub-pixel convolution.
+    """
+
+    _shows = "upscale_factor="
+    upscale_factor: int
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_shuffle(input, self.upscale_factor)  # type: ignore[no-any-return]
 
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
 
-
+@options
 class PixelUnshuffle(Module):
-    """Pixels as channels: (N, C, H r, W r) to (N, C r r, H, W)."""
+    """Pixels as channels: the inverse of PixelShuffle.
 
-    def __init__(self, downscale_factor: int) -> None:
-        super().__init__()
-        self.downscale_factor = downscale_factor
+    Shape: (..., C, H r, W r) to (..., C r r, H, W), r the factor.
+    Raises: RuntimeError in forward for sizes that r does not divide.
+    Memory: a new tensor.
+    Source: Shi et al. 2016, sub-pixel convolution.
+    """
+
+    _shows = "downscale_factor="
+    downscale_factor: int
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pixel_unshuffle(input, self.downscale_factor)  # type: ignore[no-any-return]
 
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
 
-
+@options
 class ChannelShuffle(Module):
-    """Channels dealt out over groups."""
+    """Channels dealt out over groups: (a a b b) becomes (a b a b).
 
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
+    Shape: (N, C, spatial...), and the same for the result.
+    Raises: RuntimeError in forward for channels that the groups don't divide.
+    Memory: a new tensor.
+    Source: Zhang et al. 2018, ShuffleNet.
+    """
+
+    _shows = "groups="
+    groups: int
 
     def forward(self, input: Tensor) -> Tensor:
         return F.channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"

@@ -4,32 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.tensor.options import options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
 from skimp.nn.modules.module import Module
 
 
+@options
 class Upsample(Module):
-    """More pixels, interpolated."""
+    """More pixels, interpolated, to a size or by a factor.
 
-    def __init__(
-        self,
-        size: Any = None,
-        scale_factor: Any = None,
-        mode: str = "nearest",
-        align_corners: bool | None = None,
-        recompute_scale_factor: bool | None = None,
-    ) -> None:
-        super().__init__()
+    `align_corners` says where pixels lie: at the corners (True), or at the centres of squares.
+
+    Shape: (N, C, spatial...), one to three spatial dimensions; "linear" is for one, "bilinear" and
+    "bicubic" for two, "trilinear" for three, "nearest" and "nearest-exact" for all.
+    Raises: in forward, ValueError unless exactly one of size and scale_factor is given, or
+    `align_corners` is given for nearest; NotImplementedError for a mode of other ranks.
+    Memory: a new tensor.
+    """
+
+    size: Any = None
+    scale_factor: Any = None
+    mode: str = "nearest"
+    align_corners: bool | None = None
+    recompute_scale_factor: bool | None = None
+
+    def _set_up(self) -> None:
         self.name = type(self).__name__
-        self.size = size
-        if isinstance(scale_factor, tuple):
-            self.scale_factor: Any = tuple(float(factor) for factor in scale_factor)
+        factor = self.scale_factor
+        if isinstance(factor, tuple):
+            self.scale_factor = tuple(float(f) for f in factor)
         else:
-            self.scale_factor = float(scale_factor) if scale_factor else None
-        self.mode = mode
-        self.align_corners = align_corners
-        self.recompute_scale_factor = recompute_scale_factor
+            self.scale_factor = float(factor) if factor else None
 
     def forward(self, input: Tensor) -> Tensor:
         return F.interpolate(  # type: ignore[no-any-return]
@@ -48,14 +54,20 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Nearest neighbours."""
+    """Each pixel takes its nearest neighbour's value.
+
+    Shape: (N, C, H, W).
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Bilinear, corners aligned."""
+    """Bilinear, corners aligned.
+
+    Shape: (N, C, H, W).
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

@@ -1,0 +1,104 @@
+"""The surface of nn and optim: constructors as PyTorch's, and what docstrings have to say."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from typing import Any
+
+import pytest
+import torch as oracle
+
+import skimp
+
+
+def _classes(space: str) -> list[str]:
+    theirs = getattr(oracle, space)
+    return sorted(
+        name
+        for name, value in vars(getattr(skimp, space)).items()
+        if isinstance(value, type) and name[0] != "_" and isinstance(getattr(theirs, name, 0), type)
+    )
+
+
+PUBLIC = [(space, name) for space in ("nn", "optim") for name in _classes(space)]
+# refused as a whole, or made by a function of other arguments
+OTHERS = {"SyncBatchNorm", "Parameter", "UninitializedParameter", "UninitializedBuffer", "Buffer"}
+
+
+def _made_by(torch: Any, space: str, name: str) -> Any:
+    return getattr(getattr(torch, space), name)
+
+
+def _arguments(cls: Any) -> list[tuple[str, Any, Any]]:
+    return [(p.name, p.kind, p.default) for p in inspect.signature(cls).parameters.values()]
+
+
+@pytest.mark.parametrize(("space", "name"), PUBLIC)
+def test_constructors_take_what_pytorchs_take(space: str, name: str) -> None:
+    if name in OTHERS:
+        return
+    ours, theirs = (_arguments(_made_by(torch, space, name)) for torch in (skimp, oracle))
+    assert [(n, k) for n, k, _ in ours] == [(n, k) for n, k, _ in theirs]
+    for (argument, _, mine), (_, _, wanted) in zip(ours, theirs, strict=True):
+        if callable(wanted) and wanted is not inspect.Parameter.empty:
+            assert mine.__name__ == wanted.__name__, argument
+        else:
+            assert (mine, type(mine)) == (wanted, type(wanted)), argument
+
+
+@pytest.mark.parametrize(("space", "name"), PUBLIC)
+def test_wrong_calls_are_refused_in_pytorchs_words(space: str, name: str) -> None:
+    if name in OTHERS:
+        return
+
+    def says(torch: Any, *args: Any, **kwargs: Any) -> str:
+        try:
+            _made_by(torch, space, name)(*args, **kwargs)
+        except TypeError as e:
+            return str(e).replace("skimp.", "torch.")
+        except Exception as e:
+            return type(e).__name__
+        return "made"
+
+    assert says(skimp) == says(oracle)
+    assert says(skimp, no_such_option=1) == says(oracle, no_such_option=1)
+    many = (1,) * 30
+    assert says(skimp, *many) == says(oracle, *many)
+
+
+DECLARED = sorted(
+    {
+        base
+        for space, name in PUBLIC
+        for base in _made_by(skimp, space, name).__mro__
+        if "_options" in vars(base)
+    },
+    key=lambda cls: cls.__name__,
+)
+
+
+@pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
+def test_declared_options_leave_only_a_constructor(cls: Any) -> None:
+    for option in cls._options:
+        assert option.name not in vars(cls)
+    source = inspect.getsource(cls.__init__)
+    for option in cls._options:
+        assert f"self.{option.name} = {option.name}" in source or not option.kept
+
+
+def test_subclasses_annotate_what_they_like() -> None:
+    class Mine(skimp.nn.Dropout):
+        extra: int = 3
+
+    assert Mine(0.25).p == 0.25
+    assert Mine.extra == 3
+    assert [n for n, _, _ in _arguments(Mine)] == ["p", "inplace"]
+
+
+def test_tracebacks_show_the_lines_of_a_declared_constructor() -> None:
+    with pytest.raises(ValueError, match="but got 7") as refused:
+        skimp.nn.Dropout(7)
+    lines = [frame.line for frame in traceback.extract_tb(refused.tb)]
+    assert "self._set_up()" in lines
+    assert not [line for line in lines if not line]
