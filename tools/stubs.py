@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import skimp
+from skimp._compat.modules import Made
 from skimp._engine.dispatch import forms
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor import tensor as _tensor
@@ -294,6 +295,8 @@ def module_stub(module: types.ModuleType, functions: Mapping[str, Any]) -> str:
         name for node in body if isinstance(node, ast.Assign) for name in assigned(node.targets)
     ]
     lines = [f"{n}: {text.show(type(vars(module)[n]), module.__name__)}" for n in values]
+    made = [n for n, value in shown.items() if isinstance(value, Made)]
+    lines += [f"{n}: {text.imported('types', 'ModuleType')}" for n in sorted(made)]
     own = [n.name for n in body if isinstance(n, ast.FunctionDef) and n.name in shown]
     defined = {n: shown[n] for n in own} | {
         n: functions[n] for n in sorted(functions.keys() & shown)

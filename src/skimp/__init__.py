@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys as _sys
 import warnings as _warnings
-from typing import Any
 
 import numpy as _np
 
@@ -16,27 +15,20 @@ _warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"skimp\.")
 import skimp._compat as compat
 import skimp._ops
 from skimp import (
-    __config__,
-    accelerator,
     amp,
     autograd,
     backends,
-    compiler,
-    cpu,
     cuda,
     distributed,
     distributions,
     fft,
     func,
-    hub,
     jit,
     linalg,
     masked,
     memory,
-    mps,
     multiprocessing,
     nn,
-    ops,
     optim,
     random,
     serialization,
@@ -47,9 +39,10 @@ from skimp import (
     types,
     utils,
     version,
-    xpu,
 )
-from skimp._compat import refusals as _refusals
+from skimp._compat.compiler import compile
+from skimp._compat.modules import lookup as _lookup
+from skimp._compat.modules import serve as _serve
 from skimp._compat.settings import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -183,15 +176,14 @@ from skimp.amp.state import (
     set_autocast_enabled,
     set_autocast_gpu_dtype,
 )
-from skimp.compiler import compile
 from skimp.config import config
 from skimp.errors import AcceleratorError, FatalError, OutOfMemoryError
 from skimp.func import vmap
+from skimp.func.control_flow import cond
 from skimp.jit import fork, wait
 from skimp.nn.positional import (
     affine_grid_generator,
     batch_norm,
-    cond,
     convolution,
     embedding_bag,
     frobenius_norm,
@@ -221,32 +213,8 @@ globals().update(tensor_types.NAMES)
 Storage = tensor_types.NAMES["FloatStorage"]
 globals().update(_NAMESPACES[""])
 _sys.modules["skimp.compat"] = compat
+globals()["torch"] = _sys.modules[__name__]  # PyTorch's package has itself
 let_idle_threads_sleep()
 del let_idle_threads_sleep
-
-
-# modules that few programs name: imported when they do
-_LATER: frozenset[str] = frozenset({
-    "_dynamo", "_higher_order_ops", "_inductor", "ao", "array_api", "export", "futures", "fx",
-    "library", "monitor", "mtia", "nested", "onnx", "overrides", "package", "profiler",
-    "quantization", "return_types",
-})  # fmt: skip
-
-
-_left_out: Any = _refusals.names(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        import importlib
-
-        return importlib.import_module(f"skimp.{name}")
-    if name == "torch":  # PyTorch's package has itself
-        import sys
-
-        return sys.modules[__name__]
-    if name == "Future":
-        from skimp.futures import Future
-
-        return Future
-    return _left_out(name)
+_serve()
+__getattr__ = _lookup(__name__)

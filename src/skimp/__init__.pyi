@@ -2,28 +2,23 @@
 # ruff: noqa: N803
 
 import builtins
+from types import ModuleType
 from typing import Any, NoReturn
 
-from skimp import accelerator as accelerator
 from skimp import amp as amp
 from skimp import autograd as autograd
 from skimp import backends as backends
-from skimp import compiler as compiler
-from skimp import cpu as cpu
 from skimp import cuda as cuda
 from skimp import distributed as distributed
 from skimp import distributions as distributions
 from skimp import fft as fft
 from skimp import func as func
-from skimp import hub as hub
 from skimp import jit as jit
 from skimp import linalg as linalg
 from skimp import masked as masked
 from skimp import memory as memory
-from skimp import mps as mps
 from skimp import multiprocessing as multiprocessing
 from skimp import nn as nn
-from skimp import ops as ops
 from skimp import optim as optim
 from skimp import random as random
 from skimp import serialization as serialization
@@ -34,7 +29,7 @@ from skimp import testing as testing
 from skimp import types as types
 from skimp import utils as utils
 from skimp import version as version
-from skimp import xpu as xpu
+from skimp._compat.compiler import compile as compile
 from skimp._compat.settings import (
     are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
 )
@@ -157,17 +152,16 @@ from skimp.amp.state import set_autocast_cpu_enabled as set_autocast_cpu_enabled
 from skimp.amp.state import set_autocast_dtype as set_autocast_dtype
 from skimp.amp.state import set_autocast_enabled as set_autocast_enabled
 from skimp.amp.state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
-from skimp.compiler import compile as compile
 from skimp.config import config as config
 from skimp.errors import AcceleratorError as AcceleratorError
 from skimp.errors import FatalError as FatalError
 from skimp.errors import OutOfMemoryError as OutOfMemoryError
 from skimp.func import vmap as vmap
+from skimp.func.control_flow import cond as cond
 from skimp.jit import fork as fork
 from skimp.jit import wait as wait
 from skimp.nn.positional import affine_grid_generator as affine_grid_generator
 from skimp.nn.positional import batch_norm as batch_norm
-from skimp.nn.positional import cond as cond
 from skimp.nn.positional import convolution as convolution
 from skimp.nn.positional import embedding_bag as embedding_bag
 from skimp.nn.positional import frobenius_norm as frobenius_norm
@@ -202,6 +196,27 @@ inf: builtins.float
 nan: builtins.float
 newaxis: None
 Storage: _StorageType
+accelerator: ModuleType
+ao: ModuleType
+compiler: ModuleType
+cpu: ModuleType
+export: ModuleType
+functional: ModuleType
+futures: ModuleType
+fx: ModuleType
+hub: ModuleType
+monitor: ModuleType
+mps: ModuleType
+mtia: ModuleType
+nested: ModuleType
+onnx: ModuleType
+ops: ModuleType
+overrides: ModuleType
+package: ModuleType
+quantization: ModuleType
+return_types: ModuleType
+storage: ModuleType
+xpu: ModuleType
 
 def abs(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The absolute value; of complex numbers a real one."""

@@ -6,13 +6,13 @@ import builtins
 import contextlib
 from typing import Any, NoReturn, TypeVar, get_origin
 
-from skimp._compat import notices, refusals
-from skimp.futures import Future
+from skimp._compat import notices
+from skimp._compat.modules import lookup, public
+from skimp.multiprocessing.futures import Future
 from skimp.nn.modules.module import Module
 
 __all__ = [
     "Attribute",
-    "CompilationUnit",
     "Error",
     "Final",
     "Future",
@@ -41,7 +41,8 @@ __all__ = [
     "unused",
     "wait",
 ]
-__getattr__ = refusals.names(__name__)
+__all__.extend(public(__name__))
+__getattr__ = lookup(__name__)
 T = TypeVar("T")
 NOTICE = "torch.jit.script and torch.jit.trace return what they are given: nothing is compiled"
 
@@ -63,11 +64,6 @@ class Attribute:
 
     def __init__(self, value: Any, type: Any) -> None:
         self.value, self.type = value, type
-
-
-CompilationUnit = refusals.refusal(
-    "skimp.jit", "CompilationUnit", "skimp has no TorchScript; write the function in Python"
-)
 
 
 class Final:
@@ -140,10 +136,6 @@ def optimize_for_inference(mod: T, *_: Any, **__: Any) -> T:
 def is_scripting() -> bool:
     """Nothing is ever scripted."""
     return False
-
-
-def _nothing(*_: Any) -> None:
-    """For settings of the compiler and what it counts: there is none."""
 
 
 def is_tracing() -> bool:

@@ -12,8 +12,8 @@ from textwrap import dedent
 import pytest
 
 from skimp._compat import missing
-from skimp._compat.finder import ours
 from skimp._compat.homes import HOMES
+from skimp._compat.table import ours
 from tests.support.running import skimp
 
 pytestmark = pytest.mark.skipif(

@@ -15,8 +15,7 @@ from types import ModuleType
 
 from skimp._compat import homes
 from skimp._compat.missing import nearest
-
-OURS, THEIRS = "skimp", "torch"
+from skimp._compat.table import OURS, THEIRS, ours
 
 # A folder with a package `torch` that installs this hook. It stands in sys.path for the sake of
 # processes that `multiprocessing` starts afresh: they get the parent's sys.path, and no hooks.
@@ -51,13 +50,6 @@ class _Alias(Loader):
         real = importlib.import_module(self._real)
         sys.modules[module.__name__] = real
         real.__name__ = module.__name__  # libraries that patch PyTorch's ask modules who they are
-
-
-def ours(name: str) -> str:
-    """The skimp module behind a torch module's name; any other name as it is."""
-    if name == THEIRS or name.startswith(THEIRS + "."):
-        return OURS + name[len(THEIRS) :]
-    return name
 
 
 def install() -> None:

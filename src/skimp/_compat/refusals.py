@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from skimp._compat.left_out import REASONS
+from skimp._compat.table import theirs
 
 
 class Refusal(type):
@@ -23,29 +22,20 @@ class Refusal(type):
 
 def refusal(module: str, name: str, reason: str) -> Refusal:
     """The stand-in for `module.name`; its docstring says what its error says."""
-    shown = module.replace("skimp", "torch", 1)
-    text = f"{shown}.{name}: {reason}"
+    text = f"{theirs(module)}.{name}: {reason}"
     return Refusal(name, (), {"__doc__": text, "__module__": module, "_refused": text})
 
 
-def names(module: str, known: Iterable[str] = (), reason: str = "") -> Callable[[str], Any]:
-    """A module's `__getattr__` that makes its refused names, each when first asked for: these, and
-    those of `left_out`.
-    """
-    reasons = {**REASONS.get(module, {}), **dict.fromkeys(known, reason)}
-    made: dict[str, Refusal] = {}
+def raising(module: str, name: str, error: type[Exception], text: str) -> Callable[..., NoReturn]:
+    """A function that raises an error of PyTorch's."""
 
-    def lookup(name: str) -> Any:
-        if name not in reasons:
-            from skimp._compat.missing import missing
+    def refused(*_: Any, **__: Any) -> NoReturn:
+        raise error(text)
 
-            there = vars(sys.modules[module])
-            raise missing(module.replace("skimp", "torch", 1), name, [*there, *reasons])
-        if name not in made:
-            made[name] = refusal(module, name, reasons[name])
-        return made[name]
-
-    return lookup
+    refused.__name__ = refused.__qualname__ = name
+    refused.__module__ = module
+    refused.__doc__ = f"Refused: {text}"
+    return refused
 
 
 def method(name: str, reason: str) -> Callable[..., NoReturn]:

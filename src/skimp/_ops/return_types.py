@@ -69,3 +69,11 @@ linalg_ldl_factor = named("linalg_ldl_factor", "LD", "pivots")
 linalg_ldl_factor_ex = named("linalg_ldl_factor_ex", "LD", "pivots", "info")
 geqrf = named("geqrf", "a", "tau")
 histogramdd = named("histogramdd", "hist", "bin_edges")
+
+
+_TYPES = [v for v in vars().values() if isinstance(v, type) and issubclass(v, tuple)]
+
+
+def all_return_types() -> list[type]:
+    """All of them."""
+    return list(_TYPES)

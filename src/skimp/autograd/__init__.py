@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
-from skimp._compat import refusals as _refusals
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.autograd import modes as grad_mode
 from skimp._engine.autograd.anomaly import (
     detect_anomaly,
@@ -54,13 +51,4 @@ __all__ = [
     "set_multithreading_enabled",
 ]
 
-_LATER = frozenset({"forward_ad", "profiler"})  # modules that few programs name
-
-
-_left_out: Any = _refusals.names(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return importlib.import_module(f"skimp.autograd.{name}")
-    return _left_out(name)
+__getattr__ = _lookup(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp._engine.autograd.calls import GradientEdge, get_gradient_edge
 from skimp._engine.autograd.graph_hooks import (
     allow_mutation_on_saved_tensors,
@@ -32,4 +32,4 @@ __all__ = [
     "save_on_cpu",
     "saved_tensors_hooks",
 ]
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup, public
 
-_NAMES = ("emit_itt", "emit_nvtx", "load_nvprof", "parse_nvprof_trace")
-_ABOVE = ("record_function",)
 __all__ = ["profile"]
-__all__.extend(_ABOVE)
-__all__.extend(_NAMES)
-_refuse = refusals.names(__name__, _NAMES, "there is no CUDA; torch.profiler.profile times ops")
+__all__.extend(public(__name__))
+__getattr__ = lookup(__name__)
 
 
 class profile:  # noqa: N801  (PyTorch's name)
@@ -58,9 +55,3 @@ class profile:  # noqa: N801  (PyTorch's name)
     def total_average(self) -> Any:
         """All events as one."""
         return self._inner.key_averages().total_average()
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ABOVE:
-        return getattr(importlib.import_module("skimp.profiler"), name)
-    return _refuse(name)

@@ -2,32 +2,9 @@
 nothing.
 """
 
-from skimp.backends import (
-    cpu,
-    cuda,
-    cudnn,
-    cusparselt,
-    mha,
-    mkl,
-    mkldnn,
-    mps,
-    nnpack,
-    openmp,
-    opt_einsum,
-    quantized,
-)
+from skimp._compat.modules import lookup, public
+from skimp.backends import cpu, cuda, cudnn, mha, mkldnn
 
-__all__ = [
-    "cpu",
-    "cuda",
-    "cudnn",
-    "cusparselt",
-    "mha",
-    "mkl",
-    "mkldnn",
-    "mps",
-    "nnpack",
-    "openmp",
-    "opt_einsum",
-    "quantized",
-]
+__all__ = ["cpu", "cuda", "cudnn", "mha", "mkldnn"]
+__all__.extend(public(__name__))
+__getattr__ = lookup(__name__)

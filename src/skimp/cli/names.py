@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import skimp
-from skimp._compat.finder import ours
 from skimp._compat.refusals import is_refused
+from skimp._compat.table import ours
 
 DATA = Path(__file__).with_name("names.json")
 _ABSENT = object()

@@ -12,7 +12,7 @@ from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 
-from skimp._compat.finder import ours
+from skimp._compat.table import ours
 
 
 class BadProgram(Exception):

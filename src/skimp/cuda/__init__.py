@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup, public
 from skimp._engine.memory.ledger import settle
 from skimp._engine.memory.stats import empty_cache as _empty_cache
-from skimp.cuda import amp, memory, nvtx, random, streams
+from skimp.cuda import amp, memory, streams
 from skimp.cuda.devices import (
-    REFUSED,
     StreamContext,
     device,
     device_of,
@@ -24,7 +23,8 @@ from skimp.cuda.devices import (
     is_bf16_supported,
     is_current_stream_capturing,
     is_tf32_supported,
-    refuse,
+    manual_seed,
+    manual_seed_all,
     seed,
     seed_all,
     set_rng_state,
@@ -47,28 +47,9 @@ from skimp.cuda.memory import (
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
-from skimp.cuda.random import manual_seed, manual_seed_all
 from skimp.cuda.streams import Event, ExternalStream, Stream
 from skimp.errors import OutOfMemoryError
 
-_TYPES = (
-    "BFloat16Tensor",
-    "BoolTensor",
-    "ByteTensor",
-    "CUDAGraph",
-    "CUDAPluggableAllocator",
-    "CharTensor",
-    "DoubleTensor",
-    "FloatTensor",
-    "HalfTensor",
-    "IntTensor",
-    "LongTensor",
-    "MemPool",
-    "ShortTensor",
-    "change_current_allocator",
-    "graph",
-    "use_mem_pool",
-)
 __all__ = [
     "Event",
     "ExternalStream",
@@ -103,8 +84,6 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
-    "nvtx",
-    "random",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
@@ -119,14 +98,10 @@ __all__ = [
     "streams",
     "synchronize",
 ]
-__all__.extend(REFUSED)
-__all__.extend(_TYPES)
-globals().update(dict.fromkeys(REFUSED, refuse))
+__all__.extend(public(__name__))
 default_generators: tuple[Any, ...] = ()
 _stream = Stream()
-__getattr__ = refusals.names(
-    __name__, _TYPES, "Torch not compiled with CUDA enabled: skimp has no CUDA backend"
-)
+__getattr__ = lookup(__name__)
 
 
 def current_stream(device: Any = None) -> Stream:

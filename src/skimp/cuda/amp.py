@@ -7,11 +7,11 @@ import warnings
 from typing import Any
 
 from skimp import amp
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp._engine.tensor import dtypes
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)
 
 
 def _deprecated(name: str) -> None:

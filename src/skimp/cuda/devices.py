@@ -1,46 +1,11 @@
-"""torch.cuda's functions about GPUs: there are none, and PyTorch's error says so."""
+"""torch.cuda's functions about GPUs: there are none."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import Any
 
-from skimp._engine.tensor import devices
-from skimp._engine.tensor import missing_backend as missing
 from skimp._engine.tensor.tensor import Tensor
-
-# raise "Torch not compiled with CUDA enabled"
-REFUSED = (
-    "can_device_access_peer",
-    "clock_rate",
-    "cudart",
-    "current_blas_handle",
-    "current_device",
-    "default_stream",
-    "device_memory_used",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "get_rng_state",
-    "get_sync_debug_mode",
-    "graph_pool_handle",
-    "init",
-    "initial_seed",
-    "list_gpu_processes",
-    "make_graphed_callables",
-    "memory_snapshot",
-    "memory_usage",
-    "power_draw",
-    "set_device",
-    "set_sync_debug_mode",
-    "temperature",
-    "utilization",
-)
-
-
-def refuse(*_: Any, **__: Any) -> Any:
-    """Refused, with PyTorch's error of a build without CUDA."""
-    missing.refuse(devices.device("cuda"))
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
@@ -82,6 +47,14 @@ def seed() -> None:
 
 
 seed_all = seed
+
+
+def manual_seed(seed: int) -> None:
+    """Nothing to seed without CUDA; the number is checked."""
+    int(seed)
+
+
+manual_seed_all = manual_seed
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:

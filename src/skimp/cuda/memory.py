@@ -1,6 +1,6 @@
 """torch.cuda.memory: the counters of torch.cuda."""
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp._engine.memory.limits import set_per_process_memory_fraction
 from skimp._engine.memory.stats import (
     empty_cache,
@@ -32,6 +32,6 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)
 memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp.func import (  # noqa: F401  (importing them declares the rules)
     rules_dims,
     rules_layers,
@@ -35,7 +35,7 @@ __all__ = [
     "vjp",
     "vmap",
 ]
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)
 
 
 def functionalize(func: Any, *, remove: str = "mutations") -> NoReturn:

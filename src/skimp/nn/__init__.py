@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp.nn import attention, functional, init, modules, parallel, parameter, utils
 from skimp.nn.modules import (
     CELU,
@@ -351,4 +351,4 @@ __all__ = [
 ]
 
 
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)

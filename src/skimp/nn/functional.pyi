@@ -2,23 +2,11 @@
 
 from typing import Any
 
-from skimp._compat.refusals import Refusal
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor as Tensor
 
-handle_torch_function: Refusal
-
 def assert_int_or_pair(arg: list[int], arg_name: str, message: str) -> None:
     """Refuse what is neither an int nor has two elements."""
-
-def has_torch_function(relevant_args: Any) -> bool:
-    """Whether an argument would take the function over: never."""
-
-def has_torch_function_unary(arg: Any) -> bool:
-    """Whether the argument would take the function over: never."""
-
-def has_torch_function_variadic(*args: Any) -> bool:
-    """Whether an argument would take the function over: never."""
 
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Any:
     """Means over windows that share the input among a given result."""

@@ -19,7 +19,6 @@ F: Any = functional
 __all__ = [
     "affine_grid_generator",
     "batch_norm",
-    "cond",
     "convolution",
     "embedding_bag",
     "frobenius_norm",
@@ -265,15 +264,3 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
         return v.norm(pow)
     others = [d for d in range(v.ndim) if d != dim % v.ndim]
     return v.norm(pow, others, True)
-
-
-def cond(
-    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()
-) -> Any:
-    """What one of two functions makes of the operands; the other one is not called."""
-    if isinstance(pred, Tensor) and pred.numel() != 1:
-        raise RuntimeError(
-            "Expected pred to be bool or single-element tensor, but got "
-            f"a tensor of shape {list(pred.shape)}"
-        )
-    return (true_fn if bool(pred) else false_fn)(*operands)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp.optim import lr_scheduler, optimizer, swa_utils
 from skimp.optim.adafactor import Adafactor
 from skimp.optim.adam import Adam, AdamW
@@ -38,4 +38,4 @@ __all__ = [
 ]
 
 
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup, public
 from skimp.profiler.profile import (
     ProfilerAction,
     ProfilerActivity,
@@ -15,7 +15,6 @@ from skimp.profiler.profile import (
     tensorboard_trace_handler,
 )
 
-_NAMES = ("ExecutionTraceObserver",)
 __all__ = [
     "ProfilerAction",
     "ProfilerActivity",
@@ -26,8 +25,8 @@ __all__ = [
     "supported_activities",
     "tensorboard_trace_handler",
 ]
-__all__.extend(_NAMES)
-__getattr__ = refusals.names(__name__, _NAMES, "skimp records no graphs of execution")
+__all__.extend(public(__name__))
+__getattr__ = lookup(__name__)
 
 
 def kineto_available() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp.serialization import safetensors
 from skimp.serialization.loading import get_unsafe_globals_in_checkpoint, load
 from skimp.serialization.options import (
@@ -44,4 +44,4 @@ __all__ = [
     "set_default_load_endianness",
     "set_default_mmap_options",
 ]
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from skimp._compat import refusals as _refusals
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.tensor.tensor import Tensor
 from skimp.utils import _pytree, checkpoint, data, deterministic, dlpack, hooks
 
@@ -19,12 +18,7 @@ __all__ = [
     "set_module",
     "swap_tensors",
 ]
-_LATER = frozenset(
-    {
-        "benchmark", "bottleneck", "collect_env", "cpp_extension", "mobile_optimizer", "model_zoo",
-        "tensorboard",
-    }
-)  # fmt: skip
+__getattr__ = _lookup(__name__)
 
 
 def set_module(obj: Any, mod: str) -> None:
@@ -36,12 +30,3 @@ def swap_tensors(t1: Tensor, t2: Tensor) -> None:
     """Exchange all that two tensors are; whoever holds one of them sees the other's values."""
     t1.__dict__, t2.__dict__ = t2.__dict__, t1.__dict__
     t1.__class__, t2.__class__ = t2.__class__, t1.__class__
-
-
-_left_out: Any = _refusals.names(__name__)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return importlib.import_module(f"skimp.utils.{name}")
-    return _left_out(name)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp._engine.tensor.tensor import Tensor
 from skimp.autograd.checkpoint import (
     CheckpointError,
@@ -28,7 +28,7 @@ __all__ = [
     "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop",
 ]
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)
 
 
 class CheckpointPolicy(enum.Enum):

@@ -12,13 +12,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup, public
 from skimp._engine.tensor.tensor import Array, Tensor
 
-_NAMES = ("FileWriter", "RecordWriter")
 __all__ = ["SummaryWriter"]
-__all__.extend(_NAMES)
-__getattr__ = refusals.names(__name__, _NAMES, "use SummaryWriter, which writes what they do")
+__all__.extend(public(__name__))
+__getattr__ = lookup(__name__)
 
 
 def _parts() -> tuple[Any, ...]:

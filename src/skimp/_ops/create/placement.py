@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat import left_out, refusals
+from skimp._compat import refusals
+from skimp._compat.table import METHODS
 from skimp._engine.dispatch.forms import export
 from skimp._engine.tensor import devices
 from skimp._engine.tensor.tensor import Tensor
@@ -41,5 +42,5 @@ def get_device(input: Tensor) -> int:
 for _f in (cpu, cuda, pin_memory, is_pinned):
     export(_f.__name__, _f, namespaces=())
 export("get_device", get_device)
-for _name, _reason in left_out.REASONS["skimp.Tensor"].items():
+for _name, _reason in METHODS.items():
     export(_name, refusals.method(_name, _reason), namespaces=())

@@ -4,10 +4,11 @@ tensor type.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from skimp._engine.dispatch.forms import export
-from skimp._engine.tensor import promotion
+from skimp._engine.tensor import devices, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create import tensor_types
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
@@ -22,7 +23,10 @@ __all__ = [
     "init_num_threads",
     "is_storage",
     "is_tensor",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
     "is_vulkan_available",
+    "resolve_name",
     "set_default_tensor_type",
     "typename",
 ]
@@ -36,6 +40,24 @@ def is_tensor(obj: Any, /) -> bool:
 def is_storage(obj: Any, /) -> bool:
     """Whether it is a storage."""
     return isinstance(obj, (TypedStorage, UntypedStorage))
+
+
+def is_tensor_like(inp: Any) -> bool:
+    """Whether it is a tensor, or its type has `__torch_function__`."""
+    return isinstance(inp, Tensor) or hasattr(type(inp), "__torch_function__")
+
+
+def is_tensor_method_or_property(func: Any) -> bool:
+    """Whether a function is a tensor's method."""
+    return getattr(Tensor, getattr(func, "__name__", ""), None) is func
+
+
+def resolve_name(f: Any) -> str | None:
+    """The name under which a function is reached."""
+    if is_tensor_method_or_property(f):
+        return f"torch.Tensor.{f.__name__}"
+    name = getattr(f, "__name__", None)
+    return None if name is None else f"torch.{name}"
 
 
 def typename(obj: Any, /) -> str:
@@ -59,13 +81,10 @@ def set_default_tensor_type(t: Any, /) -> None:
 
 def get_device_module(device: Any = None) -> Any:
     """The module with a device's functions."""
-    from skimp import cpu, cuda
-    from skimp._engine.tensor import devices
-
     kind = "cpu" if device is None else devices.device(device).type
     if kind not in ("cpu", "cuda"):
         raise RuntimeError(f"Invalid device '{kind}': skimp has no module for it")
-    return cuda if kind == "cuda" else cpu
+    return sys.modules[f"skimp.{kind}"]  # both are there, above this room
 
 
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:

@@ -7,10 +7,10 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)
 
 
 class SDPBackend(enum.IntEnum):

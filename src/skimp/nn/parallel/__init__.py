@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup, public
 from skimp.nn.modules.module import Module
 
-_NAMES = (
-    "DistributedDataParallel",
-    "data_parallel",
-    "gather",
-    "parallel_apply",
-    "replicate",
-    "scatter",
-)
 __all__ = ["DataParallel"]
-__all__.extend(_NAMES)
-__getattr__ = refusals.names(
-    __name__, _NAMES, "there is one device and one process; call the module itself"
-)
+__all__.extend(public(__name__))
+__getattr__ = lookup(__name__)
 
 
 class DataParallel(Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skimp._compat import refusals
+from skimp._compat.modules import lookup
 from skimp.utils.data import dataloader, dataset, distributed, sampler
 from skimp.utils.data._utils.collate import default_collate, default_convert
 from skimp.utils.data._utils.worker import get_worker_info
@@ -52,4 +52,4 @@ __all__ = [
     "random_split",
     "sampler",
 ]
-__getattr__ = refusals.names(__name__)
+__getattr__ = lookup(__name__)

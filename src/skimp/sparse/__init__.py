@@ -1,7 +1,7 @@
 """torch.sparse: the functions that op rows declare for this namespace."""
 
-from skimp._compat import refusals as _refusals
+from skimp._compat.modules import lookup as _lookup
 from skimp._engine.dispatch.forms import NAMESPACES
 
 globals().update(NAMESPACES.get("sparse", {}))
-__getattr__ = _refusals.names(__name__)
+__getattr__ = _lookup(__name__)

@@ -1,4 +1,4 @@
-"""torch.__config__: what this was built with."""
+"""torch.__config__: what computes here."""
 
 from __future__ import annotations
 

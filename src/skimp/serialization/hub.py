@@ -1,27 +1,16 @@
-"""torch.hub: files that are in its folder are loaded; skimp downloads nothing and runs no code
-from elsewhere.
-"""
+"""torch.hub: files that are in its folder are loaded; nothing is downloaded."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import urlparse
 
-from skimp.serialization import load as _load
+from skimp.serialization.loading import load
 
-__all__ = [
-    "download_url_to_file",
-    "get_dir",
-    "help",
-    "list",
-    "load",
-    "load_state_dict_from_url",
-    "set_dir",
-]
+__all__ = ["get_dir", "load_state_dict_from_url", "set_dir"]
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # where file names say their hash
 
 
@@ -64,23 +53,4 @@ def load_state_dict_from_url(
             f"torch.hub.load_state_dict_from_url: skimp downloads nothing; fetch {url} and put it "
             f"at {path}"
         )
-    return _load(path, map_location=map_location, weights_only=weights_only)
-
-
-def _refused(*_: Any, **__: Any) -> NoReturn:
-    """Refused: skimp downloads nothing."""
-    raise RuntimeError(
-        "torch.hub: skimp downloads nothing and runs no downloaded code; fetch the file and "
-        "torch.load it"
-    )
-
-
-load = list = help = download_url_to_file = _refused
-
-
-def __getattr__(name: str) -> Any:
-    if name == "tqdm":  # PyTorch shows it while it downloads, and programs take it from here
-        return importlib.import_module("tqdm").tqdm
-    from skimp._compat.missing import missing
-
-    raise missing("torch.hub", name, __all__)
+    return load(path, map_location=map_location, weights_only=weights_only)

@@ -1,16 +1,71 @@
-"""Running results of an associative function, in a logarithmic number of steps."""
+"""Loops and branches as functions (torch._higher_order_ops): they run at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.shape.joining import cat, stack
 from skimp.utils import _pytree as trees
 
-__all__ = ["associative_scan"]
+__all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]
 
 Leaves = list[Any]
+
+
+def cond(
+    pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()
+) -> Any:
+    """What one of two functions makes of the operands; the other one is not called."""
+    if isinstance(pred, Tensor) and pred.numel() != 1:
+        raise RuntimeError(
+            "Expected pred to be bool or single-element tensor, but got "
+            f"a tensor of shape {list(pred.shape)}"
+        )
+    return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    """`f(x, *args)` for each x along the first dim of `xs`, stacked."""
+    leaves, spec = trees.tree_flatten(xs)
+    made = [f(trees.tree_unflatten(x, spec), *args) for x in zip(*leaves, strict=True)]
+    return trees.tree_map(lambda *ys: stack(ys), made[0], *made[1:])
+
+
+def scan(
+    combine_fn: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    *,
+    dim: int = 0,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """(the last state, the results stacked along dim 0) of `combine_fn(state, x)`, which gives (the
+    next state, a result), for each x along `dim`.
+    """
+    leaves, spec = trees.tree_flatten(xs)
+    if not leaves:
+        return init, []
+    steps = range(leaves[0].shape[dim])
+    carry, made = init, []
+    for i in reversed(steps) if reverse else steps:
+        carry, y = combine_fn(carry, trees.tree_unflatten([x.select(dim, i) for x in leaves], spec))
+        made.append(y)
+    if reverse:
+        made.reverse()
+    return carry, trees.tree_map(lambda *ys: stack(ys), made[0], *made[1:])
+
+
+def while_loop(
+    cond_fn: Callable[..., Any], body_fn: Callable[..., Any], carried_inputs: Any
+) -> tuple[Any, ...]:
+    """The state after `body_fn(*state) -> state` ran for as long as `cond_fn(*state)`."""
+    state = tuple(carried_inputs)
+    while cond_fn(*state):
+        found = body_fn(*state)
+        state = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    return state
 
 
 def associative_scan(

@@ -1,0 +1,138 @@
+"""The factory: PyTorch's modules that are rows of names.txt, and rows beside a module's own code.
+
+Nothing that a row names is imported or made before it is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import types
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from skimp._compat import refusals
+from skimp._compat.missing import missing
+from skimp._compat.table import MODULES, Module, Row, ours, theirs
+
+_PACKAGE = Path(__file__).parents[1]
+_made: dict[tuple[str, str], Any] = {}
+
+
+class Made(types.ModuleType):
+    """A module that has rows and no file."""
+
+    def __init__(self, name: str, section: Module) -> None:
+        super().__init__(name, f"{theirs(name)}: {section.doc or 'names that are elsewhere.'}")
+        self.__spec__ = ModuleSpec(name, None, is_package=True)
+        self.__path__: list[str] = []
+        self._home = name  # `__name__` follows the name `torch`
+        self.__all__ = public(name)
+        vars(self)["__getattr__"] = lookup(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*vars(self), *MODULES[self._home].rows})
+
+
+def public(module: str) -> list[str]:
+    """The names of a module's rows, and of modules below it that have rows; no private ones."""
+    above = f"{module}."
+    inner = [name.removeprefix(above) for name in MODULES if name.startswith(above)]
+    names = [*_section(module).rows, *(name for name in inner if "." not in name)]
+    return [name for name in dict.fromkeys(names) if not name.startswith("_")]
+
+
+def _section(module: str) -> Module:
+    return MODULES.get(module) or Module("", {})
+
+
+def lookup(module: str) -> Callable[[str], Any]:
+    """A module's `__getattr__`: what its rows say, each made once, when it is first asked for."""
+    section = _section(module)
+
+    def find(name: str) -> Any:
+        if (module, name) not in _made:
+            row = section.rows.get(name)
+            if row is None:
+                return _inner(module, name, section)
+            _made[module, name] = _make(module, name, row)
+        return _made[module, name]
+
+    return find
+
+
+def _inner(module: str, name: str, section: Module) -> types.ModuleType:
+    """The module of that name below, which has rows; the error where there is none."""
+    found = sys.modules.get(f"{module}.{name}")
+    if found is None:
+        raise missing(theirs(module), name, [*vars(sys.modules[module]), *section.rows])
+    return found
+
+
+def _make(module: str, name: str, row: Row) -> Any:
+    if row.verb == "refuse":
+        return refusals.refusal(module, name, row.what)
+    if row.verb == "raise":
+        error, _, text = row.what.partition(" ")
+        return refusals.raising(module, name, _ERRORS[error], text)
+    if row.verb == "module":
+        return importlib.import_module(f"{module}.{name}")
+    if row.verb == "value":
+        return eval(row.what, _WORDS)
+    if row.verb == "call":
+        return _function(module, name, row)
+    return getattr(importlib.import_module(ours(row.what)), row.name)
+
+
+def _function(module: str, name: str, row: Row) -> Callable[..., Any]:
+    made: Any = eval(f"lambda {row.name}: {row.what}", _WORDS)
+    made.__name__ = made.__qualname__ = name
+    made.__module__ = module
+    made.__doc__ = f"Always `{row.what}`."
+    return made  # type: ignore[no-any-return]
+
+
+class Unchanged(contextlib.nullcontext[None]):
+    """A context, and a decorator that gives the function itself."""
+
+    def __call__(self, fn: Any) -> Any:
+        return fn
+
+
+def same(fn: Any) -> Any:
+    """A decorator that gives the function itself."""
+    return fn
+
+
+_ERRORS = {e.__name__: e for e in (AssertionError, OSError, RuntimeError, ValueError)}
+# what the expressions of rows may name besides arguments and builtins
+_WORDS = {
+    "SimpleNamespace": types.SimpleNamespace,
+    "Unchanged": Unchanged,
+    "nullcontext": contextlib.nullcontext,
+    "same": same,
+}
+
+
+def has_file(name: str) -> bool:
+    """Whether there is code for a module of ours."""
+    place = _PACKAGE.joinpath(*name.split(".")[1:])
+    return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
+
+
+def serve() -> None:
+    """From now on modules that have rows and no file can be imported, as attributes too.
+
+    `importlib` looks into `sys.modules` first, so no finder is needed, and nothing gets slower.
+    """
+    for name, section in MODULES.items():
+        if name not in sys.modules and not has_file(name):
+            sys.modules[name] = Made(name, section)
+    for name in MODULES:
+        above, _, last = name.rpartition(".")
+        made = sys.modules.get(name)
+        if isinstance(made, Made) and above in sys.modules and last not in _section(above).rows:
+            vars(sys.modules[above]).setdefault(last, made)
