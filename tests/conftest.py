@@ -34,6 +34,8 @@ BEGAN = time.monotonic()
 # `import skimp` takes without.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+pytest.register_assert_rewrite("tests.support")  # what fails there says so as a test does
+
 TESTS = Path(__file__).parent
 
 

@@ -4,11 +4,13 @@ make of them.
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 import skimp
@@ -19,6 +21,18 @@ DTYPES = (
 )  # fmt: skip
 REAL = DTYPES[:-2]
 FLOATS = ("float32", "float64")
+# How ops refuse element types that they have no kernel or no meaning for.
+OF_TYPES = (
+    r"implemented for|not support|cast to the desired|d?type|bool(ean)? (tensor|input|alpha)"
+    r"|on torch\.bool|complex|Long"
+)
+STRIDED = (torch.strided, skimp.strided)
+TOLERANCE = {  # what sums of a few dozen numbers may differ by
+    torch.float64: 1e-9,
+    torch.float32: 2e-5,
+    torch.float16: 4e-3,
+    torch.bfloat16: 3e-2,
+}
 
 
 def numbers(shape: tuple[int, ...], dtype: str, seed: int = 0, ties: bool = True) -> torch.Tensor:
@@ -33,14 +47,17 @@ def numbers(shape: tuple[int, ...], dtype: str, seed: int = 0, ties: bool = True
     return values
 
 
-def twin(x: Any) -> Any:
-    """The skimp side of torch tensors, in any nesting; the same strides."""
+def twin(x: Any, made: dict[int, Any] | None = None) -> Any:
+    """The skimp side of torch tensors, in any nesting; the same strides, and one for one."""
+    made = {} if made is None else made
     if isinstance(x, torch.Tensor):
-        return _tensor(x)
+        if id(x) not in made:
+            made[id(x)] = _tensor(x)
+        return made[id(x)]
     if isinstance(x, (tuple, list)):
-        return type(x)([twin(v) for v in x])
+        return type(x)([twin(v, made) for v in x])
     if isinstance(x, dict):
-        return {k: twin(v) for k, v in x.items()}
+        return {k: twin(v, made) for k, v in x.items()}
     if isinstance(x, torch.dtype):
         return getattr(skimp, str(x).removeprefix("torch."))
     return x
@@ -71,8 +88,10 @@ def array(t: Any) -> np.ndarray[Any, Any]:
     return found
 
 
-def same(ours: Any, theirs: Any, tolerance: float = 0.0, strides: bool = True) -> None:
-    """Assert equal structure, shapes, types, strides and values."""
+def same(ours: Any, theirs: Any, tolerance: float | None = 0.0, strides: bool = True) -> None:
+    """Assert equal structure, shapes, types, strides and values: NaN equals NaN, and without a
+    tolerance (None) numbers may differ by what their type rounds off.
+    """
     if isinstance(theirs, torch.Tensor):
         assert isinstance(ours, skimp.Tensor)
         assert str(ours.dtype) == str(theirs.dtype)
@@ -80,7 +99,8 @@ def same(ours: Any, theirs: Any, tolerance: float = 0.0, strides: bool = True) -
         if strides and theirs.numel() > 1:
             wide = [d for d, n in enumerate(theirs.shape) if n > 1]
             assert [ours.stride(d) for d in wide] == [theirs.stride(d) for d in wide]
-        np.testing.assert_allclose(array(ours), array(theirs), rtol=tolerance, atol=tolerance)
+        far = TOLERANCE.get(theirs.dtype, 0.0) if tolerance is None else tolerance
+        np.testing.assert_allclose(array(ours), array(theirs), rtol=far, atol=far)
     elif isinstance(theirs, (tuple, list)):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
@@ -89,34 +109,73 @@ def same(ours: Any, theirs: Any, tolerance: float = 0.0, strides: bool = True) -
         assert ours == theirs
 
 
+def shared(results: Any, args: Any) -> list[tuple[int, int]]:
+    """Which results have their bytes in common with each other or with arguments, by number."""
+    found = [t for t in (*_tensors(results), *_tensors(args)) if t.layout in STRIDED and t.numel()]
+    first = len([t for t in _tensors(results) if t.layout in STRIDED and t.numel()])
+    owners = [
+        t.untyped_storage().data_ptr() if isinstance(t, torch.Tensor) else id(t._storage)
+        for t in found
+    ]
+    pairs = [(i, k) for i in range(first) for k in range(i + 1, len(found))]
+    return [(i, k) for i, k in pairs if owners[i] == owners[k]]
+
+
+def _tensors(x: Any) -> Iterator[Any]:
+    if isinstance(x, (torch.Tensor, skimp.Tensor)):
+        yield x
+    elif isinstance(x, (tuple, list)):
+        for v in x:
+            yield from _tensors(v)
+
+
 def outcome(f: Callable[..., Any], *args: Any) -> Any:
-    """What a call gives, or the class and the beginning of the error that it raises."""
+    """What a call gives, or the error that it raises, without the frames that keep tensors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return f(*args)
-        except (RuntimeError, IndexError, TypeError, ValueError) as e:
-            return type(e), str(e).strip()
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            return error.with_traceback(None)
 
 
 def agree(
     f: Callable[..., Any],
     *args: Any,
-    tolerance: float = 0.0,
+    refused: type[Exception] | str | None = None,
+    tolerance: float | None = 0.0,
     strides: bool = True,
     message: int = 40,
 ) -> None:
-    """`f(library, *args)` gives the same on both sides, or raises the same class with the same
-    first characters.
+    """`f(library, *args)` is the same on both sides: values, shapes, types, strides, aliasing.
+
+    The case says what it is: it succeeds; or it is `refused` with this class of error, and both
+    say the same first characters. A case of a grid of types or places may say what words (a
+    pattern) those of the grid that are refused are refused with.
     """
-    theirs = outcome(f, torch, *args)
-    ours = outcome(f, skimp, *twin(args))
-    if isinstance(theirs, tuple) and theirs and isinstance(theirs[0], type):
-        assert isinstance(ours, tuple), f"{ours} instead of {theirs}"
-        assert ours[0] is theirs[0], f"{ours} instead of {theirs}"
-        assert ours[1][:message] == theirs[1][:message]
+    theirs, mine = outcome(f, torch, *args), twin(args)
+    ours = outcome(f, skimp, *mine)
+    if not isinstance(theirs, Exception):
+        assert not isinstance(refused, type), f"{theirs} instead of {refused.__name__}"
+        assert not isinstance(ours, Exception), f"{ours!r} instead of {theirs}"
+        same(ours, theirs, tolerance, strides)
+        assert shared(ours, mine) == shared(theirs, args)
         return
-    same(ours, theirs, tolerance, strides)
+    assert type(ours) is type(theirs), f"{ours!r} instead of {theirs!r}"
+    assert str(ours).strip()[:message] == str(theirs).strip()[:message]
+    if isinstance(refused, str):
+        assert re.search(refused, str(theirs)), f"PyTorch refuses the case: {theirs!r}"
+    else:
+        assert type(theirs) is refused, f"PyTorch refuses the case: {theirs!r}"
+
+
+def refusals(cases: dict[type[Exception], Any]) -> list[Any]:
+    """A test's parameters: a class of error and a case, for all that are listed by their class."""
+    return [
+        pytest.param(error, case, id=name if isinstance(name, str) else None)
+        for error, listed in cases.items()
+        for name, case in (listed.items() if isinstance(listed, dict) else enumerate(listed))
+    ]
 
 
 def same_gradients(f: Callable[..., Any], *args: Any, tolerance: float = 1e-9) -> None:

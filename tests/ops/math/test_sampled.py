@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skimp
-from tests.support.samples import agree, same_gradients, twin
+from tests.support.samples import agree, refusals, same_gradients, twin
 
 X = torch.arange(6.0, dtype=torch.float64).view(2, 3) ** 2
 CALLS: dict[str, Any] = {
@@ -22,10 +22,6 @@ CALLS: dict[str, Any] = {
     "trapezoid integers": lambda lib, x: lib.trapezoid(x.long()),
     "trapezoid of nothing": lambda lib, x: lib.trapezoid(x[:, :0]),
     "trapz": lambda lib, x: lib.trapz(x, dx=0.5),
-    "both": lambda lib, x: lib.trapezoid(x, x, dx=2),
-    "bool": lambda lib, x: lib.trapezoid(x > 1),
-    "points": lambda lib, x: lib.trapezoid(x, x[0, :2]),
-    "scalar": lambda lib, x: lib.trapezoid(x.sum()),
     "cumulative": lambda lib, x: lib.cumulative_trapezoid(x, x * x),
     "cumulative dx": lambda lib, x: lib.cumulative_trapezoid(x, dx=2, dim=0),
     "gradient": lambda lib, x: lib.gradient(x),
@@ -36,34 +32,53 @@ CALLS: dict[str, Any] = {
     "gradient second order at points": lambda lib, x: lib.gradient(
         x, spacing=[x[0] * 2], dim=1, edge_order=2
     ),
-    "edge order": lambda lib, x: lib.gradient(x, edge_order=3),
-    "too short": lambda lib, x: lib.gradient(x, edge_order=2),
-    "twice": lambda lib, x: lib.gradient(x, dim=(0, 0)),
-    "count": lambda lib, x: lib.gradient(x, spacing=(1.0, 2.0, 3.0)),
     "renorm": lambda lib, x: lib.renorm(x, 2, 0, 4.0),
     "renorm infinite": lambda lib, x: lib.renorm(x, float("inf"), 1, 3.0),
     "renorm turned": lambda lib, x: lib.renorm(x.t(), 1.5, 0, 4.0),
     "renorm in place": lambda lib, x: x.clone().renorm_(2, 0, 4.0),
-    "renorm p": lambda lib, x: lib.renorm(x, -1, 0, 1),
-    "renorm negative": lambda lib, x: lib.renorm(x, 2, 0, -1),
-    "renorm vector": lambda lib, x: lib.renorm(x[0], 2, 0, 1),
-    "renorm integers": lambda lib, x: lib.renorm(x.long(), 2, 0, 1),
     "permuted": lambda lib, x: lib.empty_permuted((2, 3, 4), (1, 0, 2)).stride(),
-    "permuted short": lambda lib, x: lib.empty_permuted((2, 3, 4), (1, 0)),
-    "permuted twice": lambda lib, x: lib.empty_permuted((2, 3, 4), (1, 0, 0)),
     "new strided": lambda lib, x: x.new_empty_strided((2, 3), (1, 4)).stride(),
     "nansum into": lambda lib, x: lib.nansum(x, 0, out=lib.empty(0, dtype=lib.float32)),
-    "nansum into integers": lambda lib, x: lib.nansum(x, 0, out=lib.empty(0, dtype=lib.int64)),
-    "aminmax into": lambda lib, x: lib.aminmax(x, dim=0, out=(x[0].clone(), x[0].float())),
     "norm of no rows": lambda lib, x: lib.linalg.norm(x[:0], float("inf"), keepdim=True),
-    "smallest norm of no rows": lambda lib, x: lib.linalg.norm(x[:0], -float("inf")),
     "masked_scatter broadcasts": lambda lib, x: lib.masked_scatter(x[0], x > 3, x * 10),
-}  # fmt: skip
+}
+REFUSED: dict[type[Exception], dict[str, Any]] = {
+    IndexError: {
+        "scalar": lambda lib, x: lib.trapezoid(x.sum()),
+        "smallest norm of no rows": lambda lib, x: lib.linalg.norm(x[:0], -float("inf")),
+    },
+    NotImplementedError: {
+        "nansum into integers": lambda lib, x: lib.nansum(x, 0, out=lib.empty(0, dtype=lib.int64)),
+    },
+    RuntimeError: {
+        "bool": lambda lib, x: lib.trapezoid(x > 1),
+        "points": lambda lib, x: lib.trapezoid(x, x[0, :2]),
+        "edge order": lambda lib, x: lib.gradient(x, edge_order=3),
+        "too short": lambda lib, x: lib.gradient(x, edge_order=2),
+        "twice": lambda lib, x: lib.gradient(x, dim=(0, 0)),
+        "count": lambda lib, x: lib.gradient(x, spacing=(1.0, 2.0, 3.0)),
+        "renorm p": lambda lib, x: lib.renorm(x, -1, 0, 1),
+        "renorm negative": lambda lib, x: lib.renorm(x, 2, 0, -1),
+        "renorm vector": lambda lib, x: lib.renorm(x[0], 2, 0, 1),
+        "renorm integers": lambda lib, x: lib.renorm(x.long(), 2, 0, 1),
+        "permuted short": lambda lib, x: lib.empty_permuted((2, 3, 4), (1, 0)),
+        "permuted twice": lambda lib, x: lib.empty_permuted((2, 3, 4), (1, 0, 0)),
+        "aminmax into": lambda lib, x: lib.aminmax(x, dim=0, out=(x[0].clone(), x[0].float())),
+    },
+    TypeError: {
+        "both": lambda lib, x: lib.trapezoid(x, x, dx=2),
+    },
+}
 
 
 @pytest.mark.parametrize("case", CALLS)
 def test_calls(case: str) -> None:
-    agree(CALLS[case], X, tolerance=1e-12, message=12)
+    agree(CALLS[case], X, tolerance=1e-12)
+
+
+@pytest.mark.parametrize(("error", "case"), refusals(REFUSED))
+def test_refusals(error: Any, case: Any) -> None:
+    agree(case, X, refused=error, message=12)
 
 
 DIFFERENTIABLE = [
@@ -104,12 +119,12 @@ def test_histogramdd_refuses() -> None:
         lambda lib, x: lib.histogramdd(x[0], [1]),
         lambda lib, x: lib.histogramdd(x, [1]),
         lambda lib, x: lib.histogramdd(x, [1, 0]),
-        lambda lib, x: lib.histogramdd(x.long(), 3),
         lambda lib, x: lib.histogramdd(x, 3, range=[0, 1]),
         lambda lib, x: lib.histogramdd(x, 3, range=[0, 1.0, 1, 0.0]),
         lambda lib, x: lib.histogramdd(x, 3, weight=x[0]),
     ):
-        agree(f, x, message=20)
+        agree(f, x, refused=RuntimeError, message=20)
+    agree(lambda lib, x: lib.histogramdd(x.long(), 3), x, refused=NotImplementedError)
 
 
 @given(st.data())
