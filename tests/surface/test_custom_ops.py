@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import skimp._higher_order_ops as our_loops
 import torch
 import torch._higher_order_ops as their_loops
 import torch.nn.attention.flex_attention as their_flex
 
 import skimp
+import skimp._higher_order_ops as our_loops
 import skimp.nn.attention.flex_attention as our_flex
 
 pytestmark = pytest.mark.filterwarnings(
