@@ -38,11 +38,8 @@ class Made(types.ModuleType):
 
 
 def public(module: str) -> list[str]:
-    """The names of a module's rows, and of modules below it that have rows; no private ones."""
-    above = f"{module}."
-    inner = [name.removeprefix(above) for name in MODULES if name.startswith(above)]
-    names = [*_section(module).rows, *(name for name in inner if "." not in name)]
-    return [name for name in dict.fromkeys(names) if not name.startswith("_")]
+    """The names of a module's rows, but no private ones."""
+    return [name for name in _section(module).rows if not name.startswith("_")]
 
 
 def _section(module: str) -> Module:

@@ -2,9 +2,8 @@
 nothing.
 """
 
-from skimp._compat.modules import lookup, public
+from skimp._compat.modules import lookup
 from skimp.backends import cpu, cuda, cudnn, mha, mkldnn
 
 __all__ = ["cpu", "cuda", "cudnn", "mha", "mkldnn"]
-__all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
