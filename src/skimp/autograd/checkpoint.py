@@ -20,6 +20,7 @@ from skimp._engine.autograd import calls, engine, modes
 from skimp._engine.autograd import node_lines as lines
 from skimp._engine.autograd.graph_hooks import saved_tensors_hooks
 from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.autograd.function import Function
@@ -169,7 +170,6 @@ def _rng(state: Any) -> Iterator[None]:
 
 
 def _generator() -> tuple[Any, Any]:
-    from skimp._engine.dispatch.forms import NAMESPACES
 
     space = NAMESPACES[""]
     return space.get("get_rng_state"), space.get("set_rng_state")

@@ -12,7 +12,7 @@ from skimp._engine.autograd import alias, errors, modes, saving
 from skimp._engine.autograd import node_lines as lines
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
 from skimp._engine.autograd.record import edge
-from skimp._engine.tensor.tensor import Tensor, mark_creation
+from skimp._engine.tensor.tensor import Tensor, empty, mark_creation
 
 
 class FunctionCtx:
@@ -128,8 +128,6 @@ class BackwardCFunction(Node, FunctionCtx):
         out: list[Any] = []
         for g, is_tensor, (shape, dtype) in zip(grads, self._live, self.metas(), strict=True):
             if g is None and is_tensor:
-                from skimp._engine.tensor.tensor import empty
-
                 g = empty(shape, dtype).zero_()
             out.append(g)
         return out

@@ -7,6 +7,7 @@ from typing import Any
 
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import shape_of
+from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.memory.layout import numel
 from skimp._engine.tensor.tensor import Tensor
 
@@ -249,7 +250,6 @@ def _jacobian_at_once(out: Tensor, ins: Tuple, create: bool, strict: bool) -> Tu
 
 
 def _stack() -> Any:
-    from skimp._engine.dispatch.forms import NAMESPACES
 
     return NAMESPACES[""]["stack"]
 

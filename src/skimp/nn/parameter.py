@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from typing import Any, NoReturn
 
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.dispatch.pointwise import ORDINARY
 from skimp._engine.tensor import devices, promotion
+from skimp._engine.tensor.formats import preserve_format
 from skimp._engine.tensor.instances import share_names
 from skimp._engine.tensor.tensor import Tensor, mark
 from skimp.nn import whole
@@ -71,7 +73,6 @@ def _flagged(t: Tensor, flag: str) -> Tensor:
 
 
 def _preserve() -> Any:
-    from skimp._engine.tensor.formats import preserve_format
 
     return preserve_format
 
@@ -109,7 +110,6 @@ _OWN = frozenset(
 
 def _copy_attributes(old: Tensor, new: Tensor, memo: dict[int, Any]) -> None:
     """What a program has put on the tensor goes with it."""
-    import copy
 
     for name, value in old.__dict__.items():
         if name not in _OWN:

@@ -26,6 +26,8 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops.index.masks import where as select
+from skimp._ops.shape.complex_views import view_as_real
 from skimp.config import config
 
 Formula = Callable[..., tuple[Any, ...]]
@@ -152,8 +154,6 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     if type(condition) is Term:
         return condition._made(_WHERE, (condition, yes, no))
     if isinstance(condition, Tensor):
-        from skimp._ops.index.masks import where as select
-
         return select(condition, yes, no)
     like = yes if isinstance(yes, np.ndarray) else no
     kind = like.dtype if isinstance(like, np.ndarray) else None
@@ -373,8 +373,6 @@ def _on_tensors(
 ) -> None:
     """By ops; complex numbers as pairs of real ones, as PyTorch's optimizers see them."""
     if written[0]._dtype.is_complex:
-        from skimp._ops.shape.complex_views import view_as_real
-
         written = [view_as_real(t) for t in written]
         read = [view_as_real(t) for t in read]
     old = [t.clone() for t in written] if modes.state.grad else written

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import pickletools
 import sys
 from typing import IO, Any
 
@@ -14,7 +15,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.tensor.tensor import Array
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.create.tensor_types import STORAGE_TYPES
-from skimp.serialization import files, safetensors
+from skimp.serialization import files, names, safe, safetensors
 from skimp.serialization.archive import ArchiveReader
 from skimp.serialization.places import Place, place_of
 from skimp.serialization.rebuild import refuse
@@ -136,9 +137,6 @@ class _Loader(Unpickler):
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     """The names in a file that loading would refuse; nothing is built."""
-    import pickletools
-
-    from skimp.serialization import names, safe
 
     with files.reading(f) as file:
         pickled = ArchiveReader(file).read("data.pkl")

@@ -14,6 +14,11 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Final
 
+from skimp import optim
+from skimp.nn import Module
+from skimp.optim import Optimizer
+from skimp.optim.lr_scheduler import LRScheduler
+
 # What checkpoints hold beside tensors.
 PLAIN: Final[dict[str, Any]] = {
     "argparse.Namespace": argparse.Namespace,
@@ -44,7 +49,6 @@ def find(module: str, name: str) -> Any:
 
 def _of_torch(module: str, name: str) -> Any:
     """An optimizer or scheduler, in whichever of its files PyTorch keeps it."""
-    from skimp import optim
 
     found = getattr(sys.modules.get(module.replace("torch", "skimp", 1)), name, None)
     if _is_part_of_training(found):
@@ -57,9 +61,6 @@ def _of_torch(module: str, name: str) -> Any:
 
 
 def _is_part_of_training(found: Any) -> bool:
-    from skimp.nn import Module
-    from skimp.optim import Optimizer
-    from skimp.optim.lr_scheduler import LRScheduler
 
     return isinstance(found, type) and issubclass(found, Module | Optimizer | LRScheduler)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import deserialize, safe_open
 
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import storage as storages
@@ -56,8 +56,6 @@ def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str
 
 def load(data: bytes) -> dict[str, Tensor]:
     """The tensors of a file's bytes, by name, in memory of their own."""
-    from safetensors import deserialize
-
     found = {}
     for name, part in deserialize(data):  # type: ignore[no-untyped-call]
         dtype = _dtype(name, part["dtype"])

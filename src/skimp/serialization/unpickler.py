@@ -13,6 +13,7 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
+from skimp import nn
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp.serialization import arrays, names, own, safe
 from skimp.serialization.rebuild import refuse
@@ -113,7 +114,6 @@ class Unpickler(_Base):  # type: ignore[misc]
             return NAMESPACES["nn.functional"].get(name)
         if not module.startswith("torch.nn."):
             return None
-        from skimp import nn
 
         found = getattr(nn.modules, name, None)
         if not isinstance(found, type) or not issubclass(found, nn.Module):

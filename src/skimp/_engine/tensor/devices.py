@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from skimp._engine.tensor import missing_backend as missing
+
 _TYPES = (
     "cpu",
     "cuda",
@@ -100,8 +102,6 @@ def check(where: Any) -> device:
     else:
         found = where if isinstance(where, device) else device(where)
     if found.type != "cpu":
-        from skimp._engine.tensor import missing_backend as missing
-
         missing.refuse(found)
     return CPU
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import door, export, move
+from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import storage as storages
@@ -220,8 +223,6 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     """A new tensor with a copy of `data`: numbers, nested sequences, arrays."""
     devices.check(device)
     if isinstance(data, Tensor):
-        import warnings
-
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use "
             "sourceTensor.detach().clone() or "
@@ -265,7 +266,6 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
 
 
 def _checked_number(value: Any, dtype: dtypes.dtype) -> Any:
-    from skimp._engine.dispatch.pointwise import constant
 
     if dtype.category == dtypes.INT and isinstance(value, int):
         info = np.iinfo(dtype.np)
@@ -326,7 +326,6 @@ def on_array(ndarray: Any) -> Tensor:
 
 
 def _warn_readonly() -> None:
-    import warnings
 
     warnings.warn(
         "The given NumPy array is not writable, and PyTorch does not support non-writable "
@@ -441,8 +440,6 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
             requires_grad=requires_grad,
             **words,
         )
-
-    from skimp._engine.dispatch.pointwise_forms import named
 
     doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
     export(name, named(f, name, f"A tensor of {doc}."), method=False)

@@ -17,7 +17,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_bits as B
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides
-from skimp._engine.tensor import dtypes, printing, promotion
+from skimp._engine.tensor import dtypes, formats, printing, promotion
 from skimp._engine.tensor.devices import CPU, device
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, VersionCounter, mark, wrap
@@ -316,7 +316,6 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 
 def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
-    from skimp._engine.tensor import formats
 
     for n in shape:
         if n < 0:

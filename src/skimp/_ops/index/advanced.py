@@ -29,6 +29,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops.create.creation import as_tensor, infer
 from skimp._ops.index.masks import masked_fill_, selected
 from skimp._ops.index.writers import writer
 
@@ -44,10 +45,7 @@ def as_index(i: Any) -> Tensor:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         return i
     if isinstance(i, np.ndarray):
-        from skimp._ops.create.creation import as_tensor
-
         return as_index(as_tensor(i))
-    from skimp._ops.create.creation import infer
 
     array = infer(i)
     if array.dtype.kind == "b":

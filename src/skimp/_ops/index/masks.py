@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, door, export, op
 from skimp._engine.dispatch.pointwise import Pointwise, call, common
 from skimp._engine.dispatch.pointwise_forms import named
@@ -21,11 +22,12 @@ from skimp._engine.eval.run import Reader, prepare_runs, threads_for
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_views
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._kernels.pointwise import select
 from skimp._kernels.threads import share
-from skimp._ops.index.writers import writer
+from skimp._ops.index.writers import in_place, writer
 
 _RUN = 1 << 16  # elements of a mask that are looked at together
 
@@ -200,14 +202,11 @@ def check_number(value: Any, dtype: dtypes.dtype) -> None:
 
 
 def _largest(dtype: dtypes.dtype) -> float:
-    from skimp._engine.tensor.finfo import finfo
 
     return finfo(dtype).max
 
 
 def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    from skimp._engine.dispatch import pointwise
-    from skimp._ops.index.writers import in_place
 
     kernel = FILL.kernel(input._dtype)
 

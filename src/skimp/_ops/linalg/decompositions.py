@@ -26,7 +26,7 @@ from skimp._ops.linalg.checks import (
     recorded,
     rows,
 )
-from skimp._ops.linalg.solve import solve_triangular
+from skimp._ops.linalg.solve import inv, solve_triangular
 
 # -- QR -------------------------------------------------------------------------------------------
 
@@ -234,7 +234,6 @@ def orgqr(input: Tensor, input2: Tensor) -> Tensor:
 
 
 def matrix_power_of(A: Tensor, n: int) -> Tensor:  # noqa: N803
-    from skimp._ops.linalg.solve import inv
 
     check_square("linalg.matrix_power", A)
     if n < 0:

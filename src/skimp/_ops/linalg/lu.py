@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import OPS, op
+from skimp._engine.dispatch.forms import NAMESPACES, OPS, op
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import return_types
 from skimp._ops.linalg.checks import (
@@ -93,7 +93,7 @@ def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor
     p, lower, upper = result0, result1, result2
     g1 = lower * 0 if g1 is None else g1
     g2 = upper * 0 if g2 is None else g2
-    k, cat, tri = lower.shape[-1], OPS["cat"].forms["cat"], _triangular()
+    k, cat, tri = lower.shape[-1], OPS["cat"].forms["cat"], NAMESPACES["linalg"]["solve_triangular"]
     l1, u1 = lower.narrow(-2, 0, k), upper.narrow(-1, 0, k)
     gl, gu = g1.narrow(-2, 0, k), g2.narrow(-1, 0, k)
     extra_l, extra_u = lower.shape[-2] - k, upper.shape[-1] - k
@@ -114,12 +114,6 @@ def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor
     if gb2 is not None:
         ga = cat([ga, gb2], -1)
     return p @ ga  # type: ignore[no-any-return]
-
-
-def _triangular() -> Any:
-    from skimp._ops.linalg.solve import solve_triangular
-
-    return solve_triangular
 
 
 @hidden("_linalg_lu", nondiff=(0, 3), rule=Rule("LinalgLuBackward0", {"input": _lu_back}))
@@ -232,7 +226,7 @@ def lu_solve(
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     p = rows(_permutation(pivots.array(), LU.shape[-1], LU._dtype.np), LU._dtype)
-    tri = _triangular()
+    tri = NAMESPACES["linalg"]["solve_triangular"]
     if adjoint:
         half = tri(LU.mH, B, upper=False)
         made = p @ tri(LU.mH, half, upper=True, unitriangular=True)

@@ -13,7 +13,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import export, move, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, move, op
 from skimp._engine.dispatch.pointwise import ORDINARY, PLAIN
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
@@ -316,10 +316,9 @@ def _summed(a: Tensor, b: Tensor) -> Tensor:
     """The sum of the products over the batch: the gradient of a matrix that was multiplied by each,
     never written in full.
     """
-    from skimp._ops.linalg.matmul_add import addbmm
-
     a, b = [t.reshape((-1, *t.shape[-2:])) for t in (a, b)]
-    return addbmm(a.new_zeros((a.shape[1], b.shape[2])), a, b, beta=0)
+    start = a.new_zeros((a.shape[1], b.shape[2]))
+    return NAMESPACES[""]["addbmm"](start, a, b, beta=0)  # type: ignore[no-any-return]
 
 
 @op("_batched", method=False, namespaces=(), rule=Rule("UnsafeViewBackward0", {

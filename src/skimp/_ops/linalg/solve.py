@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import NAMESPACES, op
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats
@@ -29,6 +29,7 @@ from skimp._ops.linalg.checks import (
     triangle,
 )
 from skimp._ops.linalg.lu import eliminate
+from skimp._ops.reduce.reductions import _others
 
 # -- inverses -------------------------------------------------------------------------------------
 
@@ -331,10 +332,7 @@ def _det_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
 
 def _cofactors(a: Tensor) -> Tensor:
     """The conjugate of the matrix of cofactors: products of the other singular values."""
-    from skimp._ops.linalg.eigen import svd
-    from skimp._ops.reduce.reductions import _others
-
-    u, s, vh = svd(a)
+    u, s, vh = NAMESPACES["linalg"]["svd"](a)
     turn = conj(det(u) * det(vh))
     others = _others(s, -1).to(a._dtype).unsqueeze(-2)
     return turn.unsqueeze(-1).unsqueeze(-1) * ((u * others) @ vh)  # type: ignore[no-any-return]

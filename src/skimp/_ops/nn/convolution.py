@@ -17,6 +17,7 @@ from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import conv as patches
 from skimp._kernels.conv import Window
 from skimp._kernels.conv_adjoint import adjoint, adjoint_and_weights
+from skimp._ops.nn.padding import constant_pad
 
 Ints = tuple[int, ...]
 
@@ -357,7 +358,6 @@ def _named_padding(
         raise RuntimeError(f"Invalid padding string: '{padding}'")
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
-    from skimp._ops.nn.padding import constant_pad
 
     whole = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     if any(t % 2 for t in whole):

@@ -21,6 +21,7 @@ from skimp._kernels.threads import quietly
 from skimp._ops.index.writers import in_place
 from skimp._ops.nn import channel_sums
 from skimp._ops.nn.normalization import with_statistics
+from skimp._ops.nn.padding import constant_pad
 from skimp._ops.reduce.softmax import HALVES, floating
 from skimp.config import config
 
@@ -464,7 +465,6 @@ def local_response_norm(
         )
     if input.numel() == 0:
         return input
-    from skimp._ops.nn.padding import constant_pad
 
     trailing = [0, 0] * (input.ndim - 2)
     square = constant_pad(input * input, [*trailing, size // 2, (size - 1) // 2], 0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import door, export
+from skimp._engine.dispatch.forms import NAMESPACES, door, export
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.pool import Pool
@@ -191,8 +191,6 @@ def _fractional(
     batch = input.shape[0] if input.ndim == nd + 2 else 1
     channels = input.shape[-nd - 1]
     if samples is None:
-        from skimp._engine.dispatch.forms import NAMESPACES
-
         samples = NAMESPACES[""]["rand"](batch, channels, nd, dtype=input._dtype)
     chance = samples.array().astype(np.float64).reshape(batch * channels, nd)
     starts, stops = [], []

@@ -21,6 +21,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops.reduce.softmax import contiguous_array
+from skimp._ops.shape.joining import stack
 
 LSTM_SCALE = (0.5, 0.5, 1.0, 0.5)  # input, forget, cell, output
 GRU_SCALE = (0.5, 0.5, 1.0)  # reset, update, new
@@ -114,7 +115,6 @@ def _lstm_in_ops(
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         h = o.sigmoid() * c.tanh()
         found.append(h)
-    from skimp._ops.shape.joining import stack
 
     return stack(found[::-1] if reverse else found), c
 
@@ -242,7 +242,6 @@ def _gru_in_ops(
         new = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
         h = new + (x_z + h_z).sigmoid() * (h - new)
         found.append(h)
-    from skimp._ops.shape.joining import stack
 
     return (stack(found[::-1] if reverse else found),)
 

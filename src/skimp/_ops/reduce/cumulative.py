@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import METHODS, move, op
+from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, op
 from skimp._engine.dispatch.pointwise import convert
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import in_windows
@@ -156,7 +156,6 @@ def _cumprod_back(g: Any, input: Any, dim: int, result: Any) -> Any:
 
 
 def _cat(tensors: Any, dim: int) -> Any:
-    from skimp._engine.dispatch.forms import NAMESPACES
 
     return NAMESPACES[""]["cat"](tensors, dim)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import OPS, op
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -57,7 +57,6 @@ def _quantile(
     for k in flat_q.unbind(0):
         ranks = k * (n - 1) if last is None else (k * last).clamp(min=0)
         results.append(_at(ordered, ranks.expand(ordered.shape[:-1]), how))
-    from skimp._engine.dispatch.forms import OPS
 
     result: Tensor = OPS["stack"].forms["stack"](results, -1)
     if last is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import OPS, export, move, op, watching
+from skimp._engine.dispatch.forms import NAMESPACES, OPS, _run_out, export, move, op, watching
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
@@ -288,8 +289,6 @@ def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
 
 def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
     if count(tuple(input.shape), dim) - degrees <= 0 and input.numel():
-        import warnings
-
         warnings.warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
             f"reduction factor "
@@ -491,7 +490,6 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
         keepdim = keepdim or keepdims
         if out is None:
             return along(input, dim, keepdim)
-        from skimp._engine.dispatch.forms import _run_out
 
         return _run_out(
             OPS[f"_{name}_dim"], {"input": input, "dim": dim, "keepdim": keepdim}, out, [input]
@@ -647,10 +645,9 @@ def norm(
     if isinstance(p, str) and p not in ("fro", "nuc"):
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
     if p == "nuc":
-        from skimp._ops.linalg.norms import matrix_norm_of
-
         both = (dim or (-2, -1)) if input.ndim == 2 or dim is not None else (0, 1)
-        return matrix_norm_of(input, "nuc", both, keepdim, dtype)
+        nuclear = NAMESPACES["linalg"]["matrix_norm"]
+        return nuclear(input, "nuc", both, keepdim, dtype=dtype)  # type: ignore[no-any-return]
     if input._dtype.category < dtypes.FLOAT and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "

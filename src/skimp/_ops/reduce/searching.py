@@ -14,6 +14,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import return_types
+from skimp._ops.create.ranges import linspace
 
 NARROW = (dtypes.float16, dtypes.bfloat16)
 
@@ -289,7 +290,6 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
         )
     else:
         low, high = _given_extent(array, *extent)
-    from skimp._ops.create.ranges import linspace
 
     return linspace(float(low), float(high), bins + 1, dtype=input._dtype).array()
 

@@ -11,6 +11,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import METHODS, export, op
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor, alias
 from skimp._ops.index.writers import writer
 from skimp._ops.shape import views
@@ -68,7 +69,6 @@ def _copies(name: str, f: Any) -> None:
 
 
 def _dense(view: Tensor) -> Tensor:
-    from skimp._engine.tensor import formats
 
     return view.clone(memory_format=formats.contiguous_format)
 

@@ -18,6 +18,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias
 from skimp._ops.shape.copies import contiguous, copied, describe
+from skimp._ops.shape.strided import gather_strided_gradient
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
@@ -300,7 +301,6 @@ def _strided_back(g: Tensor, input_layout: Layout, found: Layout) -> Tensor:
     """Every element of an as_strided view gives its gradient to the place it shows, several to one
     perhaps.
     """
-    from skimp._ops.shape.strided import gather_strided_gradient
 
     return gather_strided_gradient(g, input_layout, found)
 

@@ -15,6 +15,7 @@ from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.sparse.products import _spmm
+from skimp._ops.sparse.text import text
 from skimp.errors import SparseArgument
 
 Ints = tuple[int, ...]
@@ -447,7 +448,6 @@ class SparseTensor(Tensor):
     # -- text -------------------------------------------------------------------------------------
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        from skimp._ops.sparse.text import text
 
         return text(self)
 

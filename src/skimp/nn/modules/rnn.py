@@ -7,6 +7,8 @@ import warnings
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
+from skimp.amp.casting import lowered
+from skimp.amp.state import state as autocast
 from skimp.nn import init, whole
 from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module
@@ -132,7 +134,7 @@ class RNNBase(Module):
     def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         """Refuse an input of the wrong dtype, rank or width."""
         weight = self._flat_weights[0]
-        if input.dtype != weight.dtype and not _autocast():
+        if input.dtype != weight.dtype and not autocast.enabled["cpu"]:
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
                 "Convert input: "
@@ -219,9 +221,9 @@ class RNNBase(Module):
         directions = 2 if self.bidirectional else 1
         dropout = self.dropout if self.training else 0.0
         weights = self._weights()
-        if self.mode == "LSTM" and _autocast():  # PyTorch's is one op, which is on the list
-            from skimp.amp.casting import lowered
-
+        if (
+            self.mode == "LSTM" and autocast.enabled["cpu"]
+        ):  # PyTorch's is one op, which is on the list
             rows, hidden, weights = lowered((rows, hidden, weights))
         return recurrence.run(self.mode, rows, hidden, weights, sizes, directions, dropout)
 
@@ -248,12 +250,6 @@ class RNNBase(Module):
             return (whole.zeros(shape, dtype=input.dtype),)
         self.check_hidden_size(hidden[0], shape)
         return hidden  # type: ignore[no-any-return]
-
-
-def _autocast() -> bool:
-    from skimp.amp.state import state
-
-    return state.enabled["cpu"]
 
 
 def _fraction(dropout: Any) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
@@ -49,7 +50,6 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     """The `reduction` that a loss was asked for, in its old form or its new one."""
     if size_average is None and reduce is None:
         return reduction
-    import warnings
 
     average, reduces = size_average in (None, True), reduce in (None, True)
     found = "none" if not reduces else "mean" if average else "sum"

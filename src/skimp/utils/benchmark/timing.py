@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 import textwrap
 import time
 import timeit
@@ -54,10 +55,8 @@ class Timer:
             raise ValueError("Currently only a `str` stmt is supported.")
         if language not in (Language.PYTHON, "py", "python"):
             raise ValueError("skimp compiles no C++: the statement must be Python")
-        import skimp
-
         stmt, setup = textwrap.dedent(stmt).strip(), textwrap.dedent(setup).strip() or "pass"
-        space = {"torch": skimp, **(globals or {})}
+        space = {"torch": sys.modules["skimp"], **(globals or {})}
         if global_setup:
             exec(global_setup, space)
         self._spec = TaskSpec(
