@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from skimp._engine.tensor import finfo as limits
+from skimp._engine.tensor.checks import require, require_not_negative
+from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.fused import lerp
-from skimp.optim.optimizer import PerParameter, advance, counter, number, update, zeros
+from skimp.optim.steps import PerParameter, advance, counter, hyperparameters, number, update, zeros
 
 
 def _means(variance: Any, mean: Any, weight: float) -> tuple[Any, ...]:
@@ -27,47 +29,43 @@ def _rms(t: Tensor) -> float:
     return float(t.norm(2)) / math.sqrt(t.numel())
 
 
+@hyperparameters("lr beta2_decay eps d weight_decay foreach maximize")
 class Adafactor(PerParameter):
-    """For a parameter of more than one dim, memory for one row and one column of each matrix."""
+    """Scaled by squares of gradients of which only means of rows and of columns are kept: memory
+    for n + m numbers where Adam keeps 2 n m.
 
-    _may_wait = False
+    Shape: any, dense; the last two dimensions are the matrix, and parameters of fewer keep all.
+    Raises: ValueError for options out of range; RuntimeError in step for complex parameters and
+    sparse gradients.
+    Memory: parameters and state are written in place; a step has temporaries of a parameter's size.
+    Source: Shazeer and Stern 2018, Adafactor.
+    """
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-2,
-        beta2_decay: float = -0.8,
-        eps: tuple[float | None, float] = (None, 1e-3),
-        d: float = 1.0,
-        weight_decay: float = 0.0,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-    ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if not lr >= 0.0:
-            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
-        if not beta2_decay <= 0.0:
-            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        if eps[0] is not None and not eps[0] >= 0.0:
-            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
-        if not eps[1] >= 0.0:
-            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
-        if not d >= 1.0:
-            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
-        defaults = {
-            "lr": lr,
-            "beta2_decay": beta2_decay,
-            "eps": eps,
-            "d": d,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+    params: Any
+    lr: Any = 1e-2
+    beta2_decay: float = -0.8
+    eps: tuple[float | None, float] = (None, 1e-3)
+    d: float = 1.0
+    weight_decay: float = 0.0
+    _: KW_ONLY
+    foreach: bool | None = None
+    maximize: bool = False
+
+    _may_wait: ClassVar = False
+
+    def _check(self, given: dict[str, Any]) -> None:
+        super()._check(given)
+        floor, least = given["eps"]
+        require_not_negative(given["lr"], "Learning rate should be >= 0 but is: {got}")
+        require(
+            given["beta2_decay"] <= 0.0,
+            f"beta2_decay should be <= 0 but is: {given['beta2_decay']}",
+        )
+        if floor is not None:
+            require_not_negative(floor, "epsilon1 should be >= 0 but is: {got}")
+        require_not_negative(least, "epsilon2 should be >= 0 but is: {got}")
+        require(given["d"] >= 1.0, f"Clipping threshold d should be >= 1 but is: {given['d']}")
+        require_not_negative(given["weight_decay"], "weight_decay should be >= 0 but is: {got}")
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         if p.is_complex():

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from skimp._engine.tensor.checks import require
+from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.fused import lerp, maximum, sqrt
-from skimp.optim.optimizer import (
-    PerParameter,
-    advance,
-    check,
-    check_betas,
-    check_flags,
-    counter,
-    number,
-    update,
-    zeros,
-)
+from skimp.optim.steps import ByFormula, counter, fractions, hyperparameters, number, zeros
 
 
 def moments(m: Any, v: Any, g: Any, beta1: float, beta2: float) -> tuple[Any, Any]:
@@ -78,67 +70,64 @@ def _moved(p: Any, m: Any, v: Any, k: float, lr: float, betas: Any, eps: float) 
     return p - size * m / (sqrt(v) / root + eps)
 
 
-class Adam(PerParameter):
-    """Steps scaled by running moments of the gradient."""
+@hyperparameters(
+    "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused "
+    "decoupled_weight_decay"
+)
+class Adam(ByFormula):
+    """Steps scaled by running means of the gradient and of its square.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-3,
-        betas: Any = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        amsgrad: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-        decoupled_weight_decay: bool = False,
-    ) -> None:
-        if isinstance(lr, Tensor) and foreach and not capturable:
-            raise ValueError(
-                "lr as a Tensor is not supported for capturable=False and foreach=True"
-            )
-        check(lr, eps=(eps, "epsilon value"))
-        check_betas(betas)
-        check(lr, decay=(weight_decay, "weight_decay value"))
-        if isinstance(betas[0], Tensor) != isinstance(betas[1], Tensor) or isinstance(
-            betas[0], int
-        ) != isinstance(betas[1], int):
-            raise ValueError("betas must be either both floats or both Tensors")
-        defaults = {
-            "lr": lr,
-            "betas": tuple(betas),
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-            "fused": fused,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults)
-        check_flags(fused, foreach, differentiable)
+    `weight_decay` is added to the gradient (AdamW's is not). `foreach`, `capturable` and `fused`
+    are accepted: every step is fused. The moments cost twice the parameters' bytes, three times
+    with `amsgrad`; they come with the first step.
 
-    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
-        raise RuntimeError(
-            "Adam does not support sparse gradients, please consider SparseAdam instead"
-        )
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: ValueError for lr, eps or weight_decay below 0 and betas outside [0, 1); RuntimeError in
+    step for sparse gradients.
+    Memory: parameters and state are written in place; their version counts once each.
+    Source: Kingma and Ba 2014, Adam; amsgrad: Reddi et al. 2018.
+    """
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter()
-            state["exp_avg"] = zeros(p)
-            state["exp_avg_sq"] = zeros(p)
-            if group["amsgrad"]:
-                state["max_exp_avg_sq"] = zeros(p)
-        numbers = (
-            advance(state),
+    params: Any
+    lr: Any = 1e-3
+    betas: Any = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    amsgrad: bool = False
+    _: KW_ONLY
+    foreach: bool | None = None
+    maximize: bool = False
+    capturable: bool = False
+    differentiable: bool = False
+    fused: bool | None = None
+    decoupled_weight_decay: bool = False
+
+    _checks: ClassVar = {
+        "lr": "learning rate",
+        "eps": "epsilon value",
+        "betas": fractions,
+        "weight_decay": "weight_decay value",
+    }
+    _state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
+
+    def _check(self, given: dict[str, Any]) -> None:
+        lr, (one, other) = given["lr"], given["betas"]
+        fixed = isinstance(lr, Tensor) and given["foreach"] and not given["capturable"]
+        says = "lr as a Tensor is not supported for capturable=False and foreach=True"
+        require(not fixed, says)
+        super()._check(given)
+        alike = all(isinstance(one, kind) == isinstance(other, kind) for kind in (Tensor, int))
+        require(alike, "betas must be either both floats or both Tensors")
+        given["betas"] = (one, other)
+
+    def _state_of(self, group: dict[str, Any]) -> Any:
+        return self._state | {"max_exp_avg_sq": zeros} if group["amsgrad"] else self._state
+
+    def _formula_of(self, group: dict[str, Any]) -> Any:
+        return amsgrad if group["amsgrad"] else adam
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        return (
             number(group["lr"]),
             tuple(map(number, group["betas"])),
             group["eps"],
@@ -146,15 +135,22 @@ class Adam(PerParameter):
             group["decoupled_weight_decay"],
             group["maximize"],
         )
-        written = [p, state["exp_avg"], state["exp_avg_sq"]]
-        if group["amsgrad"]:
-            update(amsgrad, [*written, state["max_exp_avg_sq"]], (grad,), *numbers)
-        else:
-            update(adam, written, (grad,), *numbers)
+
+    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+        raise RuntimeError(
+            "Adam does not support sparse gradients, please consider SparseAdam instead"
+        )
 
 
 class AdamW(Adam):
-    """Adam whose weight decay does not pass through the moments."""
+    """Adam whose weight decay does not pass through the moments: parameters shrink by
+    lr * weight_decay first.
+
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: as Adam.
+    Memory: parameters and state are written in place.
+    Source: Loshchilov and Hutter 2017, Decoupled weight decay regularization.
+    """
 
     def __init__(
         self,

@@ -183,11 +183,12 @@ def update(
         and not modes.state.grad
         and all([t._dtype is dtype for t in (*written, *read)])
     ):
-        at_hand = [t._np for t in (*written, *read)]
-        if all([a is not None and a.flags.c_contiguous for a in at_hand]):
-            outs = [t.writable() for t in written]
-            _on_arrays(formula, outs, at_hand[len(written) :], numbers)
-            return
+        if first.numel() < config.small_below:
+            at_hand = [t.array() for t in (*written, *read)]
+            if all([a.flags.c_contiguous for a in at_hand]):
+                outs = [t.writable() for t in written]
+                _on_arrays(formula, outs, at_hand[len(written) :], numbers)
+                return
         order = layouts.memory_order(first.layout_of())
         leaves = [t.array().transpose(order) for t in read]
         if all([_is_run(t, order) for t in written]):

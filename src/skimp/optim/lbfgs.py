@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from skimp._engine.autograd.modes import enable_grad, no_grad
+from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.line_search import Point, search
-from skimp.optim.optimizer import Optimizer, check, number
+from skimp.optim.steps import Declared, hyperparameters, number
 
 
-class LBFGS(Optimizer):
-    """Limited-memory BFGS; `step` takes a closure that computes the loss and its gradients."""
+@hyperparameters("lr max_iter max_eval tolerance_grad tolerance_change history_size line_search_fn")
+class LBFGS(Declared):
+    """Steps along the inverse Hessian times the gradient, of which the last `history_size` steps
+    tell; `step` calls the closure several times.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1,
-        max_iter: int = 20,
-        max_eval: int | None = None,
-        tolerance_grad: float = 1e-7,
-        tolerance_change: float = 1e-9,
-        history_size: int = 100,
-        line_search_fn: str | None = None,
-    ) -> None:
-        check(lr)
-        defaults = {
-            "lr": lr,
-            "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad,
-            "tolerance_change": tolerance_change,
-            "history_size": history_size,
-            "line_search_fn": line_search_fn,
-        }
-        super().__init__(params, defaults)
-        if len(self.param_groups) != 1:
-            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+    Shape: any, dense, in one group; all parameters are one vector.
+    Raises: ValueError for lr below 0 and for more than one group; RuntimeError in step for a line
+    search other than "strong_wolfe".
+    Memory: parameters are written in place; the state is 2 history_size + 3 vectors of all of them.
+    Source: Nocedal and Wright 2006, Numerical optimization, algorithm 7.4 and section 3.5.
+    """
+
+    params: Any
+    lr: Any = 1
+    max_iter: int = 20
+    max_eval: int | None = None
+    tolerance_grad: float = 1e-7
+    tolerance_change: float = 1e-9
+    history_size: int = 100
+    line_search_fn: str | None = None
+
+    _checks: ClassVar = {"lr": "learning rate"}
+
+    def _check(self, given: dict[str, Any]) -> None:
+        super()._check(given)
+        if given["max_eval"] is None:
+            given["max_eval"] = given["max_iter"] * 5 // 4
+
+    def _begin(self) -> None:
+        says = "LBFGS doesn't support per-parameter options (parameter groups)"
+        require(len(self.param_groups) == 1, says)
         self._params = self.param_groups[0]["params"]
 
     # -- parameters as one vector -----------------------------------------------------------------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
+from skimp._engine.tensor.checks import require_ndim, require_not_negative, require_one_of
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.fused import lerp
-from skimp.optim.optimizer import PerParameter, number, update, zeros
+from skimp.optim.steps import PerParameter, hyperparameters, number, update, zeros
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
@@ -46,49 +47,43 @@ def _moved(p: Any, o: Any, lr: float, decay: float, factor: float) -> tuple[Any,
     return (p * (1 - lr * decay) - lr * factor * o,)
 
 
+@hyperparameters("lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr_fn")
 class Muon(PerParameter):
-    """For matrices only; biases and embeddings belong to another optimizer."""
+    """Momentum whose matrix is brought near an orthogonal one; biases, embeddings and the head
+    belong to another optimizer.
 
-    _may_wait = False
+    Shape: matrices (n, m), dense.
+    Raises: ValueError for parameters that are no matrices and options out of range; RuntimeError in
+    step for complex parameters and sparse gradients.
+    Memory: parameters and state are written in place; a step works in bfloat16 copies.
+    Source: Jordan et al. 2024, Muon; match_rms_adamw: Liu et al. 2025, Muon is scalable.
+    """
 
-    def __init__(
-        self,
-        params: Any,
-        lr: float = 1e-3,
-        weight_decay: float = 0.1,
-        momentum: float = 0.95,
-        nesterov: bool = True,
-        ns_coefficients: tuple[float, float, float] = _COEFFICIENTS,
-        eps: float = 1e-7,
-        ns_steps: int = 5,
-        adjust_lr_fn: str | None = None,
-    ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        named = (("Learning rate", lr), ("momentum", momentum), ("weight decay", weight_decay))
-        for name, value in named:
-            if not value >= 0.0:
-                raise ValueError(f"{name} should be >= 0 but is: {value}")
-        if adjust_lr_fn not in (None, "original", "match_rms_adamw"):
-            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients,
-            "eps": eps,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
-        super().__init__(params, defaults)
+    params: Any
+    lr: float = 1e-3
+    weight_decay: float = 0.1
+    momentum: float = 0.95
+    nesterov: bool = True
+    ns_coefficients: tuple[float, float, float] = _COEFFICIENTS
+    eps: float = 1e-7
+    ns_steps: int = 5
+    adjust_lr_fn: str | None = None
+
+    _may_wait: ClassVar = False
+
+    def _check(self, given: dict[str, Any]) -> None:
+        super()._check(given)
+        for name in ("lr", "momentum", "weight_decay"):
+            title = "Learning rate" if name == "lr" else name.replace("_", " ")
+            require_not_negative(given[name], f"{title} should be >= 0 but is: {{got}}")
+        says = "Adjust learning rate function {got} is not supported"
+        require_one_of(given["adjust_lr_fn"], (None, "original", "match_rms_adamw"), says)
+
+    def _begin(self) -> None:
+        says = "Muon only supports 2D parameters whereas we found a parameter with size: "
         for group in self.param_groups:
             for p in group["params"]:
-                if p.ndim != 2:
-                    raise ValueError(
-                        "Muon only supports 2D parameters whereas we found a parameter with size: "
-                        f"{p.size()}"
-                    )
+                require_ndim(p, 2, says=f"{says}{p.size()}")
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         if p.is_complex():

@@ -10,14 +10,10 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, Final
 
-from skimp._engine.autograd import modes
-from skimp._engine.autograd.modes import enable_grad, set_grad_enabled
 from skimp._engine.autograd.nodes import RemovableHandle
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.queries import typename
-from skimp.nn import whole
-from skimp.optim import fused
 
 Hooks = OrderedDict[int, Callable[..., Any]]
 _STEP_PRE: Hooks = OrderedDict()
@@ -328,102 +324,3 @@ def _taken(param: Tensor, value: Any, group: dict[str, Any], key: Hashable) -> A
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
         return type(value)(_taken(param, v, group, None) for v in value)  # type: ignore[call-arg]
     return value
-
-
-# -- optimizers whose step is a formula -----------------------------------------------------------
-
-
-class PerParameter(Optimizer):
-    """An optimizer that changes one parameter after another, from its gradient and its state."""
-
-    # whether `_update` does nothing more with what `update` changes, which may then wait until all
-    # parameters' updates run at once
-    _may_wait = True
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Change every parameter that has a gradient."""
-        before = modes.state.grad
-        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
-            loss = None
-            if closure is not None:
-                with enable_grad() if not before else set_grad_enabled(True):
-                    loss = closure()
-            if self._may_wait:
-                fused.put_off()
-            try:
-                for group in self.param_groups:
-                    for p in group["params"]:
-                        grad = p.grad
-                        if grad is None:
-                            continue
-                        if grad._sparse:
-                            fused.run_waiting()
-                            self._update_rows(group, p, grad)
-                        else:
-                            self._update(group, p, grad)
-            finally:
-                fused.run_all()
-        return loss
-
-    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
-        """The step for a sparse gradient (`nn.Embedding(sparse=True)`)."""
-        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
-
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        raise NotImplementedError
-
-
-def number(value: Any) -> Any:
-    """An option as a Python number, where it may be a tensor."""
-    return value.item() if isinstance(value, Tensor) else value
-
-
-def counter(value: float = 0.0) -> Tensor:
-    """A number of an optimizer's state, as PyTorch keeps it: a tensor of its own."""
-    kept = promotion.get_default_dtype()
-    return whole.tensor(value, dtype=kept if kept is dtypes.float64 else dtypes.float32)
-
-
-def advance(state: dict[str, Any]) -> float:
-    """One more step; the number of this one."""
-    step = state["step"].writable()
-    step += 1
-    return float(step)
-
-
-def zeros(p: Tensor) -> Tensor:
-    """State of a parameter, at 0."""
-    return whole.zeros_like(p.detach())
-
-
-def check(lr: Any, **values: tuple[Any, str]) -> None:
-    """Refuse a negative learning rate and other negative options; each comes with what PyTorch
-    calls it.
-    """
-    if isinstance(lr, Tensor) and lr.numel() != 1:
-        raise ValueError("Tensor lr must be 1-element")
-    if not lr >= 0.0:
-        raise ValueError(f"Invalid learning rate: {lr}")
-    for value, title in values.values():
-        if not value >= 0.0:
-            raise ValueError(f"Invalid {title}: {value}")
-
-
-def check_betas(betas: Any) -> None:
-    """Refuse betas outside [0, 1)."""
-    for i in range(2):
-        if not 0.0 <= betas[i] < 1.0:
-            raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
-
-
-def check_flags(fused_: bool | None, foreach: bool | None, differentiable: bool) -> None:
-    """Refuse flags that exclude each other; for the rest they are accepted: every step here is
-    fused.
-    """
-    if fused_ and differentiable:
-        raise RuntimeError("`fused` does not support `differentiable`")
-    if fused_ and foreach:
-        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-
-
-update = fused.update

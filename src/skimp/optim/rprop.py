@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+from skimp._engine.tensor.checks import require
+from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.adam import decayed
 from skimp.optim.fused import above, below, clamp, sign, update, where
-from skimp.optim.optimizer import PerParameter, advance, check, counter, number, zeros
+from skimp.optim.steps import (
+    ByFormula,
+    PerParameter,
+    advance,
+    counter,
+    hyperparameters,
+    number,
+    zeros,
+)
 
 
 def rprop(
@@ -16,6 +27,7 @@ def rprop(
     prev: Any,
     size: Any,
     g: Any,
+    _k: float,
     down: float,
     up: float,
     low: float,
@@ -33,47 +45,46 @@ def rprop(
     return p - sign(g) * size, g, size
 
 
-class Rprop(PerParameter):
-    """Steps from the sign of the gradient only."""
+def _first_size(lr: float) -> Callable[[Tensor], Tensor]:
+    return lambda p: whole.full_like(p.detach(), complex(lr, lr) if p.is_complex() else lr)
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-2,
-        etas: tuple[float, float] = (0.5, 1.2),
-        step_sizes: tuple[float, float] = (1e-6, 50),
-        *,
-        capturable: bool = False,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        check(lr)
-        if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        defaults = {
-            "lr": lr,
-            "etas": etas,
-            "step_sizes": step_sizes,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            lr = number(group["lr"])
-            state["step"] = counter()
-            state["prev"] = zeros(p)
-            state["step_size"] = whole.full_like(
-                p.detach(), complex(lr, lr) if p.is_complex() else lr
-            )
-        advance(state)
-        written = (p, state["prev"], state["step_size"])
-        update(rprop, written, (grad,), *group["etas"], *group["step_sizes"], group["maximize"])
+@hyperparameters("lr etas step_sizes foreach maximize differentiable capturable")
+class Rprop(ByFormula):
+    """Steps from the sign of the gradient only; their size grows while it stays and shrinks where
+    it turns. For whole batches: it takes the gradient's noise for turns.
+
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: ValueError for lr below 0 and etas that are not 0 < etas[0] < 1 < etas[1];
+    RuntimeError in step for sparse gradients.
+    Memory: parameters and state are written in place.
+    Source: Riedmiller and Braun 1993.
+    """
+
+    params: Any
+    lr: Any = 1e-2
+    etas: tuple[float, float] = (0.5, 1.2)
+    step_sizes: tuple[float, float] = (1e-6, 50)
+    _: KW_ONLY
+    capturable: bool = False
+    foreach: bool | None = None
+    maximize: bool = False
+    differentiable: bool = False
+
+    _checks: ClassVar = {"lr": "learning rate"}
+    _formula = staticmethod(rprop)
+
+    def _check(self, given: dict[str, Any]) -> None:
+        super()._check(given)
+        down, up = given["etas"]
+        require(0.0 < down < 1.0 < up, f"Invalid eta values: {down}, {up}")
+
+    def _state_of(self, group: dict[str, Any]) -> Any:
+        first = _first_size(number(group["lr"]))
+        return {"step": counter, "prev": zeros, "step_size": first}
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        return (*group["etas"], *group["step_sizes"], group["maximize"])
 
 
 def asgd(
@@ -84,43 +95,35 @@ def asgd(
     return p, p * 1.0 if mu == 1 else mean + (p - mean) * mu
 
 
+@hyperparameters("lr lambd alpha t0 weight_decay foreach maximize differentiable capturable")
 class ASGD(PerParameter):
-    """SGD that also keeps the average of the parameters, `ax`."""
+    """SGD that also keeps the average of the parameters since step `t0`, in `state[p]["ax"]`; the
+    program has to take it from there.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-2,
-        lambd: float = 1e-4,
-        alpha: float = 0.75,
-        t0: float = 1e6,
-        weight_decay: float = 0,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-        capturable: bool = False,
-    ) -> None:
-        check(lr, decay=(weight_decay, "weight_decay value"))
-        defaults = {
-            "lr": lr,
-            "lambd": lambd,
-            "alpha": alpha,
-            "t0": t0,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: ValueError for lr or weight_decay below 0; RuntimeError in step for sparse gradients.
+    Memory: parameters and state are written in place.
+    Source: Polyak and Juditsky 1992, Acceleration of stochastic approximation by averaging.
+    """
+
+    params: Any
+    lr: Any = 1e-2
+    lambd: float = 1e-4
+    alpha: float = 0.75
+    t0: float = 1e6
+    weight_decay: float = 0
+    foreach: bool | None = None
+    maximize: bool = False
+    differentiable: bool = False
+    capturable: bool = False
+
+    _checks: ClassVar = {"lr": "learning rate", "weight_decay": "weight_decay value"}
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         state = self.state[p]
         lr, lambd = number(group["lr"]), group["lambd"]
         if not state:
-            state["step"] = counter()
-            state["eta"] = counter(lr)
-            state["mu"] = counter(1.0)
+            state |= {"step": counter(), "eta": counter(value=lr), "mu": counter(value=1.0)}
             state["ax"] = zeros(p)
         k = advance(state)
         eta, mu = state["eta"].item(), state["mu"].item()

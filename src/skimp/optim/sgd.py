@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.tensor.checks import require
+from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
-from skimp.optim.optimizer import PerParameter, check_flags, number, update
+from skimp.optim.steps import PerParameter, hyperparameters, number, update
 
 
 def _gradient(p: Any, g: Any, decay: float, maximize: bool) -> Any:
@@ -53,46 +55,47 @@ def later(
     return p - lr * (g + momentum * buf if nesterov else buf), buf
 
 
+@hyperparameters(
+    "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused"
+)
 class SGD(PerParameter):
-    """p -= lr * (momentum * buffer + gradient)."""
+    """p -= lr * buffer, with buffer = momentum * buffer + (1 - dampening) * gradient.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-3,
-        momentum: float = 0,
-        dampening: float = 0,
-        weight_decay: Any = 0,
-        nesterov: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if lr < 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if momentum < 0.0:
-            raise ValueError(f"Invalid momentum value: {momentum}")
-        if weight_decay < 0.0:
-            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-            "foreach": foreach,
-            "differentiable": differentiable,
-            "fused": fused,
+    The learning rate multiplies the buffer, not the gradient that enters it (as Sutskever et al.
+    have it), and the first buffer is the gradient, not dampened. The buffer costs the parameters'
+    bytes, and comes with the first step; without momentum there is no state.
+
+    Shape: any; a sparse gradient changes its rows only, and the buffer is sparse too.
+    Raises: ValueError for lr, momentum or weight_decay below 0, and for nesterov without momentum
+    or with dampening.
+    Memory: parameters and state are written in place; their version counts once each.
+    Source: Sutskever et al. 2013, On the importance of initialization and momentum.
+    """
+
+    params: Any
+    lr: Any = 1e-3
+    momentum: float = 0
+    dampening: float = 0
+    weight_decay: Any = 0
+    nesterov: bool = False
+    _: KW_ONLY
+    maximize: bool = False
+    foreach: bool | None = None
+    differentiable: bool = False
+    fused: bool | None = None
+
+    def _check(self, given: dict[str, Any]) -> None:
+        super()._check(given)
+        words = {
+            "lr": "learning rate",
+            "momentum": "momentum value",
+            "weight_decay": "weight_decay value",
         }
-        if nesterov and (momentum <= 0 or dampening != 0):
-            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        super().__init__(params, defaults)
-        check_flags(fused, foreach, differentiable)
+        for name, title in words.items():  # NaN passes, as in PyTorch
+            require(not given[name] < 0.0, f"Invalid {title}: {given[name]}")
+        smooth = given["momentum"] > 0 and given["dampening"] == 0
+        says = "Nesterov momentum requires a momentum and zero dampening"
+        require(smooth or not given["nesterov"], says)
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         lr, decay, maximize = number(group["lr"]), number(group["weight_decay"]), group["maximize"]

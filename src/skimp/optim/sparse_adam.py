@@ -3,41 +3,47 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
+from skimp._engine.tensor.checks import require, require_positive
 from skimp._engine.tensor.tensor import Tensor
-from skimp.optim.optimizer import PerParameter, check_betas, number, zeros
+from skimp.optim.steps import PerParameter, fractions, hyperparameters, number, zeros
 
 
+@hyperparameters("lr betas eps maximize")
 class SparseAdam(PerParameter):
-    """Adam in which a row that has no gradient stays as it is, with its moments."""
+    """Adam in which a row that has no gradient stays as it is, with its moments.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        maximize: bool = False,
-    ) -> None:
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if not lr > 0.0:
-            raise ValueError(f"Invalid learning rate: {lr}")
-        if not eps > 0.0:
-            raise ValueError(f"Invalid epsilon value: {eps}")
-        check_betas(betas)
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+    A row's moments don't fade in steps that leave it out, and the bias correction counts all steps.
+
+    Shape: any dense parameter with sparse gradients (`nn.Embedding(sparse=True)`).
+    Raises: ValueError for lr or eps that are not positive, betas outside [0, 1), and sparse
+    parameters; RuntimeError in step for dense gradients.
+    Memory: the rows are written in place; the moments are dense.
+    Source: Kingma and Ba 2014, Adam; the lazy form is PyTorch's.
+    """
+
+    params: Any
+    lr: Any = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    maximize: bool = False
+
+    _checks: ClassVar = {
+        "lr": lambda lr: require_positive(lr, "Invalid learning rate: {got}"),
+        "eps": lambda eps: require_positive(eps, "Invalid epsilon value: {got}"),
+        "betas": fractions,
+    }
+
+    def _begin(self) -> None:
         places = [
             [i, j]
             for i, group in enumerate(self.param_groups)
             for j, p in enumerate(group["params"])
             if p.is_sparse
         ]
-        if places:
-            raise ValueError(
-                f"Sparse params at indices {places}: SparseAdam requires dense parameter tensors"
-            )
+        says = f"Sparse params at indices {places}: SparseAdam requires dense parameter tensors"
+        require(not places, says)
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         raise RuntimeError(

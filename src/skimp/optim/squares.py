@@ -1,72 +1,76 @@
-"""Steps scaled by squares of gradients: Adagrad (Duchi et al. 2011), Adadelta (Zeiler 2012),
-RMSprop (Hinton 2012).
-"""
+"""Steps scaled by squares of gradients: Adagrad, Adadelta, RMSprop."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from skimp._engine.tensor.checks import require_between
+from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.optim.adam import decayed
 from skimp.optim.fused import lerp, sqrt
-from skimp.optim.optimizer import (
-    PerParameter,
-    advance,
-    check,
-    check_flags,
-    counter,
-    number,
-    update,
-    zeros,
-)
+from skimp.optim.steps import ByFormula, advance, counter, hyperparameters, number, zeros
 
 
 def adagrad(
-    p: Any, total: Any, g: Any, size: float, eps: float, decay: float, maximize: bool
+    p: Any,
+    total: Any,
+    g: Any,
+    k: float,
+    lr: float,
+    lr_decay: float,
+    eps: float,
+    decay: float,
+    maximize: bool,
 ) -> tuple[Any, ...]:
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     total = total + g * g
-    return p - size * g / (sqrt(total) + eps), total
+    return p - _size(k, lr, lr_decay) * g / (sqrt(total) + eps), total
 
 
-class Adagrad(PerParameter):
-    """Divides by the root of the sum of squared gradients."""
+def _size(k: float, lr: float, lr_decay: float) -> float:
+    return lr / (1 + (k - 1) * lr_decay)
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-2,
-        lr_decay: float = 0,
-        weight_decay: float = 0,
-        initial_accumulator_value: float = 0,
-        eps: float = 1e-10,
-        foreach: bool | None = None,
-        *,
-        maximize: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        check(
-            lr,
-            a=(lr_decay, "lr_decay value"),
-            b=(weight_decay, "weight_decay value"),
-            c=(initial_accumulator_value, "initial_accumulator_value value"),
-            d=(eps, "epsilon value"),
-        )
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "fused": fused,
-        }
-        super().__init__(params, defaults)
-        check_flags(fused, foreach, differentiable)
+
+@hyperparameters(
+    "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused"
+)
+class Adagrad(ByFormula):
+    """Divides by the root of the sum of all squared gradients.
+
+    The state is made with the optimizer, not with the first step.
+
+    Shape: any; a sparse gradient changes its rows only, and takes no weight decay (RuntimeError).
+    Raises: ValueError for options below 0.
+    Memory: parameters and state are written in place.
+    Source: Duchi et al. 2011, Adaptive subgradient methods.
+    """
+
+    params: Any
+    lr: Any = 1e-2
+    lr_decay: float = 0
+    weight_decay: float = 0
+    initial_accumulator_value: float = 0
+    eps: float = 1e-10
+    foreach: bool | None = None
+    _: KW_ONLY
+    maximize: bool = False
+    differentiable: bool = False
+    fused: bool | None = None
+
+    _checks: ClassVar = {
+        "lr": "learning rate",
+        "lr_decay": "lr_decay value",
+        "weight_decay": "weight_decay value",
+        "initial_accumulator_value": "initial_accumulator_value value",
+        "eps": "epsilon value",
+    }
+    _state: ClassVar = {"step": counter, "sum": zeros}
+    _formula = staticmethod(adagrad)
+
+    def _begin(self) -> None:
+        super()._begin()
         for group in self.param_groups:
             for p in group["params"]:
                 start = group["initial_accumulator_value"]
@@ -78,25 +82,16 @@ class Adagrad(PerParameter):
         for state in self.state.values():
             state["sum"].share_memory_()
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        state = self.state[p]
-        size = number(group["lr"]) / (1 + (advance(state) - 1) * group["lr_decay"])
-        update(
-            adagrad,
-            (p, state["sum"]),
-            (grad,),
-            size,
-            group["eps"],
-            group["weight_decay"],
-            group["maximize"],
-        )
+    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        rates = (number(group["lr"]), group["lr_decay"])
+        return (*rates, group["eps"], group["weight_decay"], group["maximize"])
 
     def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
         """Only the rows of a sparse gradient are read and written."""
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         state = self.state[p]
-        size = number(group["lr"]) / (1 + (advance(state) - 1) * group["lr_decay"])
+        size = _size(advance(state), number(group["lr"]), group["lr_decay"])
         grad = (-grad if group["maximize"] else grad).coalesce()
         values = grad._values()
         state["sum"].add_(grad.like(values.pow(2)))
@@ -109,6 +104,7 @@ def adadelta(
     squares: Any,
     steps: Any,
     g: Any,
+    _k: float,
     lr: float,
     rho: float,
     eps: float,
@@ -121,138 +117,101 @@ def adadelta(
     return p - lr * delta, squares, steps * rho + (1 - rho) * delta * delta
 
 
-class Adadelta(PerParameter):
-    """Steps in units of the parameter."""
+@hyperparameters("lr rho eps weight_decay maximize capturable foreach differentiable")
+class Adadelta(ByFormula):
+    """Steps in units of the parameter: a mean of earlier steps over a mean of gradients.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1.0,
-        rho: float = 0.9,
-        eps: float = 1e-6,
-        weight_decay: float = 0,
-        foreach: bool | None = None,
-        *,
-        capturable: bool = False,
-        maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        check(lr)
-        if not 0.0 <= rho <= 1.0:
-            raise ValueError(f"Invalid rho value: {rho}")
-        check(lr, a=(eps, "epsilon value"), b=(weight_decay, "weight_decay value"))
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "capturable": capturable,
-            "foreach": foreach,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: ValueError for lr, eps or weight_decay below 0 and rho outside [0, 1];
+    RuntimeError in step for sparse gradients.
+    Memory: parameters and state are written in place.
+    Source: Zeiler 2012, Adadelta.
+    """
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter()
-            state["square_avg"] = zeros(p)
-            state["acc_delta"] = zeros(p)
-        advance(state)
-        update(
-            adadelta,
-            (p, state["square_avg"], state["acc_delta"]),
-            (grad,),
-            number(group["lr"]),
-            group["rho"],
-            group["eps"],
-            group["weight_decay"],
-            group["maximize"],
-        )
+    params: Any
+    lr: Any = 1.0
+    rho: float = 0.9
+    eps: float = 1e-6
+    weight_decay: float = 0
+    foreach: bool | None = None
+    _: KW_ONLY
+    capturable: bool = False
+    maximize: bool = False
+    differentiable: bool = False
+
+    _checks: ClassVar = {
+        "lr": "learning rate",
+        "rho": lambda rho: require_between(rho, 0.0, 1.0, "Invalid rho value: {got}"),
+        "eps": "epsilon value",
+        "weight_decay": "weight_decay value",
+    }
+    _state: ClassVar = {"step": counter, "square_avg": zeros, "acc_delta": zeros}
+    _formula = staticmethod(adadelta)
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        rates = (number(group["lr"]), group["rho"])
+        return (*rates, group["eps"], group["weight_decay"], group["maximize"])
 
 
 def rmsprop(p: Any, squares: Any, *rest: Any) -> tuple[Any, ...]:
-    """`rest`: the mean if centered, the buffer if there is momentum, the gradient, then numbers."""
-    *tensors, lr, alpha, eps, decay, momentum, centered, maximize = rest
+    """`rest`: the buffer if there is momentum, the mean if centered, the gradient, then numbers."""
+    *tensors, _k, lr, alpha, eps, decay, momentum, centered, maximize = rest
     p, g = decayed(p, tensors[-1], 0.0, decay, False, maximize)
     squares = squares * alpha + (1 - alpha) * g * g
-    out = [squares]
+    means = []
     if centered:
-        mean = lerp(tensors[0], g, 1 - alpha)
-        out.append(mean)
+        mean = lerp(tensors[-2], g, 1 - alpha)
+        means.append(mean)
         root = sqrt(squares - mean * mean) + eps
     else:
         root = sqrt(squares) + eps
     if momentum > 0:
-        buf = tensors[-2] * momentum + g / root
-        return (p - lr * buf, *out, buf)
-    return (p - lr * g / root, *out)
+        buf = tensors[0] * momentum + g / root
+        return (p - lr * buf, squares, buf, *means)
+    return (p - lr * g / root, squares, *means)
 
 
-class RMSprop(PerParameter):
-    """Divides by the root of the running mean of squared gradients."""
+@hyperparameters(
+    "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable"
+)
+class RMSprop(ByFormula):
+    """Divides by the root of the running mean of squared gradients; `centered` takes the mean's
+    square off first.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-2,
-        alpha: float = 0.99,
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        momentum: float = 0,
-        centered: bool = False,
-        capturable: bool = False,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        check(
-            lr,
-            a=(eps, "epsilon value"),
-            b=(momentum, "momentum value"),
-            c=(weight_decay, "weight_decay value"),
-            d=(alpha, "alpha value"),
-        )
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "alpha": alpha,
-            "eps": eps,
-            "centered": centered,
-            "weight_decay": weight_decay,
-            "capturable": capturable,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+    eps is added after the root, as in PyTorch; TensorFlow adds it before.
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        state = self.state[p]
-        momentum, centered = group["momentum"], group["centered"]
-        if not state:
-            state["step"] = counter()
-            state["square_avg"] = zeros(p)
-            if momentum > 0:
-                state["momentum_buffer"] = zeros(p)
-            if centered:
-                state["grad_avg"] = zeros(p)
-        advance(state)
-        written = [p, state["square_avg"]]
-        if centered:
-            written.append(state["grad_avg"])
-        if momentum > 0:
-            written.append(state["momentum_buffer"])
-        update(
-            rmsprop,
-            written,
-            (grad,),
-            number(group["lr"]),
-            group["alpha"],
-            group["eps"],
-            group["weight_decay"],
-            momentum,
-            centered,
-            group["maximize"],
-        )
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: ValueError for options below 0; RuntimeError in step for sparse gradients.
+    Memory: parameters and state are written in place.
+    Source: Hinton 2012, Neural networks for machine learning, lecture 6; centered: Graves 2013.
+    """
+
+    params: Any
+    lr: Any = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0
+    momentum: float = 0
+    centered: bool = False
+    capturable: bool = False
+    foreach: bool | None = None
+    maximize: bool = False
+    differentiable: bool = False
+
+    _checks: ClassVar = {
+        "lr": "learning rate",
+        "eps": "epsilon value",
+        "momentum": "momentum value",
+        "weight_decay": "weight_decay value",
+        "alpha": "alpha value",
+    }
+    _state: ClassVar = {"step": counter, "square_avg": zeros}
+    _formula = staticmethod(rmsprop)
+
+    def _state_of(self, group: dict[str, Any]) -> Any:
+        buffer = {"momentum_buffer": zeros} if group["momentum"] > 0 else {}
+        return self._state | buffer | ({"grad_avg": zeros} if group["centered"] else {})
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        names = ("alpha", "eps", "weight_decay", "momentum", "centered", "maximize")
+        return (number(group["lr"]), *[group[name] for name in names])

@@ -1,22 +1,31 @@
-"""Adam's relatives: NAdam (Dozat 2016), RAdam (Liu et al. 2019), Adamax (Kingma and Ba 2014)."""
+"""Adam's relatives: NAdam, RAdam, Adamax."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+from skimp._engine.tensor.options import KW_ONLY
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.adam import decayed, moments
 from skimp.optim.fused import absolute, lerp, maximum, sqrt
-from skimp.optim.optimizer import (
+from skimp.optim.steps import (
+    ByFormula,
     PerParameter,
     advance,
-    check,
-    check_betas,
     counter,
+    fractions,
+    hyperparameters,
     number,
     update,
     zeros,
 )
+
+_CHECKS: dict[str, Any] = {
+    "lr": "learning rate",
+    "eps": "epsilon value",
+    "betas": fractions,
+    "weight_decay": "weight_decay value",
+}
 
 
 def nadam(
@@ -40,52 +49,40 @@ def nadam(
     return p + of_g * g / denom + of_m * m / denom, m, v
 
 
+@hyperparameters(
+    "lr betas eps weight_decay momentum_decay decoupled_weight_decay maximize foreach capturable "
+    "differentiable"
+)
 class NAdam(PerParameter):
-    """Adam with Nesterov's momentum."""
+    """Adam with Nesterov's momentum, whose weight grows with the steps by `momentum_decay`.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        momentum_decay: float = 4e-3,
-        decoupled_weight_decay: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        check(lr, eps=(eps, "epsilon value"))
-        check_betas(betas)
-        check(
-            lr,
-            decay=(weight_decay, "weight_decay value"),
-            momentum=(momentum_decay, "momentum_decay value"),
-        )
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
+    gradients.
+    Memory: parameters and state are written in place.
+    Source: Dozat 2016, Incorporating Nesterov momentum into Adam.
+    """
+
+    params: Any
+    lr: Any = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    momentum_decay: float = 4e-3
+    decoupled_weight_decay: bool = False
+    _: KW_ONLY
+    foreach: bool | None = None
+    maximize: bool = False
+    capturable: bool = False
+    differentiable: bool = False
+
+    _checks: ClassVar = {**_CHECKS, "momentum_decay": "momentum_decay value"}
 
     def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
         state = self.state[p]
         if not state:
-            state["step"] = counter()
-            state["mu_product"] = counter(1.0)
-            state["exp_avg"] = zeros(p)
-            state["exp_avg_sq"] = zeros(p)
+            state |= {"step": counter(), "mu_product": counter(value=1.0)}
+            state |= {"exp_avg": zeros(p), "exp_avg_sq": zeros(p)}
         k, lr, betas = advance(state), number(group["lr"]), group["betas"]
         fade = group["momentum_decay"]
         mu = betas[0] * (1.0 - 0.5 * (0.96 ** (k * fade)))
@@ -135,57 +132,39 @@ def radam(
     return p - step, m, v
 
 
-class RAdam(PerParameter):
-    """Adam that waits until the variance of its steps is known."""
+@hyperparameters(
+    "lr betas eps weight_decay maximize foreach capturable decoupled_weight_decay differentiable"
+)
+class RAdam(ByFormula):
+    """Adam whose steps are plain momentum until the variance of the second moment is known (about
+    five steps), and are rectified by it then.
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        decoupled_weight_decay: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-    ) -> None:
-        check(lr, eps=(eps, "epsilon value"))
-        check_betas(betas)
-        check(lr, decay=(weight_decay, "weight_decay value"))
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "foreach": foreach,
-            "capturable": capturable,
-            "decoupled_weight_decay": decoupled_weight_decay,
-            "differentiable": differentiable,
-        }
-        super().__init__(params, defaults)
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
+    gradients.
+    Memory: parameters and state are written in place.
+    Source: Liu et al. 2019, On the variance of the adaptive learning rate.
+    """
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter()
-            state["exp_avg"] = zeros(p)
-            state["exp_avg_sq"] = zeros(p)
-        update(
-            radam,
-            (p, state["exp_avg"], state["exp_avg_sq"]),
-            (grad,),
-            advance(state),
-            number(group["lr"]),
-            group["betas"],
-            group["eps"],
-            group["weight_decay"],
-            group["decoupled_weight_decay"],
-            group["maximize"],
-        )
+    params: Any
+    lr: Any = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    decoupled_weight_decay: bool = False
+    _: KW_ONLY
+    foreach: bool | None = None
+    maximize: bool = False
+    capturable: bool = False
+    differentiable: bool = False
+
+    _checks: ClassVar = _CHECKS
+    _state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
+    _formula = staticmethod(radam)
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        names = ("betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
+        return (number(group["lr"]), *[group[name] for name in names])
 
 
 def adamax(
@@ -193,7 +172,8 @@ def adamax(
     m: Any,
     top: Any,
     g: Any,
-    size: float,
+    k: float,
+    lr: float,
     beta1: float,
     beta2: float,
     eps: float,
@@ -203,56 +183,35 @@ def adamax(
     p, g = decayed(p, g, 0.0, decay, False, maximize)
     m = lerp(m, g, 1 - beta1)
     top = maximum(top * beta2, absolute(g) + eps)
-    return p - size * m / top, m, top
+    return p - lr / (1 - beta1**k) * m / top, m, top
 
 
-class Adamax(PerParameter):
-    """Adam with the infinity norm."""
+@hyperparameters("lr betas eps weight_decay foreach maximize differentiable capturable")
+class Adamax(ByFormula):
+    """Adam with the infinity norm: divides by the largest recent gradient, fading by betas[1].
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        foreach: bool | None = None,
-        *,
-        maximize: bool = False,
-        differentiable: bool = False,
-        capturable: bool = False,
-    ) -> None:
-        check(lr, eps=(eps, "epsilon value"))
-        check_betas(betas)
-        check(lr, decay=(weight_decay, "weight_decay value"))
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "foreach": foreach,
-            "maximize": maximize,
-            "differentiable": differentiable,
-            "capturable": capturable,
-        }
-        super().__init__(params, defaults)
+    Shape: any, dense; complex parameters count as pairs of real ones.
+    Raises: ValueError for options below 0 and betas outside [0, 1); RuntimeError in step for sparse
+    gradients.
+    Memory: parameters and state are written in place.
+    Source: Kingma and Ba 2014, Adam, section 7.
+    """
 
-    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter()
-            state["exp_avg"] = zeros(p)
-            state["exp_inf"] = zeros(p)
-        beta1, beta2 = group["betas"]
-        size = number(group["lr"]) / (1 - beta1 ** advance(state))
-        update(
-            adamax,
-            (p, state["exp_avg"], state["exp_inf"]),
-            (grad,),
-            size,
-            beta1,
-            beta2,
-            group["eps"],
-            group["weight_decay"],
-            group["maximize"],
-        )
+    params: Any
+    lr: Any = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0
+    foreach: bool | None = None
+    _: KW_ONLY
+    maximize: bool = False
+    differentiable: bool = False
+    capturable: bool = False
+
+    _checks: ClassVar = _CHECKS
+    _state: ClassVar = {"step": counter, "exp_avg": zeros, "exp_inf": zeros}
+    _formula = staticmethod(adamax)
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        rates = (number(group["lr"]), *group["betas"])
+        return (*rates, group["eps"], group["weight_decay"], group["maximize"])

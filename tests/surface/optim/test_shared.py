@@ -11,7 +11,7 @@ import pytest
 import torch as oracle
 
 import skimp
-from skimp.optim.optimizer import PerParameter
+from skimp.optim.steps import PerParameter
 from tests.support.optim_rows import OPTIMIZERS
 
 SHAPES = [(300, 400), (7,), (1,), (70_000,), (3, 50_000), (0,), (256, 256), (), (400, 300)]

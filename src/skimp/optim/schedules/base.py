@@ -11,7 +11,8 @@ from typing import Any
 from weakref import ref
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.optim.optimizer import Optimizer, number
+from skimp.optim.optimizer import Optimizer
+from skimp.optim.steps import number
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "

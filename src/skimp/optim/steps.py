@@ -1,0 +1,231 @@
+"""What optimizers are declared with: their options, checks, states and steps.
+
+    @hyperparameters("lr betas eps weight_decay")
+    class Adamish(ByFormula):
+        params: Any
+        lr: Any = 1e-3
+        ...
+        _checks = {"lr": "learning rate", "eps": "epsilon value", "betas": fractions}
+        _state = {"step": counter, "exp_avg": zeros}
+        _formula = staticmethod(adamish)
+
+`__init__` takes what is annotated, as in `_engine.tensor.options`, and gives parameter groups the
+options that the decorator names, in this order. The step of a `ByFormula` replaces each parameter
+and its state, in the order of `_state`, by `_formula(p, *state, gradient, step, *options)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.modes import enable_grad, set_grad_enabled
+from skimp._engine.generated import compiled
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import require, require_below, require_not_negative
+from skimp._engine.tensor.options import declared, parameters
+from skimp._engine.tensor.tensor import Tensor
+from skimp.nn import whole
+from skimp.optim import fused
+from skimp.optim.optimizer import Optimizer
+
+__all__ = [
+    "ByFormula",
+    "Declared",
+    "PerParameter",
+    "advance",
+    "counter",
+    "fractions",
+    "hyperparameters",
+    "number",
+    "update",
+    "zeros",
+]
+
+T = TypeVar("T", bound=type[Any])
+update = fused.update
+
+
+@dataclass_transform()
+def hyperparameters(groups: str) -> Callable[[T], T]:
+    """Give an optimizer the `__init__` that its annotations describe; `groups` names the options
+    that parameter groups keep.
+    """
+
+    def written(cls: T) -> T:
+        found = declared(cls)
+        for o in found:
+            if o.name in cls.__dict__:
+                delattr(cls, o.name)
+        space: dict[str, Any] = {"__name__": cls.__module__, "_class": cls}
+        text = [
+            "from __future__ import annotations",
+            f"def __init__(self, {parameters(found, space)}) -> None:",
+            f"    given = {{{', '.join([f'{name!r}: {name}' for name in groups.split()])}}}",
+            "    self._check(given)",
+            "    super(_class, self).__init__(params, given)",
+            "    self._begin()",
+        ]
+        init = compiled("__init__", text, space, f"{cls.__name__}.")
+        init.__qualname__ = f"{cls.__qualname__}.__init__"
+        cls.__init__ = init
+        return cls
+
+    return written
+
+
+# -- checks ---------------------------------------------------------------------------------------
+
+
+def fractions(betas: Any) -> None:
+    """Refuse betas outside [0, 1)."""
+    for i in range(2):
+        require_below(betas[i], 0.0, 1.0, f"Invalid beta parameter at index {i}: {{got}}")
+
+
+def _check_one_element(lr: Any) -> None:
+    one = not isinstance(lr, Tensor) or lr.numel() == 1
+    require(one, "Tensor lr must be 1-element")
+
+
+def _check_flags(defaults: dict[str, Any]) -> None:
+    """Refuse flags that exclude each other; else they are accepted: every step here is fused."""
+    if not defaults.get("fused"):
+        return
+    apart = "`fused` does not support `differentiable`"
+    require(not defaults["differentiable"], apart, RuntimeError)
+    apart = "`fused` and `foreach` cannot be `True` together."
+    require(not defaults["foreach"], apart, RuntimeError)
+
+
+class Declared(Optimizer):
+    """An optimizer whose constructor is `hyperparameters`'."""
+
+    # what is asked of options, in this order: the words for one that may not be negative, or a
+    # function that refuses
+    _checks: ClassVar[dict[str, str | Callable[[Any], None]]] = {}
+
+    def _check(self, given: dict[str, Any]) -> None:
+        """Refuse options, before there are groups."""
+        _check_one_element(given["lr"])
+        for name, wanted in self._checks.items():
+            if isinstance(wanted, str):
+                require_not_negative(given[name], f"Invalid {wanted}: {{got}}")
+            else:
+                wanted(given[name])
+
+    def _begin(self) -> None:
+        """What the constructor ends with."""
+        _check_flags(self.defaults)
+
+
+# -- state ----------------------------------------------------------------------------------------
+
+
+def number(value: Any) -> Any:
+    """An option as a Python number, where it may be a tensor."""
+    return value.item() if isinstance(value, Tensor) else value
+
+
+def counter(p: Any = None, value: float = 0.0) -> Tensor:
+    """A number of an optimizer's state, as PyTorch keeps it: a tensor of its own."""
+    kept = promotion.get_default_dtype()
+    return whole.tensor(value, dtype=kept if kept is dtypes.float64 else dtypes.float32)
+
+
+def advance(state: dict[str, Any]) -> float:
+    """One more step; the number of this one."""
+    step = state["step"].writable()
+    step += 1
+    return float(step)
+
+
+def zeros(p: Tensor) -> Tensor:
+    """State of a parameter, at 0."""
+    return whole.zeros_like(p.detach())
+
+
+# -- steps ----------------------------------------------------------------------------------------
+
+
+class PerParameter(Declared):
+    """An optimizer that changes one parameter after another, from its gradient and its state."""
+
+    # whether `_update` does nothing more with what `update` changes, which may then wait until all
+    # parameters' updates run at once
+    _may_wait: ClassVar[bool] = True
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change every parameter that has a gradient, in place; what `closure` gives."""
+        before = modes.state.grad
+        with set_grad_enabled(bool(self.defaults.get("differentiable"))):
+            loss = None
+            if closure is not None:
+                with enable_grad() if not before else set_grad_enabled(True):
+                    loss = closure()
+            if self._may_wait:
+                fused.put_off()
+            try:
+                for group in self.param_groups:
+                    self._step_group(group)
+            finally:
+                fused.run_all()
+        return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        for p in group["params"]:
+            grad = p.grad
+            if grad is None:
+                continue
+            if grad._sparse:
+                fused.run_waiting()
+                self._update_rows(group, p, grad)
+            else:
+                self._update(group, p, grad)
+
+    def _update_rows(self, group: dict[str, Any], p: Tensor, grad: Any) -> None:
+        """The step for a sparse gradient (`nn.Embedding(sparse=True)`)."""
+        raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
+
+    def _update(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> None:
+        raise NotImplementedError
+
+
+class ByFormula(PerParameter):
+    """An optimizer whose step is one formula of the parameter, its state and its gradient."""
+
+    _state: ClassVar[dict[str, Callable[[Tensor], Tensor]]]
+    _formula: ClassVar[fused.Formula]
+
+    def _numbers(self, group: dict[str, Any]) -> tuple[Any, ...]:
+        """The numbers that the formula takes after the step's."""
+        raise NotImplementedError
+
+    def _state_of(self, group: dict[str, Any]) -> dict[str, Callable[[Tensor], Tensor]]:
+        """What a parameter's state begins with: the step's number and what the formula writes."""
+        return self._state
+
+    def _formula_of(self, group: dict[str, Any]) -> fused.Formula:
+        return self._formula
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        begin, formula, options = (
+            self._state_of(group),
+            self._formula_of(group),
+            self._numbers(group),
+        )
+        written = [name for name in begin if name != "step"]
+        for p in group["params"]:
+            grad = p.grad
+            if grad is None:
+                continue
+            if grad._sparse:
+                fused.run_waiting()
+                self._update_rows(group, p, grad)
+                continue
+            state = self.state[p]
+            if not state:
+                state.update({name: make(p) for name, make in begin.items()})
+            k = advance(state)
+            update(formula, [p, *[state[name] for name in written]], (grad,), k, *options)
