@@ -8,7 +8,7 @@ from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import lazy_property, logits_to_probs, one_of, probs_to_logits
 from skimp.nn import functional as F
@@ -69,9 +69,7 @@ class Bernoulli(Binary, ExponentialFamily):
     ) -> None:
         self._choose(probs, logits, validate_args)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.probs
+    mean = forwarded("probs")
 
     @property
     def mode(self) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.nn import whole
 
 
@@ -30,9 +30,7 @@ class Cauchy(Distribution):
     def mean(self) -> Tensor:
         return self._full(math.nan, self.loc)
 
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mode = forwarded("loc")
 
     @property
     def variance(self) -> Tensor:

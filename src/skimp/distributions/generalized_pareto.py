@@ -7,7 +7,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.nn import whole
 
 
@@ -80,9 +80,7 @@ class GeneralizedPareto(Distribution):
         inside = self.scale**2 / ((1 - c) ** 2 * (1 - 2 * c))
         return whole.where(c < 0.5, inside, whole.full_like(inside, math.inf))
 
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mode = forwarded("loc")
 
     def entropy(self) -> Tensor:
         return whole.log(self.scale) + self.concentration + 1

@@ -9,7 +9,7 @@ from typing import Any
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import parameter
+from skimp.distributions.distribution import forwarded, parameter
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, ExpTransform
 from skimp.distributions.uniform import Uniform
@@ -56,9 +56,7 @@ class Gumbel(TransformedDistribution):
     def mean(self) -> Tensor:
         return self.loc + self.scale * euler_constant
 
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mode = forwarded("loc")
 
     @property
     def stddev(self) -> Tensor:

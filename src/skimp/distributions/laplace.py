@@ -7,7 +7,7 @@ from typing import Any
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.nn import whole
 
 
@@ -25,13 +25,8 @@ class Laplace(Distribution):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, loc=loc, scale=scale)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mean = forwarded("loc")
+    mode = forwarded("loc")
 
     @property
     def variance(self) -> Tensor:

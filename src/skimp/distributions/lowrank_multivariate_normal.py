@@ -8,7 +8,7 @@ from typing import Any
 from skimp import linalg
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.multivariate_normal import batch_mahalanobis, batch_mv
 from skimp.distributions.utils import lazy_property, standard_normal
 from skimp.nn import whole
@@ -78,13 +78,8 @@ class LowRankMultivariateNormal(Distribution):
         self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag = cov_factor, cov_diag
         self._capacitance_tril = capacitance_tril(cov_factor, cov_diag)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mean = forwarded("loc")
+    mode = forwarded("loc")
 
     @lazy_property
     def variance(self) -> Tensor:

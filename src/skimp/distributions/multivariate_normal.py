@@ -8,7 +8,7 @@ from typing import Any
 from skimp import linalg
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.utils import standard_normal
 from skimp.nn import whole
 
@@ -117,13 +117,8 @@ class MultivariateNormal(Distribution):
         super().__init__(batch_shape, self.loc.shape[-1:], validate_args=validate_args)
         self._unbroadcasted_scale_tril = factor_of(name, matrix)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mean = forwarded("loc")
+    mode = forwarded("loc")
 
     @property
     def variance(self) -> Tensor:

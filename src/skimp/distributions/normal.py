@@ -8,7 +8,7 @@ from typing import Any
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import parameter
+from skimp.distributions.distribution import forwarded, parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import standard_normal
 from skimp.nn import whole
@@ -29,17 +29,9 @@ class Normal(ExponentialFamily):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, loc=loc, scale=scale)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
-
-    @property
-    def stddev(self) -> Tensor:
-        return self.scale
+    mean = forwarded("loc")
+    mode = forwarded("loc")
+    stddev = forwarded("scale")
 
     @property
     def variance(self) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.categorical import Categorical, OfCategorical
+from skimp.distributions.distribution import forwarded
 from skimp.distributions.utils import size_of
 from skimp.nn import functional as F
 from skimp.nn import whole
@@ -28,9 +29,7 @@ class OneHotCategorical(OfCategorical):
     ) -> None:
         self._hold(Categorical(probs, logits), validate_args)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.probs
+    mean = forwarded("probs")
 
     @property
     def mode(self) -> Tensor:

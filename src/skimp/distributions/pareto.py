@@ -6,7 +6,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import parameter
+from skimp.distributions.distribution import forwarded, parameter
 from skimp.distributions.exponential import Exponential
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.transforms import AffineTransform, ExpTransform
@@ -34,9 +34,7 @@ class Pareto(TransformedDistribution):
         a = self.alpha.clamp(min=1)  # infinite up to 1
         return a * self.scale / (a - 1)
 
-    @property
-    def mode(self) -> Tensor:
-        return self.scale
+    mode = forwarded("scale")
 
     @property
     def variance(self) -> Tensor:

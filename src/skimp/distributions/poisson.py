@@ -7,7 +7,7 @@ from typing import Any
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import parameter
+from skimp.distributions.distribution import forwarded, parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.nn import whole
 
@@ -24,17 +24,13 @@ class Poisson(ExponentialFamily):
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
         self._begin(validate_args, rate=rate)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.rate
+    mean = forwarded("rate")
 
     @property
     def mode(self) -> Tensor:
         return self.rate.floor()
 
-    @property
-    def variance(self) -> Tensor:
-        return self.rate
+    variance = forwarded("rate")
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():

@@ -8,7 +8,7 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.chi2 import Chi2
-from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.utils import standard_normal
 from skimp.nn import whole
 
@@ -42,9 +42,7 @@ class StudentT(Distribution):
         m[self.df <= 1] = math.nan
         return m
 
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mode = forwarded("loc")
 
     @property
     def variance(self) -> Tensor:

@@ -11,7 +11,7 @@ from skimp._engine.tensor.dtypes import bool as boolean
 from skimp._engine.tensor.dtypes import float64
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.distribution import Distribution, parameter
+from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.utils import lazy_property, size_of
 from skimp.nn import whole
 
@@ -41,13 +41,8 @@ class VonMises(Distribution):
         checked = self.__dict__.get("_validate_args")
         return type(self)(loc, concentration, validate_args=checked)
 
-    @property
-    def mean(self) -> Tensor:
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        return self.loc
+    mean = forwarded("loc")
+    mode = forwarded("loc")
 
     @lazy_property
     def variance(self) -> Tensor:
