@@ -4,6 +4,7 @@ gradients.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -440,6 +441,34 @@ def test_einsum_of_permuted_operands_copies_nothing() -> None:
         made = skimp.einsum("bij,bkj->bik", x, y)
         skimp.einsum("bij,kj->bik", x, y[0])
     np.testing.assert_allclose(made.numpy(), x.numpy() @ y.numpy().swapaxes(1, 2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+@pytest.mark.parametrize("equation", ["abcd,ebcd->ae", "abcd,efcd->abef", "abcd,ebcf->dafe"])
+def test_einsum_merges_dimensions_in_the_order_of_memory(
+    order: tuple[int, ...], equation: str
+) -> None:
+    """Of operands that are larger than the result; as tangent kernels contract Jacobians."""
+    stored = numbers((4, 4, 4, 4), "float32", 0), numbers((4, 4, 4, 4), "float32", 1)
+    agree(
+        lambda t, x, y: t.einsum(equation, x.permute(order), y.permute(order)),
+        *stored,
+        tolerance=1e-5,
+        strides=False,
+    )
+
+
+def test_einsum_of_a_permuted_jacobian_takes_the_memory_of_the_kernel() -> None:
+    jacobian = skimp.rand(8, 4, 4096).transpose(0, 1)
+    skimp.memory.memory_allocated()
+    skimp.memory.reset_peak_memory_stats()
+    before = skimp.memory.memory_allocated()
+    kernel = skimp.einsum("naf,mbf->nmab", jacobian, jacobian)
+    assert skimp.memory.max_memory_allocated() - before <= 3 * kernel.nbytes
+    assert skimp.memory.memory_allocated() - before == kernel.nbytes
+    rows = jacobian.numpy().reshape(32, 4096)
+    wanted = (rows @ rows.T).reshape(4, 8, 4, 8).transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(kernel.numpy(), wanted, rtol=1e-5)
 
 
 # -- distances, chains, maps ----------------------------------------------------------------------

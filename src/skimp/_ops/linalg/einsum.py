@@ -301,10 +301,25 @@ def _pair(a: Term, b: Term, kept: set[int], sizes: dict[int, int]) -> Term:
         kinds = [promotion.scalar_type_name(t.tensor._dtype) for t in (a, b)]
         raise RuntimeError(f"expected scalar type {kinds[0]} but found {kinds[1]}")
     groups = [math.prod([sizes[n] for n in group]) for group in (batch, left, inner, right)]
-    x = _merged(a, batch + left + inner, [groups[0], groups[1], groups[2]], bool(batch))
-    y = _merged(b, batch + inner + right, [groups[0], groups[2], groups[3]], bool(batch))
+    first, second = left, right
+    size = groups[0] * groups[1] * groups[3]
+    if size < larger.tensor.numel():  # the result is cheaper to put in order than the operands
+        first, second = _as_stored(a, left), _as_stored(b, right)
+    x = _merged(a, batch + first + inner, [groups[0], groups[1], groups[2]], bool(batch))
+    y = _merged(b, batch + inner + second, [groups[0], groups[2], groups[3]], bool(batch))
     product = bmm(x, y) if batch else mm(x, y)
-    return Term(product.reshape([sizes[n] for n in labels]), labels)
+    made = product.reshape([sizes[n] for n in batch + first + second])
+    if (first, second) != (left, right):
+        made = made.permute([(batch + first + second).index(n) for n in labels]).contiguous()
+    return Term(made, labels)
+
+
+def _as_stored(term: Term, labels: Labels) -> Labels:
+    """The labels from the largest stride to the smallest, in which a view can merge them."""
+    if len(labels) < 2:
+        return labels
+    strides = dict(zip(term.labels, term.tensor.stride(), strict=True))
+    return sorted(labels, key=lambda n: -strides[n])
 
 
 def _aligned(term: Term, labels: Labels) -> Tensor:
