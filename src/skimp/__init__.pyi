@@ -162,21 +162,28 @@ from skimp.jit import fork as fork
 from skimp.jit import wait as wait
 from skimp.nn.positional import affine_grid_generator as affine_grid_generator
 from skimp.nn.positional import batch_norm as batch_norm
+from skimp.nn.positional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from skimp.nn.positional import convolution as convolution
+from skimp.nn.positional import cosine_embedding_loss as cosine_embedding_loss
 from skimp.nn.positional import embedding_bag as embedding_bag
 from skimp.nn.positional import frobenius_norm as frobenius_norm
+from skimp.nn.positional import group_norm as group_norm
 from skimp.nn.positional import gru as gru
 from skimp.nn.positional import gru_cell as gru_cell
+from skimp.nn.positional import hinge_embedding_loss as hinge_embedding_loss
 from skimp.nn.positional import instance_norm as instance_norm
 from skimp.nn.positional import kl_div as kl_div
 from skimp.nn.positional import lstm as lstm
 from skimp.nn.positional import lstm_cell as lstm_cell
+from skimp.nn.positional import margin_ranking_loss as margin_ranking_loss
 from skimp.nn.positional import norm_except_dim as norm_except_dim
 from skimp.nn.positional import nuclear_norm as nuclear_norm
+from skimp.nn.positional import poisson_nll_loss as poisson_nll_loss
 from skimp.nn.positional import rnn_relu as rnn_relu
 from skimp.nn.positional import rnn_relu_cell as rnn_relu_cell
 from skimp.nn.positional import rnn_tanh as rnn_tanh
 from skimp.nn.positional import rnn_tanh_cell as rnn_tanh_cell
+from skimp.nn.positional import triplet_margin_loss as triplet_margin_loss
 from skimp.random import fork_rng as fork_rng
 from skimp.random import thread_safe_generator as thread_safe_generator
 from skimp.serialization import load as load
@@ -251,9 +258,7 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
     """Means over windows that share the input among a given result."""
 
-def adaptive_max_pool1d(input: Any, output_size: Any, return_indices: builtins.bool = False) -> Any:
-    """Maxima over windows that share the input among a given result."""
-
+def adaptive_max_pool1d(input: Any, output_size: Any) -> Any: ...
 def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: builtins.bool = False) -> Any:
     """Maxima over windows that share the input among a given result."""
 
@@ -482,7 +487,7 @@ def as_strided_scatter(
     and offset."""
 
 def as_tensor(
-    data: Any, dtype: dtype | None = None, device: device | str | builtins.int | None = None
+    data: Any, *, dtype: dtype | None = None, device: device | str | builtins.int | None = None
 ) -> Tensor:
     """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the
     dtype)."""
@@ -612,18 +617,6 @@ def bernoulli(
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k], for each output k."""
 
-def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: builtins.bool | None = None,
-    reduce: builtins.bool | None = None,
-    reduction: str = "mean",
-    pos_weight: Any = None,
-) -> Any:
-    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies
-    positive targets."""
-
 def bincount(input: Tensor, weights: Any = None, minlength: builtins.int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
 
@@ -730,7 +723,7 @@ def cholesky_inverse(
     """The inverse of the matrix whose Cholesky factor this is."""
 
 def cholesky_solve(
-    input: Tensor, L: Tensor, upper: builtins.bool = False, *, out: Tensor | None = None
+    input: Tensor, input2: Tensor, upper: builtins.bool = False, *, out: Tensor | None = None
 ) -> Tensor:
     """The X of A X = input, where L is a Cholesky factor of A."""
 
@@ -886,17 +879,6 @@ def cosh(input: Any, *, out: Tensor | None = None) -> Tensor:
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine. In place."""
 
-def cosine_embedding_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
-    margin: builtins.float = 0,
-    size_average: builtins.bool | None = None,
-    reduce: builtins.bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
-
 def cosine_similarity(x1: Any, x2: Any, dim: builtins.int = 1, eps: builtins.float = 1e-08) -> Any:
     """The cosine of the angle between vectors along `dim`; norms are at least eps."""
 
@@ -963,16 +945,16 @@ def deg2rad(input: Any, *, out: Tensor | None = None) -> Tensor:
 def deg2rad_(input: Tensor) -> Tensor:
     """Degrees to radians. In place."""
 
-def dequantize(tensor: Any) -> Any:
+def dequantize(input: Any) -> Any:
     """A tensor, or each of a list, as float32: no tensor is quantised."""
 
 def det(input: Tensor) -> Tensor:
     """The determinants of square matrices."""
 
-def detach(t: Tensor) -> Tensor:
+def detach(input: Tensor) -> Tensor:
     """The same bytes and version, without the history: does not require grad."""
 
-def detach_(t: Tensor) -> Tensor:
+def detach_(input: Tensor) -> Tensor:
     """Forget the history of this tensor: it becomes a leaf that does not require grad."""
 
 def detach_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
@@ -1050,7 +1032,9 @@ def dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any:
 def dsmm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def dsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """Pieces along the third dimension."""
 
 def dstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
@@ -1387,15 +1371,6 @@ def grid_sampler_3d(
 ) -> Any:
     """`grid_sample` of volumes with its modes as numbers."""
 
-def group_norm(
-    input: Any,
-    num_groups: builtins.int,
-    weight: Any = None,
-    bias: Any = None,
-    eps: builtins.float = 1e-05,
-) -> Any:
-    """Groups of channels of each image with their mean taken out, over their deviation."""
-
 def gt(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """input > other, as bools."""
 
@@ -1441,16 +1416,6 @@ def hash_tensor(
 def heaviside(input: Any, values: Any, *, out: Tensor | None = None) -> Tensor:
     """0 below zero, 1 above, `values` at zero."""
 
-def hinge_embedding_loss(
-    input: Any,
-    target: Any,
-    margin: builtins.float = 1.0,
-    size_average: builtins.bool | None = None,
-    reduce: builtins.bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """input where the target is 1, max(0, margin - input) where it is -1."""
-
 def histc(
     input: Tensor,
     bins: builtins.int = 100,
@@ -1479,7 +1444,9 @@ def histogramdd(
     """Counts (or weights, or their density) of points, the last dim of `input`, in boxes; and the
     edges of the boxes in each dimension."""
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def hsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """Pieces along the columns."""
 
 def hstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
@@ -1598,14 +1565,17 @@ def isfinite(input: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is neither NaN nor infinite."""
 
 def isin(
-    elements: Any,
-    test_elements: Any,
+    elements: Any = None,
+    test_elements: Any = None,
     *,
     assume_unique: builtins.bool = False,
     invert: builtins.bool = False,
+    element: Any = None,
+    test_element: Any = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Whether each element is one of the test elements (NaN never is)."""
+    """Whether each element is one of the test elements (NaN never is). A number among the two goes
+    by the name `element`, or `test_element`."""
 
 def isinf(input: Any, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is infinite."""
@@ -1852,17 +1822,6 @@ def lu_unpack(
 
 def manual_seed(seed: builtins.int) -> Generator:
     """Begin the default stream of a seed."""
-
-def margin_ranking_loss(
-    input1: Any,
-    input2: Any,
-    target: Any,
-    margin: builtins.float = 0,
-    size_average: builtins.bool | None = None,
-    reduce: builtins.bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """max(0, -target (input1 - input2) + margin)."""
 
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or a 0-d tensor, where the mask holds, else the input."""
@@ -2287,19 +2246,6 @@ def pixel_unshuffle(input: Any, downscale_factor: builtins.int) -> Any:
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers of the rates that `input` holds."""
 
-def poisson_nll_loss(
-    input: Any,
-    target: Any,
-    log_input: builtins.bool = True,
-    full: builtins.bool = False,
-    size_average: builtins.bool | None = None,
-    eps: builtins.float = 1e-08,
-    reduce: builtins.bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """The negative log-likelihood of counts; `full` adds Stirling's approximation of
-    log(target!)."""
-
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The complex number of this absolute value and angle."""
 
@@ -2470,7 +2416,7 @@ def renorm(
     """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
 
 def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+    input: Any = None, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> Tensor:
     """Each element (or slice along `dim`) so many times; of one tensor, its positions so many
     times."""
@@ -2480,7 +2426,7 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     ledger is told."""
 
 def resize_as_(
-    self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None
+    input: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None
 ) -> Tensor:
     """`resize_` to the shape of another tensor."""
 
@@ -2490,8 +2436,18 @@ def resolve_conj(input: Tensor) -> Tensor:
 def resolve_neg(input: Tensor) -> Tensor:
     """The tensor with its negation carried out."""
 
-def result_type(tensor1: Any, tensor2: Any) -> dtype:
-    """The dtype that arithmetic on the two (tensors or numbers) gives."""
+def result_type(
+    tensor1: Any = None,
+    tensor2: Any = None,
+    *,
+    tensor: Any = None,
+    other: Any = None,
+    scalar: Any = None,
+    scalar1: Any = None,
+    scalar2: Any = None,
+) -> dtype:
+    """The dtype that arithmetic on the two (tensors or numbers) gives. By name they are tensor1 and
+    tensor2, tensor and other, scalar and tensor, or scalar1 and scalar2."""
 
 def rms_norm(
     input: Any, normalized_shape: Any, weight: Any = None, eps: builtins.float | None = None
@@ -2518,15 +2474,16 @@ def rrelu(
     lower: builtins.float = 0.125,
     upper: builtins.float = 0.3333333333333333,
     training: builtins.bool = False,
-    inplace: builtins.bool = False,
+    generator: Generator | None = None,
 ) -> Tensor:
-    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
+    """nn.functional.rrelu, with a generator to draw from."""
 
 def rrelu_(
     input: Tensor,
     lower: builtins.float = 0.125,
     upper: builtins.float = 0.3333333333333333,
     training: builtins.bool = False,
+    generator: Generator | None = None,
 ) -> Tensor:
     """The input above zero, else a slope times it, in place."""
 
@@ -2724,7 +2681,7 @@ def sparse_compressed_tensor(*args: Any, **words: Any) -> NoReturn:
     """Refused: the only sparse layout is COO."""
 
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,
@@ -2847,10 +2804,10 @@ def svd_lowrank(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """U, S and V with A - M nearly U diag(S) V^H, of rank q."""
 
-def swapaxes(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+def swapaxes(input: Tensor, axis0: builtins.int, axis1: builtins.int) -> Tensor:
     """Two dimensions exchanged."""
 
-def swapaxes_(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+def swapaxes_(input: Tensor, axis0: builtins.int, axis1: builtins.int) -> Tensor:
     """Two dimensions exchanged."""
 
 def swapdims(input: Tensor, dim0: builtins.int, dim1: builtins.int) -> Tensor:
@@ -2901,7 +2858,7 @@ def tensor(
 
 def tensor_split(
     input: Tensor,
-    indices_or_sections: Any = None,
+    tensor_indices_or_sections: Any = None,
     dim: builtins.int = 0,
     *,
     indices: Any = None,
@@ -2980,20 +2937,6 @@ def tril_indices(
 ) -> Tensor:
     """Rows and columns of the lower triangle."""
 
-def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
-    margin: builtins.float = 1.0,
-    p: builtins.float = 2,
-    eps: builtins.float = 1e-06,
-    swap: builtins.bool = False,
-    size_average: builtins.bool | None = None,
-    reduce: builtins.bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
-
 def triu(input: Tensor, diagonal: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
     """The elements on and above a diagonal of the matrices; zeros below."""
 
@@ -3056,9 +2999,9 @@ def unsafe_chunk(input: Tensor, chunks: builtins.int, dim: builtins.int = 0) -> 
     """At most `chunks` pieces of one size (the last may be shorter)."""
 
 def unsafe_split(
-    tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0
+    input: Tensor, split_size: builtins.int, dim: builtins.int = 0
 ) -> tuple[Tensor, ...]:
-    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
+    """Pieces of one size (the last may be shorter) along a dimension."""
 
 def unsafe_split_with_sizes(
     input: Tensor, split_sizes: Any, dim: builtins.int = 0
@@ -3118,7 +3061,9 @@ def view_as_real_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) 
 def view_copy(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
     """`view` that copies."""
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def vsplit(
+    input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """Pieces along the rows."""
 
 def vstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:

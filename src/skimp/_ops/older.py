@@ -188,11 +188,11 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     return self.view(tensor.shape)
 
 
-def dequantize(tensor: Any) -> Any:
+def dequantize(input: Any) -> Any:
     """A tensor, or each of a list, as float32: no tensor is quantised."""
-    if isinstance(tensor, (list, tuple)):
-        return [dequantize(t) for t in tensor]
-    return tensor.to(float32)
+    if isinstance(input, (list, tuple)):
+        return [dequantize(t) for t in input]
+    return input.to(float32)
 
 
 def slice_inverse(

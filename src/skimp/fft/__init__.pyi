@@ -33,6 +33,7 @@ def fftfreq(
     dtype: dtypes.dtype | None = None,
     layout: formats.layout | None = None,
     device: devices.device | str | int | None = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies of the elements of a transform of n points at distance d."""
@@ -201,6 +202,7 @@ def rfftfreq(
     dtype: dtypes.dtype | None = None,
     layout: formats.layout | None = None,
     device: devices.device | str | int | None = None,
+    pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
     """The frequencies of half a transform, of a real tensor."""

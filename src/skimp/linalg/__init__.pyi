@@ -7,15 +7,15 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.checks import LinAlgError as LinAlgError
 
-def cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
+def cholesky(input: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
 
 def cholesky_ex(
-    A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
+    input: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
 ) -> Any:
     """L with A = L L^H, and the first leading minor that is not positive-definite (0: none)."""
 
-def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
+def cond(input: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
     """The norm of a matrix times the norm of its inverse (p None or 2: of singular values)."""
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
@@ -27,20 +27,20 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """A view of the diagonals of matrices."""
 
-def eig(A: Tensor, *, out: Any = None) -> Any:
+def eig(input: Tensor, *, out: Any = None) -> Any:
     """Eigenvalues and eigenvectors of square matrices, complex, in no order."""
 
-def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
+def eigh(input: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices, of which one
     triangle is read."""
 
-def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
+def eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The eigenvalues of square matrices, complex, in no order."""
 
-def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
+def eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
     """The eigenvalues of Hermitian matrices, ascending."""
 
-def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first columns of a product of reflections, as `geqrf` stores them."""
 
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -49,11 +49,11 @@ def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     """The inverses of square matrices, and where each elimination met a zero (0: nowhere)."""
 
-def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
+def ldl_factor(input: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
     """L below and the blocks of D on the diagonal of one matrix, and the pivots."""
 
 def ldl_factor_ex(
-    A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None
+    input: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None
 ) -> Any:
     """L below and the blocks of D on the diagonal of one matrix, the pivots, and where D has its
     first zero (0: none). Reads the lower triangle; has no gradient."""
@@ -63,7 +63,9 @@ def ldl_solve(
 ) -> Tensor:
     """The X of A X = B, with A's factors and pivots from `ldl_factor`."""
 
-def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None, out: Any = None) -> Any:
+def lstsq(
+    input: Tensor, b: Tensor, rcond: Any = None, *, driver: Any = None, out: Any = None
+) -> Any:
     """The X for which A X is closest to B, the squared distances where A is tall and of full rank,
     A's rank and singular values (where the driver finds them)."""
 
@@ -97,7 +99,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     """The exponential of square matrices."""
 
 def matrix_norm(
-    A: Tensor,
+    input: Tensor,
     ord: Any = "fro",
     dim: Any = ...,
     keepdim: bool = False,
@@ -107,11 +109,11 @@ def matrix_norm(
 ) -> Tensor:
     """A matrix norm: "fro", "nuc", 1 and inf (sums), 2 (singular values) or their negatives."""
 
-def matrix_power(A: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """The n-th power of square matrices; of their inverses where n is negative."""
 
 def matrix_rank(
-    A: Tensor,
+    input: Tensor,
     tol: Any = None,
     hermitian: bool = False,
     *,
@@ -136,7 +138,7 @@ def norm(
     """The norm of a vector, or of a matrix where `ord` or two dims say so."""
 
 def pinv(
-    A: Tensor,
+    input: Tensor,
     rcond: Any = None,
     hermitian: bool = False,
     *,
@@ -161,7 +163,7 @@ def solve_ex(
     """The X of A X = B (X A = B without `left`), and where each elimination met a zero."""
 
 def solve_triangular(
-    A: Tensor,
+    input: Tensor,
     B: Tensor,
     *,
     upper: bool,
@@ -180,7 +182,9 @@ def svdvals(A: Tensor, *, driver: Any = None, out: Tensor | None = None) -> Tens
 def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     """The inverse of a tensor as a map from its last dimensions to its first `ind`."""
 
-def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
+def tensorsolve(
+    input: Tensor, other: Tensor, dims: Any = None, *, out: Tensor | None = None
+) -> Tensor:
     """The X of tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
 
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
@@ -190,7 +194,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     """The inner products along a dimension, of the first's conjugate."""
 
 def vector_norm(
-    x: Tensor,
+    input: Tensor,
     ord: Any = 2,
     dim: Any = None,
     keepdim: bool = False,

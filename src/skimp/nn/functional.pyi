@@ -4,6 +4,7 @@ from typing import Any
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor as Tensor
+from skimp._ops.random.random import Generator
 
 def assert_int_or_pair(arg: list[int], arg_name: str, message: str) -> None:
     """Refuse what is neither an int nor has two elements."""
@@ -258,8 +259,9 @@ def dropout3d(input: Any, p: float = 0.5, training: bool = True, inplace: bool =
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """The input above zero, else alpha (exp(input) - 1)."""
 
-def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """The input above zero, else alpha (exp(input) - 1), in place."""
+def elu_(input: Tensor, alpha: float = 1.0, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """The input above zero, else alpha (exp(input_scale * input) - 1), both times `scale`; in
+    place."""
 
 def embedding(
     input: Any,
@@ -711,7 +713,7 @@ def nll_loss(
 def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
     """input over its p-norm along `dim`, which is taken to be at least eps."""
 
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """A new last dim with a 1 at the class that each element names, and 0 elsewhere."""
 
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
@@ -772,7 +774,11 @@ def rrelu(
     """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
 
 def rrelu_(
-    input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False
+    input: Tensor,
+    lower: float = 0.125,
+    upper: float = 0.3333333333333333,
+    training: bool = False,
+    generator: Generator | None = None,
 ) -> Tensor:
     """The input above zero, else a slope times it, in place."""
 

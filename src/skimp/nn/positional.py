@@ -1,5 +1,6 @@
 """Functions that PyTorch's package has beside those of torch.nn.functional, in the order of
-arguments of its kernels: recurrent layers and their cells, normalisation, embedding_bag, kl_div.
+arguments of its kernels: recurrent layers and their cells, normalisation, embedding_bag, losses
+whose reduction is a number.
 """
 
 from __future__ import annotations
@@ -19,21 +20,28 @@ F: Any = functional
 __all__ = [
     "affine_grid_generator",
     "batch_norm",
+    "binary_cross_entropy_with_logits",
     "convolution",
+    "cosine_embedding_loss",
     "embedding_bag",
     "frobenius_norm",
+    "group_norm",
     "gru",
     "gru_cell",
+    "hinge_embedding_loss",
     "instance_norm",
     "kl_div",
     "lstm",
     "lstm_cell",
+    "margin_ranking_loss",
     "norm_except_dim",
     "nuclear_norm",
+    "poisson_nll_loss",
     "rnn_relu",
     "rnn_relu_cell",
     "rnn_tanh",
     "rnn_tanh_cell",
+    "triplet_margin_loss",
 ]
 
 # -- recurrent layers -----------------------------------------------------------------------------
@@ -89,6 +97,8 @@ def _cell(mode: str, name: str, doc: str) -> Callable[..., Any]:
     def step(
         input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None
     ) -> Any:
+        if (b_ih is None) != (b_hh is None):  # the cell adds them up
+            b_ih, b_hh = b_hh if b_ih is None else b_ih, w_ih.new_zeros(w_ih.shape[0])
         new = recurrence.once(
             mode, input, tuple(hx) if both else (hx,), (w_ih, w_hh, b_ih, b_hh, None)
         )
@@ -131,6 +141,19 @@ def batch_norm(
     made: Tensor = F.batch_norm(
         input, running_mean, running_var, weight, bias, training, momentum, eps
     )
+    return made
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """nn.functional.group_norm, which has no word for cuDNN."""
+    made: Tensor = F.group_norm(input, num_groups, weight, bias, eps)
     return made
 
 
@@ -201,6 +224,8 @@ def embedding_bag(
     """The bags of nn.functional.embedding_bag, and for each index its bag, each bag's size, and of
     maxima the index that each came from (empty or zeros where the mode needs none).
     """
+    if per_sample_weights is not None and mode != 0:
+        raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
     out = F.embedding_bag(
         indices, weight, offsets, None, 2.0, scale_grad_by_freq, _MODES[mode], sparse,
         per_sample_weights, include_last_offset, padding_idx,
@@ -236,12 +261,76 @@ def _origins(weight: Tensor, out: Tensor, numbers: Any, bag: Any, kept: Any) -> 
 # -- losses, norms, branches ----------------------------------------------------------------------
 
 
-def kl_div(input: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Any:
+def _reduced(losses: Any, reduction: int) -> Any:
+    """0 is none (and the default, though PyTorch's schemas say mean), 1 mean, 2 sum; any other
+    number reduces nothing, as in PyTorch.
+    """
+    if type(reduction) is not int:
+        raise TypeError(f"argument 'reduction' must be int, not {type(reduction).__name__}")
+    return losses.mean() if reduction == 1 else losses.sum() if reduction == 2 else losses
+
+
+def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Any:
     """nn.functional.kl_div; the reduction is 0 (none), 1 (mean) or 2 (sum)."""
-    how = ("none", "mean", "sum")[reduction]
-    if how != "mean":
-        return F.kl_div(input, target, reduction=how, log_target=log_target)
-    return F.kl_div(input, target, reduction="none", log_target=log_target).mean()
+    return _reduced(F.kl_div(input, target, reduction="none", log_target=log_target), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: int = 0
+) -> Any:
+    """nn.functional.binary_cross_entropy_with_logits; the reduction is 0 (none), 1 (mean) or 2."""
+    losses = F.binary_cross_entropy_with_logits(
+        input, target, weight, reduction="none", pos_weight=pos_weight
+    )
+    return _reduced(losses, reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
+) -> Any:
+    """nn.functional.cosine_embedding_loss; the reduction is 0 (none), 1 (mean) or 2 (sum)."""
+    losses = F.cosine_embedding_loss(input1, input2, target, margin, reduction="none")
+    return _reduced(losses, reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0
+) -> Any:
+    """nn.functional.hinge_embedding_loss; the reduction is 0 (none), 1 (mean) or 2 (sum)."""
+    return _reduced(F.hinge_embedding_loss(input, target, margin, reduction="none"), reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
+) -> Any:
+    """nn.functional.margin_ranking_loss; the reduction is 0 (none), 1 (mean) or 2 (sum)."""
+    losses = F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
+    return _reduced(losses, reduction)
+
+
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
+) -> Any:
+    """nn.functional.poisson_nll_loss; the reduction is 0 (none), 1 (mean) or 2 (sum)."""
+    losses = F.poisson_nll_loss(input, target, log_input, full, None, eps, reduction="none")
+    return _reduced(losses, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: int = 0,
+) -> Any:
+    """nn.functional.triplet_margin_loss; the reduction is 0 (none), 1 (mean) or 2 (sum)."""
+    losses = F.triplet_margin_loss(
+        anchor, positive, negative, margin, p, eps, swap, reduction="none"
+    )
+    return _reduced(losses, reduction)
 
 
 def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:

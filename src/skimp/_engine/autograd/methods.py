@@ -190,20 +190,20 @@ def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[..., Any]) -> R
 # -- the same bytes without the history ------------------------------------------------------------
 
 
-def detach(t: Tensor) -> Tensor:
+def detach(input: Tensor) -> Tensor:
     """The same bytes and version, without the history: does not require grad."""
     new = _new(Tensor)  # `ghost`, written out: the path of a small op
-    new._np = t._np
-    new._layout = t._layout
-    new._storage = t._storage
-    new._dtype = t._dtype
-    if t._turned:
+    new._np = input._np
+    new._layout = input._layout
+    new._storage = input._storage
+    new._dtype = input._dtype
+    if input._turned:
         new._turned = True
-    if t._marked:
-        mark_bytes(new, t)
-        if t._inference:
+    if input._marked:
+        mark_bytes(new, input)
+        if input._inference:
             mark(new, _inference=True)
-    if t._rg:
+    if input._rg:
         f = _frame(1)
         code = f.f_code
         if code.co_filename in _outside:
@@ -213,16 +213,16 @@ def detach(t: Tensor) -> Tensor:
     return new
 
 
-def detach_(t: Tensor) -> Tensor:
+def detach_(input: Tensor) -> Tensor:
     """Forget the history of this tensor: it becomes a leaf that does not require grad."""
-    if t._base is not None:
+    if input._base is not None:
         raise RuntimeError(DETACH_VIEW)
-    if t._rg:
-        t._cut = ("detach_()", *lines.here(2))
-    t._rg, t._node, t._index, t._retains = False, None, 0, False
-    if t._views is not None:
-        alias.mark_views(t)
-    return t
+    if input._rg:
+        input._cut = ("detach_()", *lines.here(2))
+    input._rg, input._node, input._index, input._retains = False, None, 0, False
+    if input._views is not None:
+        alias.mark_views(input)
+    return input
 
 
 def get_data(t: Tensor) -> Tensor:
@@ -262,9 +262,9 @@ def output_nr(t: Tensor) -> int:
     return t._index if grad_fn(t) is not None else 0
 
 
-def is_inference(t: Tensor) -> bool:
+def is_inference(input: Tensor) -> bool:
     """Whether the tensor was made in inference mode."""
-    return t._inference
+    return input._inference
 
 
 def attach(cls: type[Tensor]) -> None:

@@ -26,12 +26,12 @@ def dims_of(dim: Any, ndim: int, name: str = "sum") -> tuple[int, ...]:
     if isinstance(dim, (tuple, list)):
         if not dim:
             return tuple(range(ndim))
-        found = [layouts.normalize_dim(int(d), ndim) for d in dim]
+        found = [layouts.normalize_dim(d, ndim) for d in dim]
         for d in found:
             if found.count(d) > 1:
                 raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
         return tuple(sorted(found)) if ndim else ()
-    d = layouts.normalize_dim(int(dim), ndim)
+    d = layouts.normalize_dim(dim, ndim)
     return (d,) if ndim else ()
 
 

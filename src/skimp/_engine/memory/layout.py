@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 Ints = tuple[int, ...]
 
@@ -210,15 +210,29 @@ def empty_like_strides(layout: Layout) -> Ints:
 
 def normalize_dim(dim: int, ndim: int) -> int:
     """The dimension counted from the front; a 0-d tensor is taken to have one dimension."""
+    if type(dim) is not int:
+        dim = _whole(dim)
     limit = ndim or 1
     if 0 <= dim < limit:
         return dim
     if -limit <= dim < 0:
         return dim + limit
+    if not -_WIDE <= dim < _WIDE:
+        raise ValueError("Overflow when unpacking long long")
     raise IndexError(
         "Dimension out of range (expected to be in range of "
         f"[{-limit}, {limit - 1}], but got {dim})"
     )
+
+
+_WIDE = 1 << 63  # dims are 64 bits wide in PyTorch
+
+
+def _whole(dim: Any) -> int:
+    """A dim that is no int: NumPy's integers and 0-d integer tensors count as one."""
+    if isinstance(dim, (bool, type)) or not hasattr(dim, "__index__"):
+        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}")
+    return int(dim.__index__())
 
 
 def normalize_dims(dims: Iterable[int], ndim: int) -> Ints:

@@ -372,7 +372,7 @@ class Tensor:
     ) -> Tensor:
         """The inverse of the matrix whose Cholesky factor this is."""
     def cholesky_solve(
-        self, L: Tensor, upper: builtins.bool = False, *, out: Tensor | None = None
+        self, input2: Tensor, upper: builtins.bool = False, *, out: Tensor | None = None
     ) -> Tensor:
         """The X of A X = input, where L is a Cholesky factor of A."""
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
@@ -414,8 +414,8 @@ class Tensor:
     def __contains__(self, element: Any) -> builtins.bool: ...
     def contiguous(self, *, memory_format: formats.memory_format = ...) -> Tensor:
         """The tensor itself where it is contiguous in the format already, else a copy that is."""
-    def copy_(self, src: Any, non_blocking: builtins.bool = False) -> Tensor:
-        """Write `src`, broadcast and converted, over the elements."""
+    def copy_(self, other: Any, non_blocking: builtins.bool = False) -> Tensor:
+        """Write `other` (a number too), broadcast and converted, over the elements."""
     def copysign(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """input with the sign of other."""
     def copysign_(self, other: Any) -> Tensor:
@@ -567,7 +567,9 @@ class Tensor:
         """The sum of the products of two vectors' elements."""
     def double(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.float64)`."""
-    def dsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def dsplit(
+        self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+    ) -> tuple[Tensor, ...]:
         """Pieces along the third dimension."""
     @property
     def dtype(self) -> dtypes.dtype: ...
@@ -751,7 +753,9 @@ class Tensor:
         out: Any = None,
     ) -> tuple[Tensor, Tensor]:
         """Counts (or weights, or their density) in intervals, and the intervals' edges."""
-    def hsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def hsplit(
+        self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+    ) -> tuple[Tensor, ...]:
         """Pieces along the columns."""
     def hypot(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The length of the vector (input, other)."""
@@ -1540,7 +1544,9 @@ class Tensor:
         """`reshape` to the shape of `other`."""
     def resize(self, *sizes: Any) -> Tensor:
         """A view of another shape; PyTorch has deprecated the name."""
-    def resize_(self, *sizes: Any, memory_format: formats.memory_format | None = None) -> Tensor:
+    def resize_(
+        self, *sizes: Any, size: Any = None, memory_format: formats.memory_format | None = None
+    ) -> Tensor:
         """Row-major of another shape on the same storage, which grows if it must."""
     def resize_as(self, tensor: Tensor) -> Tensor:
         """A view of another tensor's shape; PyTorch has deprecated the name."""
@@ -1754,7 +1760,7 @@ class Tensor:
     def sparse_resize_and_clear_(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: an older form that only sparse tensors have; use torch.sparse.mm and
         addition."""
-    def split(self, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
+    def split(self, split_size: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """Pieces of one size (the last may be shorter), or of the sizes given, along a
         dimension."""
     def split_with_sizes(self, split_sizes: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
@@ -1829,15 +1835,15 @@ class Tensor:
         out: Tensor | None = None,
     ) -> Tensor:
         """The sum over some dims (all by default); integers are summed as int64."""
-    def sum_to_size(self, *size: Any) -> Tensor:
+    def sum_to_size(self, *sizes: Any, size: Any = None) -> Tensor:
         """Summed over the dimensions that `size` lacks or has as 1: what undoes a broadcast."""
     def svd(
         self, some: builtins.bool = True, compute_uv: builtins.bool = True, *, out: Any = None
     ) -> Any:
         """U, S and V with A = U diag(S) V^H; U and V are zeros without `compute_uv`."""
-    def swapaxes(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+    def swapaxes(self, axis0: builtins.int, axis1: builtins.int) -> Tensor:
         """Two dimensions exchanged."""
-    def swapaxes_(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+    def swapaxes_(self, axis0: builtins.int, axis1: builtins.int) -> Tensor:
         """Two dimensions exchanged."""
     def swapdims(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
         """Two dimensions exchanged."""
@@ -1866,7 +1872,7 @@ class Tensor:
         """The hyperbolic tangent. In place."""
     def tensor_split(
         self,
-        indices_or_sections: Any = None,
+        tensor_indices_or_sections: Any = None,
         dim: builtins.int = 0,
         *,
         indices: Any = None,
@@ -1891,7 +1897,12 @@ class Tensor:
     def to_padded_tensor(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: skimp has no nested tensors; pad them, or use nn.utils.rnn.PackedSequence."""
     def to_sparse(
-        self, sparse_dim: builtins.int | None = None, *, layout: formats.layout | None = None
+        self,
+        sparse_dim: builtins.int | None = None,
+        *,
+        layout: formats.layout | None = None,
+        blocksize: Any = None,
+        dense_dim: builtins.int | None = None,
     ) -> Any:
         """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
         dims."""
@@ -1900,7 +1911,12 @@ class Tensor:
     def to_sparse_bsr(self, **words: Any) -> NoReturn:
         """Refused: the only sparse layout is COO."""
     def to_sparse_coo(
-        self, sparse_dim: builtins.int | None = None, *, layout: formats.layout | None = None
+        self,
+        sparse_dim: builtins.int | None = None,
+        *,
+        layout: formats.layout | None = None,
+        blocksize: Any = None,
+        dense_dim: builtins.int | None = None,
     ) -> Any:
         """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
         dims."""
@@ -1985,11 +2001,8 @@ class Tensor:
         """`unique` of neighbours only: runs of equal values become one."""
     def unsafe_chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """At most `chunks` pieces of one size (the last may be shorter)."""
-    def unsafe_split(
-        self, split_size_or_sections: Any, dim: builtins.int = 0
-    ) -> tuple[Tensor, ...]:
-        """Pieces of one size (the last may be shorter), or of the sizes given, along a
-        dimension."""
+    def unsafe_split(self, split_size: builtins.int, dim: builtins.int = 0) -> tuple[Tensor, ...]:
+        """Pieces of one size (the last may be shorter) along a dimension."""
     def unsafe_split_with_sizes(
         self, split_sizes: Any, dim: builtins.int = 0
     ) -> tuple[Tensor, ...]:
@@ -2025,7 +2038,9 @@ class Tensor:
         """Pairs of numbers as complex ones."""
     def view_as_real(self) -> Tensor:
         """The two parts of complex numbers as a new last dimension."""
-    def vsplit(self, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def vsplit(
+        self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+    ) -> tuple[Tensor, ...]:
         """Pieces along the rows."""
     def where(self, condition: Any, other: Any) -> Any:
         """`input` where the condition holds, else `other`; the condition alone: the positions of

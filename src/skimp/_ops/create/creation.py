@@ -339,7 +339,7 @@ def _warn_readonly() -> None:
 
 
 @create
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the
     dtype).
     """

@@ -305,9 +305,9 @@ def aliases(x: Tensor) -> list[Tensor]:
 
 
 @_method
-def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize_(self: Tensor, *sizes: Any, size: Any = None, memory_format: Any = None) -> Tensor:
     """Row-major of another shape on the same storage, which grows if it must."""
-    shape = ints(sizes)
+    shape = ints(sizes if size is None else (size,))
     if self._rg:
         raise RuntimeError("cannot resize variables that require grad")
     history.before_inplace(self)
@@ -333,9 +333,9 @@ def _resized(self: Tensor, shape: tuple[int, ...], memory_format: Any) -> None:
 
 
 @_method
-def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor."""
-    return resize_(self, tuple(the_template.shape), memory_format=memory_format)
+    return resize_(input, tuple(the_template.shape), memory_format=memory_format)
 
 
 export("resize_as_", resize_as_, method=False)

@@ -50,10 +50,18 @@ def _kaiser(n: int, forms: dict[str, Any], beta: float) -> Tensor:
     return (_i0(inside * beta) / _i0(tensor(beta, dtype=dtypes.float64))).to(kind)
 
 
+def _check_types(name: str, n: Any, periodic: Any, parameters: tuple[Any, ...]) -> None:
+    numbers = all([isinstance(v, (int, float)) and not isinstance(v, bool) for v in parameters])
+    if type(n) is not int or not isinstance(periodic, bool) or not numbers:
+        got = ", ".join([type(v).__name__ for v in (n, periodic, *parameters)])
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({got})")
+
+
 def _window(
     name: str, curve: Curve, n: int, periodic: bool, parameters: tuple[Any, ...], forms: Any
 ) -> Tensor:
     """The curve on n points, or a period of it: n of n + 1 points."""
+    _check_types(name, n, periodic, parameters)
     dtype = forms["dtype"] or promotion.get_default_dtype()
     if not dtype.is_floating_point:
         raise RuntimeError(

@@ -13,7 +13,7 @@ from skimp._engine.dispatch.forms import OPS, export, op
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, adopt
-from skimp._ops.create.creation import arange
+from skimp._ops.create.creation import arange, finish
 from skimp._ops.linalg.checks import hidden, rows
 from skimp._ops.shape.rearranging import roll
 
@@ -296,6 +296,7 @@ def _frequency(name: str, whole: bool, doc: str) -> None:
         dtype: Any = None,
         layout: Any = None,
         device: Any = None,
+        pin_memory: bool = False,
         requires_grad: bool = False,
     ) -> Tensor:
         if dtype is None and out is not None:
@@ -304,7 +305,7 @@ def _frequency(name: str, whole: bool, doc: str) -> None:
         if out is not None:
             outs.resize_out(name, out, tuple(made.shape))
             return out.copy_(made)
-        return made.requires_grad_() if requires_grad else made
+        return finish(made, requires_grad, pin_memory)
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc

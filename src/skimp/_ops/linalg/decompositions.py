@@ -147,25 +147,25 @@ def _cholesky(input: Tensor, upper: bool) -> Any:
 
 
 @linear("cholesky_ex")
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:  # noqa: N803
+def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """L with A = L L^H, and the first leading minor that is not positive-definite (0: none)."""
-    check_square("linalg.cholesky", A)
-    check_number("linalg.cholesky", A, "cholesky_cpu")
-    found, info = _cholesky(A, upper)
+    check_square("linalg.cholesky", input)
+    check_number("linalg.cholesky", input, "cholesky_cpu")
+    found, info = _cholesky(input, upper)
     at, where = first_bad(info)
     if check_errors and at >= 0:
         raise LinAlgError(
-            f"linalg.cholesky: {at_batch(at, A.ndim > 2)}The factorization could not be completed "
-            f"because the input is not positive-definite (the leading minor of order {where} is "
-            "not positive-definite)."
+            f"linalg.cholesky: {at_batch(at, input.ndim > 2)}The factorization could not be "
+            f"completed because the input is not positive-definite (the leading minor of order "
+            f"{where} is not positive-definite)."
         )
     return return_types.linalg_cholesky_ex(found, info)
 
 
 @linear("cholesky")
-def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:  # noqa: N803
+def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
-    return cholesky_ex(A, upper=upper, check_errors=True)[0]  # type: ignore[no-any-return]
+    return cholesky_ex(input, upper=upper, check_errors=True)[0]  # type: ignore[no-any-return]
 
 
 @op("cholesky", out=True)
@@ -190,37 +190,37 @@ def _reflections(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
 
 
 @linear("householder_product")
-def householder_product(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
+def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of a product of reflections, as `geqrf` stores them."""
     name = "torch.linalg.householder_product"
-    if A.ndim < 2:
+    if input.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
-    if A.shape[-2] < A.shape[-1]:
+    if input.shape[-2] < input.shape[-1]:
         raise RuntimeError(
             f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]"
         )
-    if A.shape[-1] < tau.shape[-1]:
+    if input.shape[-1] < tau.shape[-1]:
         raise RuntimeError(
             f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]"
         )
-    if A.ndim - tau.ndim != 1:
+    if input.ndim - tau.ndim != 1:
         raise RuntimeError(
             f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal "
-            f"to {tau.ndim} and input.ndim is equal to {A.ndim}"
+            f"to {tau.ndim} and input.ndim is equal to {input.ndim}"
         )
-    if tuple(tau.shape[:-1]) != tuple(A.shape[:-2]):
+    if tuple(tau.shape[:-1]) != tuple(input.shape[:-2]):
         raise RuntimeError(
             f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got "
             f"{list(tau.shape[:-1])}"
         )
-    if A._dtype is not tau._dtype:
+    if input._dtype is not tau._dtype:
         raise RuntimeError(
-            f"{name}: tau dtype {tau._dtype.name} does not match input dtype {A._dtype.name}"
+            f"{name}: tau dtype {tau._dtype.name} does not match input dtype {input._dtype.name}"
         )
-    check_number(name, A, "orgqr_cpu")
-    if not A.numel():
-        return A.clone()
-    made = _reflections(A, tau)
+    check_number(name, input, "orgqr_cpu")
+    if not input.numel():
+        return input.clone()
+    made = _reflections(input, tau)
     return made.mT.contiguous().mT  # column-major, as LAPACK's
 
 
@@ -254,9 +254,9 @@ def matrix_power_of(A: Tensor, n: int) -> Tensor:  # noqa: N803
 
 
 @linear("matrix_power")
-def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803
+def matrix_power(input: Tensor, n: int) -> Tensor:
     """The n-th power of square matrices; of their inverses where n is negative."""
-    return matrix_power_of(A, n)
+    return matrix_power_of(input, n)
 
 
 @op("matrix_power", out=True)

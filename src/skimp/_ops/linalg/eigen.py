@@ -189,21 +189,21 @@ def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:  # noqa: N803
 
 
 @linear("eigh")
-def eigh(A: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
+def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices, of which one
     triangle is read.
     """
-    half = _checked_half("linalg.eigh", A, UPLO)
-    return return_types.linalg_eigh(_eigh(A, half))
+    half = _checked_half("linalg.eigh", input, UPLO)
+    return return_types.linalg_eigh(_eigh(input, half))
 
 
 @linear("eigvalsh")
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
+def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
     """The eigenvalues of Hermitian matrices, ascending."""
-    half = _checked_half("linalg.eigvalsh", A, UPLO)
-    if recorded(A):
-        return _eigh(A, half)[0]  # type: ignore[no-any-return]
-    return rows(np.linalg.eigvalsh(A.array(), half), A._dtype.to_real())
+    half = _checked_half("linalg.eigvalsh", input, UPLO)
+    if recorded(input):
+        return _eigh(input, half)[0]  # type: ignore[no-any-return]
+    return rows(np.linalg.eigvalsh(input.array(), half), input._dtype.to_real())
 
 
 def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor) -> Tensor:
@@ -238,20 +238,20 @@ def _check_eig(name: str, A: Tensor) -> None:  # noqa: N803
 
 
 @linear("eig")
-def eig(A: Tensor) -> Any:  # noqa: N803
+def eig(input: Tensor) -> Any:
     """Eigenvalues and eigenvectors of square matrices, complex, in no order."""
-    _check_eig("linalg.eig", A)
-    return return_types.linalg_eig(_eig(A))
+    _check_eig("linalg.eig", input)
+    return return_types.linalg_eig(_eig(input))
 
 
 @linear("eigvals")
-def eigvals(A: Tensor) -> Tensor:  # noqa: N803
+def eigvals(input: Tensor) -> Tensor:
     """The eigenvalues of square matrices, complex, in no order."""
-    _check_eig("linalg.eigvals", A)
-    if recorded(A):
-        return _eig(A)[0]  # type: ignore[no-any-return]
-    d = A._dtype.to_complex()
-    return rows(np.linalg.eigvals(A.array()).astype(d.np), d)
+    _check_eig("linalg.eigvals", input)
+    if recorded(input):
+        return _eig(input)[0]  # type: ignore[no-any-return]
+    d = input._dtype.to_complex()
+    return rows(np.linalg.eigvals(input.array()).astype(d.np), d)
 
 
 # -- ranks and pseudo-inverses --------------------------------------------------------------------
@@ -288,7 +288,7 @@ def _sizes(A: Tensor, hermitian: bool) -> Array:  # noqa: N803
 
 @linear("matrix_rank")
 def matrix_rank(
-    A: Tensor,  # noqa: N803
+    input: Tensor,
     tol: Any = None,
     hermitian: bool = False,
     *,
@@ -296,13 +296,13 @@ def matrix_rank(
     rtol: Any = None,
 ) -> Tensor:
     """How many singular values are larger than max(atol, rtol * the largest)."""
-    check_matrices("torch.linalg.matrix_rank", A)
+    check_matrices("torch.linalg.matrix_rank", input)
     if tol is not None:
         atol, rtol = tol, 0.0
     if hermitian:
-        check_square("torch.linalg.matrix_rank", A)
-    s = _sizes(A, hermitian)
-    count = (s > _bounds("torch.linalg.matrix_rank", A, s, atol, rtol)[..., None]).sum(-1)
+        check_square("torch.linalg.matrix_rank", input)
+    s = _sizes(input, hermitian)
+    count = (s > _bounds("torch.linalg.matrix_rank", input, s, atol, rtol)[..., None]).sum(-1)
     return fresh(np.asarray(count, np.int64), dtypes.int64)
 
 
@@ -331,7 +331,7 @@ def _pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
 
 @linear("pinv")
 def pinv(
-    A: Tensor,  # noqa: N803
+    input: Tensor,
     rcond: Any = None,
     hermitian: bool = False,
     *,
@@ -339,19 +339,19 @@ def pinv(
     rtol: Any = None,
 ) -> Tensor:
     """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as 0."""
-    if A.ndim < 2 or A._dtype not in LAPACK:
-        title = promotion.scalar_type_name(A._dtype)
+    if input.ndim < 2 or input._dtype not in LAPACK:
+        title = promotion.scalar_type_name(input._dtype)
         raise RuntimeError(
-            f"linalg.pinv({title}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions "
-            "of float, double, cfloat or cdouble types"
+            f"linalg.pinv({title}{{{list(input.shape)}}}): expected a tensor with 2 or more "
+            "dimensions of float, double, cfloat or cdouble types"
         )
     if hermitian:
-        check_square("linalg.pinv", A)
+        check_square("linalg.pinv", input)
     if rcond is not None:
         atol, rtol = 0.0, rcond
-    if not A.numel():
-        return A.mT.square()  # empty, with a history
-    return _pinv(A, atol, rtol, hermitian)
+    if not input.numel():
+        return input.mT.square()  # empty, with a history
+    return _pinv(input, atol, rtol, hermitian)
 
 
 @op()
@@ -366,31 +366,31 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 @linear("lstsq")
-def lstsq(A: Tensor, B: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:  # noqa: N803
+def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:
     """The X for which A X is closest to B, the squared distances where A is tall and of full rank,
     A's rank and singular values (where the driver finds them).
     """
-    _check_lstsq(A, B)
+    _check_lstsq(input, b)
     how = "gelsy" if driver is None else driver
     if how not in _DRIVERS:
         raise RuntimeError(
             "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
         )
-    vector = B.ndim == A.ndim - 1 or B.ndim == 1
-    b = B.unsqueeze(-1) if vector else B
-    m, n = A.shape[-2:]
-    eps = float(np.finfo(A._dtype.to_real().np).eps) * max(m, n)
+    vector = b.ndim == input.ndim - 1 or b.ndim == 1
+    b = b.unsqueeze(-1) if vector else b
+    m, n = input.shape[-2:]
+    eps = float(np.finfo(input._dtype.to_real().np).eps) * max(m, n)
     limit = eps if rcond is None else rcond
-    found = pinv(A, limit) @ b
+    found = pinv(input, limit) @ b
     found = found.mT.contiguous().mT  # column-major, as LAPACK's
-    none = A.new_empty((0,), dtype=A._dtype.to_real())
-    s = _sizes(A, False)
+    none = input.new_empty((0,), dtype=input._dtype.to_real())
+    s = _sizes(input, False)
     count = (s > limit * s.max(-1, initial=0)[..., None]).sum(-1)
     rank = fresh(np.asarray(count, np.int64), dtypes.int64)
     residuals = found.reshape(-1)[:0].abs()
     if m > n and bool((count == n).all()):
-        residuals = (A @ found - b).abs().square().sum(-2)
-    values = rows(s, A._dtype.to_real()) if how in ("gelsd", "gelss") else none
+        residuals = (input @ found - b).abs().square().sum(-2)
+    values = rows(s, input._dtype.to_real()) if how in ("gelsd", "gelss") else none
     no_rank = fresh(np.empty((0,), np.int64), dtypes.int64)
     return return_types.linalg_lstsq(
         found.squeeze(-1) if vector else found,
@@ -423,22 +423,22 @@ def _check_lstsq(A: Tensor, B: Tensor) -> None:  # noqa: N803
 
 
 @linear("cond")
-def cond(A: Tensor, p: Any = None) -> Tensor:  # noqa: N803
+def cond(input: Tensor, p: Any = None) -> Tensor:
     """The norm of a matrix times the norm of its inverse (p None or 2: of singular values)."""
-    check_matrices("linalg.cond", A)
-    check_number("linalg.cond", A)
+    check_matrices("linalg.cond", input)
+    check_number("linalg.cond", input)
     if p in (None, 2, -2):
-        s = svdvals(A)
+        s = svdvals(input)
         if not s.numel():
             return s.new_zeros(s.shape[:-1])
         first, last = s.select(-1, 0), s.select(-1, -1)
         return last / first if p == -2 else first / last
     norm = OPS["matrix_norm"].forms["matrix_norm"]
-    check_square("linalg.cond", A)
-    if not A.numel():
-        return norm(A, p)  # type: ignore[no-any-return]
+    check_square("linalg.cond", input)
+    if not input.numel():
+        return norm(input, p)  # type: ignore[no-any-return]
     try:
-        return norm(A, p) * norm(inv(A), p)  # type: ignore[no-any-return]
+        return norm(input, p) * norm(inv(input), p)  # type: ignore[no-any-return]
     except LinAlgError:
-        real = A._dtype.to_real()
-        return rows(np.full(tuple(A.shape[:-2]), np.inf), real)
+        real = input._dtype.to_real()
+        return rows(np.full(tuple(input.shape[:-2]), np.inf), real)

@@ -115,7 +115,7 @@ def _check(name: str, A: Tensor) -> None:  # noqa: N803
 
 @linear("ldl_factor_ex")
 def ldl_factor_ex(
-    A: Tensor,  # noqa: N803
+    input: Tensor,
     *,
     hermitian: bool = False,
     check_errors: bool = False,
@@ -123,13 +123,13 @@ def ldl_factor_ex(
     """L below and the blocks of D on the diagonal of one matrix, the pivots, and where D has its
     first zero (0: none). Reads the lower triangle; has no gradient.
     """
-    _check("torch.linalg.ldl_factor_ex", A)
-    n = A.shape[-1]
-    a = np.array(A.array(), order="C")
+    _check("torch.linalg.ldl_factor_ex", input)
+    n = input.shape[-1]
+    a = np.array(input.array(), order="C")
     flat = a.reshape(math.prod(a.shape[:-2]), n, n)
     pivots = np.zeros((len(flat), n), np.int32)
     info = np.zeros(len(flat), np.int32)
-    conjugate = hermitian and A._dtype.is_complex
+    conjugate = hermitian and input._dtype.is_complex
     for i, matrix in enumerate(flat):
         lower, pivots[i], info[i] = _factored(np.tril(matrix), conjugate)
         matrix[...] = np.tril(lower)
@@ -137,19 +137,19 @@ def ldl_factor_ex(
     at, where = first_bad(found)
     if check_errors and at >= 0:
         raise RuntimeError(
-            f"torch.linalg.ldl_factor_ex: {at_batch(at, A.ndim > 2)}The factorization has been "
+            f"torch.linalg.ldl_factor_ex: {at_batch(at, input.ndim > 2)}The factorization has been "
             f"completed, but the factor D is exactly singular: D[{where},{where}] is zero, and "
             "division by zero will occur if it is used to solve a system of equations."
         )
     return return_types.linalg_ldl_factor_ex(
-        columns(a, A._dtype), integers(pivots.reshape(a.shape[:-1])), found
+        columns(a, input._dtype), integers(pivots.reshape(a.shape[:-1])), found
     )
 
 
 @linear("ldl_factor")
-def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:  # noqa: N803
+def ldl_factor(input: Tensor, *, hermitian: bool = False) -> Any:
     """L below and the blocks of D on the diagonal of one matrix, and the pivots."""
-    both, pivots, _ = ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
+    both, pivots, _ = ldl_factor_ex(input, hermitian=hermitian, check_errors=True)
     return return_types.linalg_ldl_factor(both, pivots)
 
 

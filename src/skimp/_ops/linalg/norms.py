@@ -82,7 +82,7 @@ def _check_order(ord: Any) -> None:
 
 @linear("matrix_norm")
 def matrix_norm(
-    A: Tensor,  # noqa: N803
+    input: Tensor,
     ord: Any = "fro",
     dim: Any = (-2, -1),
     keepdim: bool = False,
@@ -90,7 +90,7 @@ def matrix_norm(
     dtype: Any = None,
 ) -> Tensor:
     """A matrix norm: "fro", "nuc", 1 and inf (sums), 2 (singular values) or their negatives."""
-    return matrix_norm_of(A, ord, dim, keepdim, dtype)
+    return matrix_norm_of(input, ord, dim, keepdim, dtype)
 
 
 @op("renorm", out=True)

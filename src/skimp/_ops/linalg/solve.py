@@ -219,7 +219,7 @@ def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) ->
 
 @linear("solve_triangular", out=True)
 def solve_triangular(
-    A: Tensor,  # noqa: N803
+    input: Tensor,
     B: Tensor,  # noqa: N803
     *,
     upper: bool,
@@ -228,12 +228,12 @@ def solve_triangular(
 ) -> Tensor:
     """The X of A X = B (X A = B without `left`), reading only a triangle of A."""
     name = "linalg.solve_triangular"
-    check_like(name, A, B)
-    check_square(name, A)
+    check_like(name, input, B)
+    check_square(name, input)
     check_matrices(name, B, "B")
-    check_sides(name, A, B, left)
-    check_number(name, A, "triangular_solve_cpu")
-    a, b = _batched(A, B)
+    check_sides(name, input, B, left)
+    check_number(name, input, "triangular_solve_cpu")
+    a, b = _batched(input, B)
     if left:
         return _solve_triangular(a, b, upper, unitriangular)
     return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
@@ -282,10 +282,10 @@ def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:  # noqa: N
 
 
 @op(out=True)
-def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:  # noqa: N803
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """The X of A X = input, where L is a Cholesky factor of A."""
-    check_square("cholesky_solve", L)
-    a, b = _batched(L, input)
+    check_square("cholesky_solve", input2)
+    a, b = _batched(input2, input)
     return _cholesky_solve(b, a, upper)
 
 
@@ -420,15 +420,15 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
 
 
 @linear("tensorsolve")
-def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:  # noqa: N803
+def tensorsolve(input: Tensor, other: Tensor, dims: Any = None) -> Tensor:
     """The X of tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
     if dims is not None:
-        A = A.movedim(tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
-    shape = tuple(A.shape[B.ndim :])
-    n, m = math.prod(shape), math.prod(A.shape[: B.ndim])
+        input = input.movedim(tuple(dims), tuple(range(input.ndim - len(dims), input.ndim)))
+    shape = tuple(input.shape[other.ndim :])
+    n, m = math.prod(shape), math.prod(input.shape[: other.ndim])
     if n != m:
         raise RuntimeError(
             "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
             f"prod(self.shape[:other.ndim]), but got {n} != {m}"
         )
-    return solve(A.reshape(n, n), B.reshape(-1)).reshape(shape)
+    return solve(input.reshape(n, n), other.reshape(-1)).reshape(shape)

@@ -21,7 +21,11 @@ def _pairs(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, Any
         raise TypeError(
             f"{name}(): argument 'y' (position 1) must be Tensor, not {type(y).__name__}"
         )
-    if (x is not None and dx is not None) or isinstance(dx, Tensor):
+    if (
+        not (x is None or isinstance(x, Tensor))
+        or (x is not None and dx is not None)
+        or (isinstance(dx, Tensor))
+    ):
         raise TypeError(
             f"{name}() received an invalid combination of arguments: give the points x, a tensor, "
             "or their distance dx, a number"

@@ -10,9 +10,26 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 
 
-def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
-    """The dtype that arithmetic on the two (tensors or numbers) gives."""
-    for i, value in enumerate((tensor1, tensor2)):
+def result_type(
+    tensor1: Any = None,
+    tensor2: Any = None,
+    *,
+    tensor: Any = None,
+    other: Any = None,
+    scalar: Any = None,
+    scalar1: Any = None,
+    scalar2: Any = None,
+) -> dtypes.dtype:
+    """The dtype that arithmetic on the two (tensors or numbers) gives. By name they are tensor1 and
+    tensor2, tensor and other, scalar and tensor, or scalar1 and scalar2.
+    """
+    given = [
+        v for v in (tensor1, scalar, scalar1, tensor, tensor2, scalar2, other) if v is not None
+    ]
+    if len(given) != 2:
+        raise TypeError("result_type() received an invalid combination of arguments")
+    tensor1, tensor2 = given
+    for i, value in enumerate(given):
         if not isinstance(value, (Tensor, bool, int, float, complex)):
             raise TypeError(
                 f"result_type(): argument 'tensor{i + 1}' (position {i + 1}) must be Tensor, "

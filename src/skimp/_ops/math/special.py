@@ -412,7 +412,7 @@ for _name in (
     "shifted_chebyshev_polynomial_w",
 ):
     binary(
-        Pointwise(_name, {F: getattr(S, _name), **NO_HALVES}, floating, None, ("input", "n")),
+        Pointwise(_name, {F: getattr(S, _name), **NO_HALVES}, floating, None, ("x", "n")),
         namespaces=("special",),
         inplace=False,
         method=False,

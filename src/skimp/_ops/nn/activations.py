@@ -322,9 +322,11 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 @functional
-def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """The input above zero, else alpha (exp(input) - 1), in place."""
-    return apply(ELU["elu", True], input, (alpha, 1, 1), True)
+def elu_(input: Tensor, alpha: float = 1.0, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """The input above zero, else alpha (exp(input_scale * input) - 1), both times `scale`; in
+    place.
+    """
+    return apply(ELU["elu", True], input, (alpha, scale, input_scale), True)
 
 
 SELU = (A.SELU_ALPHA, A.SELU_SCALE, 1)

@@ -309,6 +309,7 @@ def embedding_bag(
             "for mode='sum' "
             f"(got mode='{mode}'). Please open a feature request on GitHub."
         )
+    include_last_offset = include_last_offset and input.ndim == 1  # rows have no last offset
     input, offsets, per_sample_weights = _flattened(input, offsets, per_sample_weights)
     padding = _padding(padding_idx, weight.shape[0])
     if max_norm is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import export, op
 from skimp._engine.dispatch.pointwise import OPMATH, Pointwise, call, same
 from skimp._engine.dispatch.rows import F, zeros
 from skimp._engine.memory.layout import normalize_dim
@@ -146,21 +146,32 @@ RRELU_FIXED_IN_PLACE = row(
 )
 
 
-def _rrelu(input: Tensor, lower: float, upper: float, training: bool, inplace: bool) -> Tensor:
+def _rrelu(
+    input: Tensor,
+    lower: float,
+    upper: float,
+    training: bool,
+    inplace: bool,
+    generator: Any = None,
+) -> Tensor:
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if training and isinstance(input, Tensor):
         RRELU["RreluWithNoiseBackward0"].kernel(input._dtype)
         row = RRELU[f"RreluWithNoiseBackward{int(inplace)}"]
         return call(
-            row, (input, _slopes(input, lower, upper)), (), input if inplace else None, inplace
+            row,
+            (input, _slopes(input, lower, upper, generator)),
+            (),
+            input if inplace else None,
+            inplace,
         )
     return apply(
         RRELU_FIXED_IN_PLACE if inplace else RRELU_FIXED, input, ((lower + upper) / 2,), inplace
     )
 
 
-def _slopes(input: Tensor, lower: float, upper: float) -> Tensor:
+def _slopes(input: Tensor, lower: float, upper: float, generator: Any = None) -> Tensor:
     """1 above zero, else drawn between the limits: one draw for each such element, in order."""
     values = input.array()
     of = OPMATH.get(input._dtype, input._dtype).np.type
@@ -168,7 +179,7 @@ def _slopes(input: Tensor, lower: float, upper: float) -> Tensor:
     noise = np.ones(values.shape, input._dtype.np)
     below = values <= 0
     with _LOCK:
-        drawn = uniform53(int(np.count_nonzero(below)), engine_of(None))
+        drawn = uniform53(int(np.count_nonzero(below)), engine_of(generator))
     noise[below] = (drawn * (high - low) + low).astype(of)
     return adopt(noise, input._dtype)
 
@@ -185,13 +196,29 @@ def rrelu(
 
 
 def rrelu_(
-    input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
 ) -> Tensor:
     """The input above zero, else a slope times it, in place."""
-    return _rrelu(input, lower, upper, training, True)
+    return _rrelu(input, lower, upper, training, True, generator)
 
 
-everywhere(rrelu)
+def torch_rrelu(
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
+) -> Tensor:
+    """nn.functional.rrelu, with a generator to draw from."""
+    return _rrelu(input, lower, upper, training, False, generator)
+
+
+export("rrelu", rrelu, ("nn.functional",), method=False)
+export("rrelu", torch_rrelu, method=False)
 everywhere(rrelu_)
 
 # -- glu: half of the input opens and closes the other ---------------------------------------------

@@ -327,7 +327,7 @@ BCE_LOGITS = Pointwise(
 )
 
 
-@op(method=False, namespaces=("", "nn.functional"))
+@op(method=False, namespaces=("nn.functional",))
 def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,
@@ -474,4 +474,4 @@ for _g in (
     gaussian_nll_loss,
 ):
     export(_g.__name__, door(_g), ("nn.functional",), method=False)
-export("poisson_nll_loss", poisson_nll_loss, ("", "nn.functional"), method=False)
+export("poisson_nll_loss", poisson_nll_loss, ("nn.functional",), method=False)

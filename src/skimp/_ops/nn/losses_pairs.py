@@ -242,14 +242,14 @@ def triplet_margin_with_distance_loss(
     )
 
 
-for _f in (soft_margin_loss, triplet_margin_with_distance_loss):
-    export(_f.__name__, _f, ("nn.functional",), method=False)
-for _g in (
+for _f in (
+    soft_margin_loss,
+    triplet_margin_with_distance_loss,
     hinge_embedding_loss,
     margin_ranking_loss,
-    cosine_similarity,
-    pairwise_distance,
     cosine_embedding_loss,
     triplet_margin_loss,
 ):
+    export(_f.__name__, _f, ("nn.functional",), method=False)
+for _g in (cosine_similarity, pairwise_distance):
     export(_g.__name__, _g, ("", "nn.functional"), method=False)

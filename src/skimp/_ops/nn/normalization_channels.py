@@ -400,7 +400,7 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
     return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
 
 
-@op(method=False, namespaces=("", "nn.functional"))
+@op(method=False, namespaces=("nn.functional",))
 def group_norm(
     input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:

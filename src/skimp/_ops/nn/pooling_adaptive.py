@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES, door, export
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.pool import Pool
@@ -333,7 +334,14 @@ def _declare_fractional(nd: int) -> None:
     export_with_indices(f"fractional_max_pool{nd}d", fractional)
 
 
+def _maximum_and_places(input: Any, output_size: Any) -> Any:
+    """Maxima over windows that share the input among a given result, and their places."""
+    return _maximum(1, input, output_size, True)
+
+
 for _nd in (1, 2, 3):
     _declare(_nd)
+# torch's own, unlike torch.nn.functional's, answers both
+export("adaptive_max_pool1d", named(_maximum_and_places, "adaptive_max_pool1d"), method=False)
 for _nd in (2, 3):
     _declare_fractional(_nd)

@@ -260,6 +260,8 @@ def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
 
 def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
     """Whole numbers: `random_(to)`, `random_(from, to)`, or all that the dtype can hold."""
+    if len(args) > 2:
+        raise TypeError(f"random_() takes 2 positional arguments but {len(args)} were given")
     low, high = 0, words.pop("to", None)
     if "from" in words:
         low = words.pop("from")
@@ -478,6 +480,8 @@ def randint(
     **words: Any,
 ) -> Tensor:
     """Whole numbers: `randint(high, size)` or `randint(low, high, size)`."""
+    if len(args) > 3:
+        raise TypeError(f"randint() takes 3 positional arguments but {len(args)} were given")
     names = ["low", "high", "size"]
     given = dict(zip(names[-len(args) :] if args and not words else names, args, strict=False))
     if args and len(args) == 2 and not words:
@@ -574,6 +578,8 @@ def normal(
             outs.resize_out("normal", out, sizes_of((size,)))
         t.normal_(mean, std, generator=generator)
         return finish(t, requires_grad) if out is None else t
+    if size is not None:
+        raise TypeError("normal() received an invalid combination of arguments: size with tensors")
     like = mean if isinstance(mean, Tensor) else std
     if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")

@@ -55,6 +55,8 @@ def sort(
     """The values in order along a dim and where they were; ties keep their order; NaN counts as
     the largest.
     """
+    if not isinstance(descending, bool):
+        raise TypeError(f"sort(): 'descending' must be bool, not {type(descending).__name__}")
     if isinstance(dim, bool):  # sort(x, descending)
         dim, descending = -1, dim
     return _sort(input, dim if axis is None else axis, bool(descending), out=out)

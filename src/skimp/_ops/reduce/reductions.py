@@ -240,6 +240,11 @@ def _spread_args(name: str, input: Tensor, dim: Any, unbiased: Any) -> tuple[Any
     """`var(x, unbiased)` and `var(x, dim, unbiased)` alike."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
+    if not (unbiased is None or isinstance(unbiased, bool)):
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: 'unbiased' must be bool, not "
+            f"{type(unbiased).__name__}"
+        )
     if input._dtype.category < dtypes.FLOAT:
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     return dim, unbiased
@@ -592,19 +597,19 @@ def _norm_back(
 
 @op("vector_norm", method=False, namespaces=("linalg",), out=True)
 def vector_norm(
-    x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """The ord-norm of the elements as one vector, or along some dims."""
     if isinstance(ord, Tensor):
         ord = ord.item()
     if dtype is not None:
-        x = x.to(dtype)
-    if x._dtype.category < dtypes.FLOAT:
+        input = input.to(dtype)
+    if input._dtype.category < dtypes.FLOAT:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            f"{promotion.scalar_type_name(x._dtype)}"
+            f"{promotion.scalar_type_name(input._dtype)}"
         )
-    return _vector_norm(x, float(ord), None if dim == () else dim, keepdim)
+    return _vector_norm(input, float(ord), None if dim == () else dim, keepdim)
 
 
 @op(

@@ -336,9 +336,25 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 
 @op(method=False, out="same")
 def isin(
-    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+    elements: Any = None,
+    test_elements: Any = None,
+    *,
+    assume_unique: bool = False,
+    invert: bool = False,
+    element: Any = None,
+    test_element: Any = None,
 ) -> Tensor:
-    """Whether each element is one of the test elements (NaN never is)."""
+    """Whether each element is one of the test elements (NaN never is). A number among the two goes
+    by the name `element`, or `test_element`.
+    """
+    elements = element if elements is None else elements
+    test_elements = test_element if test_elements is None else test_elements
+    for i, value in enumerate((elements, test_elements)):
+        if not isinstance(value, (Tensor, bool, int, float, complex)):
+            raise TypeError(
+                f"isin(): argument '{('elements', 'test_elements')[i]}' (position {i + 1}) must be "
+                f"Tensor, not {type(value).__name__}"
+            )
     if not isinstance(elements, Tensor) and not isinstance(test_elements, Tensor):
         raise TypeError("isin() received an invalid combination of arguments - got two numbers")
     one, other = (
@@ -366,14 +382,14 @@ def isin(
     return result
 
 
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """A new last dim with a 1 at the class that each element names, and 0 elsewhere."""
-    if tensor._dtype is not dtypes.int64:
+    if input._dtype is not dtypes.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
-    array = tensor.array()
+    array = input.array()
     if not array.size:
         if num_classes <= 0:
-            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+            raise RuntimeError("Can not infer total number of classes from empty input.")
         return fresh(np.zeros((*array.shape, num_classes), np.int64), dtypes.int64)
     if array.min() < 0:
         raise RuntimeError("Class values must be non-negative.")
@@ -384,8 +400,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("num_classes should be positive")
     elif top >= num_classes:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    zeros: Any = tensor.new_zeros((*array.shape, num_classes))
-    return zeros.scatter_(-1, tensor.unsqueeze(-1), 1)  # type: ignore[no-any-return]
+    zeros: Any = input.new_zeros((*array.shape, num_classes))
+    return zeros.scatter_(-1, input.unsqueeze(-1), 1)  # type: ignore[no-any-return]
 
 
 export("one_hot", door(one_hot), ("nn.functional",), method=False)

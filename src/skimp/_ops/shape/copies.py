@@ -166,10 +166,11 @@ def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
         )
     if other is not None:
         dtype, where = other._dtype, None
-    if rest:
-        rest.pop(0)  # non_blocking
-    if rest:
-        copy_always = rest.pop(0)
+    if len(rest) > 2 or not all([isinstance(v, bool) for v in rest]):
+        got = ", ".join([type(v).__name__ for v in args])
+        raise TypeError(f"to() received an invalid combination of arguments - got ({got})")
+    if len(rest) == 2:  # non_blocking, copy
+        copy_always = rest[1]
     if dtype is not None and not isinstance(dtype, dtypes.dtype):
         raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
     return dtype, where, copy_always, memory_format
@@ -187,30 +188,32 @@ COPY_ROWS = {
     )
     for d in (*dtypes.ALL, *dtypes.NARROW)
 }
-COPIED = Rule("CopyBackwards", {"src": lambda g, src_dtype: g.to(src_dtype)})
+COPIED = Rule("CopyBackwards", {"other": lambda g, other_dtype: g.to(other_dtype)})
 
 
 @op("copy_", namespaces=())
-def copy_(input: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Write `src`, broadcast and converted, over the elements."""
-    if not isinstance(src, Tensor):
+def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
+    """Write `other` (a number too), broadcast and converted, over the elements."""
+    if not isinstance(other, Tensor):
+        if isinstance(other, (bool, int, float, complex)):
+            return fill_(input, other)
         raise TypeError(
-            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}"
         )
-    if src is input:
+    if other is input:
         history.before_inplace(input)
         input.bump()
         return input
-    if input.shape != src.shape:
+    if input.shape != other.shape:
         history.before_inplace(input)
         outs.check_overlap(input, ())
-        shape = layouts.broadcast_shapes(tuple(input.shape), tuple(src.shape))
+        shape = layouts.broadcast_shapes(tuple(input.shape), tuple(other.shape))
         if shape != input.shape:
             raise RuntimeError(
                 f"output with shape {list(input.shape)} doesn't match the broadcast shape "
                 f"{list(shape)}"
             )
-    write(input, src)
+    write(input, other)
     return input
 
 
@@ -221,7 +224,7 @@ def write(target: Tensor, src: Tensor) -> None:
     tracked = modes.state.grad and (target._rg or src._rg)
     history.before_inplace(target)
     outs.check_overlap(target, ())
-    kept = history.prepare(target, COPIED, {"input": target, "src": src}) if tracked else None
+    kept = history.prepare(target, COPIED, {"input": target, "other": src}) if tracked else None
     if _shares(target, src):
         src = copied(
             src,

@@ -124,9 +124,9 @@ def _chosen(n: int, r: int, repeats: bool) -> list[Any]:
 
 
 @op(namespaces=())
-def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Summed over the dimensions that `size` lacks or has as 1: what undoes a broadcast."""
-    wanted, shape = ints(size), tuple(input.shape)
+    wanted, shape = ints(sizes if size is None else (size,)), tuple(input.shape)
     if not wanted:
         return input.sum()
     lead = len(shape) - len(wanted)

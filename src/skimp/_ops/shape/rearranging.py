@@ -209,11 +209,18 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
 
 @op()
 def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: Any = None, *, output_size: Any = None
+    input: Any = None, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> Tensor:
     """Each element (or slice along `dim`) so many times; of one tensor, its positions so many
     times.
     """
+    if input is None:
+        input, repeats = repeats, None
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            "repeat_interleave(): argument 'input' (position 1) must be Tensor, not "
+            f"{type(input).__name__}"
+        )
     if repeats is None:
         return _positions_repeated(input, output_size)
     if not isinstance(repeats, Tensor) and (
@@ -238,7 +245,7 @@ def repeat_interleave(
         raise RuntimeError("repeat_interleave: Invalid output_size")
     shape = tuple(input.shape)
     spread = input.unsqueeze(dim + 1).expand((*shape[: dim + 1], n, *shape[dim + 1 :]))
-    whole = spread.clone(memory_format=contiguous_format)
+    whole: Tensor = spread.clone(memory_format=contiguous_format)
     return whole.view((*shape[:dim], n * size, *shape[dim + 1 :]))
 
 

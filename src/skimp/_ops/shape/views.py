@@ -31,7 +31,7 @@ def ints(values: Any, name: str = "size") -> tuple[int, ...]:
 def as_int(v: Any, name: str = "size") -> int:
     if type(v) is int:
         return v
-    if isinstance(v, (bool, float, str)):
+    if isinstance(v, bool) or not hasattr(v, "__index__") or isinstance(v, type):
         raise TypeError(f"{name}: expected an int, not {type(v).__name__}")
     return int(v.__index__())
 
@@ -58,11 +58,23 @@ TURN = {"input": lambda g: g.t()}
     rule=Rule("TransposeBackward0", EXCHANGE),
     inplace=Rule("TransposeBackward1", EXCHANGE),
     hand="a.swapaxes(dim0, dim1)",
-    aliases=("swapaxes", "swapdims"),
+    aliases=("swapdims",),
 )
 def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     """Two dimensions exchanged."""
     return V.transpose(layout, dim0, dim1)
+
+
+@view(
+    rule=Rule("TransposeBackward0", {"input": lambda g, axis0, axis1: g.transpose(axis0, axis1)}),
+    inplace=Rule(
+        "TransposeBackward1", {"input": lambda g, axis0, axis1: g.transpose(axis0, axis1)}
+    ),
+    hand="a.swapaxes(axis0, axis1)",
+)
+def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
+    """Two dimensions exchanged."""
+    return V.transpose(layout, axis0, axis1)
 
 
 @view(
@@ -423,13 +435,25 @@ def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
 _pieces: Callable[..., tuple[Tensor, ...]] = _cut
 
 
-@op(aliases=("unsafe_split",))
+@op(method=False)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
-    shape = tuple(tensor.shape)
-    if isinstance(split_size_or_sections, (tuple, list)):
-        return _pieces(tensor, S.split_with_sizes(shape, ints((split_size_or_sections,)), dim), dim)
-    return _pieces(tensor, S.split(shape, as_int(split_size_or_sections), dim), dim)
+    return _split(tensor, split_size_or_sections, dim)
+
+
+@op("split", namespaces=())
+def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
+    shape = tuple(self.shape)
+    if isinstance(split_size, (tuple, list)):
+        return _pieces(self, S.split_with_sizes(shape, ints((split_size,)), dim), dim)
+    return _pieces(self, S.split(shape, as_int(split_size), dim), dim)
+
+
+@op()
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size (the last may be shorter) along a dimension."""
+    return _pieces(input, S.split(tuple(input.shape), as_int(split_size), dim), dim)
 
 
 @op(aliases=("unsafe_split_with_sizes",))
@@ -447,22 +471,36 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 @op()
 def tensor_split(
     input: Tensor,
-    indices_or_sections: Any = None,
+    tensor_indices_or_sections: Any = None,
     dim: int = 0,
     *,
     indices: Any = None,
     sections: Any = None,
 ) -> tuple[Tensor, ...]:
     """Pieces as even as can be, or cut at the indices given."""
-    how = next(v for v in (indices_or_sections, indices, sections) if v is not None)
+    how = _cuts("tensor_split", tensor_indices_or_sections, indices, sections)
     if isinstance(how, Tensor):
         how = how.tolist()
     pieces = S.tensor_split(tuple(input.shape), how, dim)
     return tuple([narrow(input, dim, start, length) for start, length in pieces])
 
 
+def _cuts(name: str, *ways: Any) -> Any:
+    """The one of the ways to say where to cut that was given."""
+    given = [v for v in ways if v is not None]
+    if len(given) != 1 or not isinstance(given[0], (int, tuple, list, Tensor)):
+        got = ", ".join([type(v).__name__ for v in given])
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got (Tensor, {got})"
+        )
+    return given[0]
+
+
 def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
-    def f(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def f(
+        input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+    ) -> tuple[Tensor, ...]:
+        how = _cuts(name, indices_or_sections, indices, sections)
         if input.ndim < least:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {least} dimension, but got a "
@@ -470,7 +508,6 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
                 f"{input.ndim} dimensions!"
             )
         dim = dim_of(input)
-        how = indices_or_sections
         if isinstance(how, int) and (how <= 0 or input.shape[dim] % how):
             raise RuntimeError(
                 f"torch.{name} attempted to split along dimension {dim}, but the size of the "

@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.dispatch import forms
 from skimp._engine.dispatch.forms import NAMESPACES, export
-from skimp._engine.tensor import devices, dtypes
+from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.create.creation import as_tensor
 from skimp._ops.sparse.tensor import (
@@ -108,7 +108,7 @@ def _check_inside(at: Any, shape: Ints) -> None:
 
 
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,
@@ -124,7 +124,7 @@ def sparse_coo_tensor(
     """
     devices.check(device)
     if values is None:
-        return _empty(tuple(indices), dtype, requires_grad)
+        return _empty(tuple(size if indices is None else indices), dtype, requires_grad)
     at = _indices_of(indices)
     held = as_tensor(values, dtype=dtype)
     held = held.view(held.shape) if held.requires_grad else held.detach()
@@ -190,12 +190,23 @@ for _kind in ("compressed", "csr", "csc", "bsr", "bsc"):
 # -- from dense to sparse and back ----------------------------------------------------------------
 
 
-def to_sparse(input: Tensor, sparse_dim: int | None = None, *, layout: Any = None) -> Any:
+def to_sparse(
+    input: Tensor,
+    sparse_dim: int | None = None,
+    *,
+    layout: Any = None,
+    blocksize: Any = None,
+    dense_dim: int | None = None,
+) -> Any:
     """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
     dims.
     """
+    if layout is formats.strided:
+        return input
     if layout is not None and repr(layout) != "torch.sparse_coo":
         return _compressed("to_sparse")()
+    if sparse_dim is None and dense_dim is not None:
+        sparse_dim = input.ndim - dense_dim
     k = input.ndim if sparse_dim is None else sparse_dim
     if not 0 < k <= max(input.ndim, 1):
         raise RuntimeError(f"sparse_dim must be in (0, {input.ndim}], but got {sparse_dim}")

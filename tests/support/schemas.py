@@ -1,0 +1,474 @@
+"""The calls that PyTorch's own schemas describe: each public function and method, the arguments of
+each of its overloads, and, by trying, values that PyTorch takes for them.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import itertools
+import re
+import tomllib
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional
+
+import skimp
+import skimp.nn.functional
+
+# where functions are found, and how PyTorch's schemas spell them
+SPACES = {
+    "": "", "Tensor": "", "nn.functional": "", "linalg": "linalg_", "fft": "fft_",
+    "special": "special_",
+}  # fmt: skip
+REQUIRED = object()
+# functions that set something for the process, or take functions: tested by themselves
+NOT_OPS = frozenset({
+    "compile", "cond", "from_file", "set_default_device", "set_default_dtype",
+    "set_default_tensor_type", "set_deterministic_debug_mode", "set_float32_matmul_precision",
+    "set_printoptions", "set_rng_state", "set_warn_always", "use_deterministic_algorithms", "vmap",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One argument of one overload; `type` is a schema's word for it (`Tensor?`, `int[]`)."""
+
+    name: str
+    type: str
+    default: Any
+    keyword_only: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """One overload of one public name."""
+
+    space: str
+    name: str
+    args: tuple[Arg, ...]
+
+    @property
+    def path(self) -> str:
+        return f"{self.space}.{self.name}" if self.space else self.name
+
+    def function(self, library: Any) -> Any:
+        owner = functools.reduce(getattr, self.space.split("."), library) if self.space else library
+        return getattr(owner, self.name)
+
+    @property
+    def required(self) -> list[Arg]:
+        return [a for a in self.args if a.default is REQUIRED]
+
+    @property
+    def optional(self) -> list[Arg]:
+        return [a for a in self.args if a.default is not REQUIRED]
+
+
+# -- values that both libraries can be given ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Given:
+    """A tensor to be made on either side."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    kind: str = "between"  # "between" 0 and 1, "definite", "indices", "zeros"
+
+    def __repr__(self) -> str:
+        return f"{self.kind}:{self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value that is a name of the library: a dtype, a layout, a generator."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@functools.cache
+def _array(given: Given) -> Any:
+    n = int(np.prod(given.shape))
+    if given.kind == "definite":
+        size = given.shape[-1]
+        values = np.broadcast_to(np.eye(size) * 2 + 0.25, given.shape)
+    elif given.kind == "zeros":
+        values = np.zeros(given.shape)
+    elif given.kind == "indices":
+        values = (np.arange(n) % 2).reshape(given.shape)
+    else:
+        values = ((np.arange(n) * 7 % 11 + 1) / 13).reshape(given.shape)
+    if given.dtype in ("bool", "int32", "int64", "uint8", "int8", "int16"):
+        values = (np.arange(n) % 2).reshape(given.shape)
+    return np.ascontiguousarray(
+        values.astype(
+            "float32" if "16" in given.dtype[-2:] and "float" in given.dtype else given.dtype
+        )
+    )
+
+
+def make(value: Any, library: Any) -> Any:
+    """This value as the library's own."""
+    if isinstance(value, Given):
+        made = library.from_numpy(_array(value).copy())
+        return (
+            made
+            if value.dtype not in ("float16", "bfloat16")
+            else made.to(getattr(library, value.dtype))
+        )
+    if isinstance(value, Named):
+        found = getattr(library, value.name)
+        return found().manual_seed(1) if value.name == "Generator" else found
+    if isinstance(value, list):
+        return [make(v, library) for v in value]
+    if isinstance(value, tuple):
+        return tuple([make(v, library) for v in value])
+    return value
+
+
+@dataclass(frozen=True)
+class Call:
+    """Values by position and by name."""
+
+    form: Form
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+
+    def __repr__(self) -> str:
+        words = [*[repr(a) for a in self.args], *[f"{k}={v!r}" for k, v in self.kwargs]]
+        return f"{self.form.path}({', '.join(words)})"
+
+    def on(self, library: Any) -> Any:
+        library.manual_seed(0)
+        f = self.form.function(library)
+        args = [make(a, library) for a in self.args]
+        kwargs = {k: make(v, library) for k, v in self.kwargs}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return f(*args, **kwargs)
+
+    def outcome(self, library: Any) -> Any:
+        """What the call gives, or its Refused."""
+        try:
+            return self.on(library)
+        except Exception as e:
+            return Refused(e)
+
+
+class Refused:
+    """An error's class, as the builtin that PyTorch and its users know it by, and its words."""
+
+    def __init__(self, error: Exception) -> None:
+        known = [c for c in type(error).__mro__ if getattr(builtins, c.__name__, None) is c]
+        self.kind = known[0].__name__
+        self.words = str(error)
+
+    def __repr__(self) -> str:
+        return f"{self.kind}: {' '.join(self.words.split())[:160]}"
+
+
+# -- PyTorch's schemas ----------------------------------------------------------------------------
+
+_TYPES = {
+    "Tensor": "Tensor", "int": "int", "SymInt": "int", "bool": "bool", "float": "float",
+    "number": "Scalar", "Scalar": "Scalar", "str": "str", "ScalarType": "dtype",
+    "Layout": "layout", "Device": "device", "MemoryFormat": "memory_format",
+    "Generator": "Generator", "complex": "Scalar",
+}  # fmt: skip
+
+
+def _type(t: Any) -> str | None:
+    """A schema's type in our words: `Tensor`, `int[]`, `Tensor?[]?`; None for one that no Python
+    caller gives.
+    """
+    text = str(t)
+    if text in _TYPES:
+        return _TYPES[text]
+    for prefix, suffix in (("Optional[", "?"), ("List[", "[]")):
+        if text.startswith(prefix):
+            inner = _type(text[len(prefix) : -1])
+            return None if inner is None else inner + suffix
+    return None
+
+
+def _of_schema(space: str, name: str, schema: Any) -> Form | None:
+    if schema.name.endswith("_backward") or "Dimname" in str(schema):
+        return None
+    args = []
+    for a in schema.arguments:
+        kind = _type(a.real_type)
+        if kind is None or a.is_out:
+            return None
+        default = a.default_value if a.has_default_value() else REQUIRED
+        title = a.name
+        if title == "self" and space != "Tensor" and kind == "Tensor":
+            title = "input"  # a number in its place keeps the schema's name
+        args.append(Arg(title, kind, default, a.kwarg_only))
+    if space == "Tensor" and (not args or args[0].type != "Tensor"):
+        return None
+    if not any(a.type.startswith("Tensor") for a in args) and not any(
+        a.name == "dtype" for a in args
+    ):
+        return None
+    return Form(space, name, tuple(args))
+
+
+_PYTHON_TYPES = {
+    "Tensor": "Tensor", "int": "int", "bool": "bool", "float": "float", "str": "str",
+    "number": "Scalar",
+}  # fmt: skip
+
+
+def _of_signature(space: str, name: str, f: Any) -> Form | None:
+    """A function that PyTorch wrote in Python: its arguments' types from the annotations, or from
+    the schemas' words for arguments of that name.
+    """
+    signature = inspect.signature(f)
+    args = []
+    for p in signature.parameters.values():
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            return None
+        default = REQUIRED if p.default is p.empty else p.default
+        kind = _of_annotation(p.annotation) or _guess(p.name, default)
+        args.append(Arg(p.name, kind, default, p.kind is p.KEYWORD_ONLY))
+    return Form(space, name, tuple(args))
+
+
+def _of_annotation(annotation: Any) -> str | None:
+    text = (
+        annotation
+        if isinstance(annotation, str)
+        else getattr(annotation, "__name__", str(annotation))
+    )
+    text = str(annotation) if "Union" in text or "Optional" in text else text
+    text = text.replace("torch.", "").replace("typing.", "")
+    optional = "None" in text or "Optional" in text
+    if "BroadcastingList" in text or "list[int]" in text or "List[int]" in text:
+        return "int[]" + ("?" if optional else "")
+    for word, kind in _PYTHON_TYPES.items():
+        if text.replace(" | None", "").replace("Optional[", "").rstrip("]") == word:
+            return kind + ("?" if optional else "")
+    return "dtype?" if "dtype" in text or "DType" in text else None
+
+
+def _guess(name: str, default: Any) -> str:
+    if name == "norm_type":
+        return "float"
+    if isinstance(default, bool):
+        return "bool"
+    for kind in (int, float, str):
+        if isinstance(default, kind):
+            return kind.__name__
+    if name in _BY_NAME and name not in ("index", "indices", "mask", "weight", "src", "source"):
+        return "any?"
+    return "Tensor?" if default is None else "Tensor"
+
+
+@functools.cache
+def _schemas() -> dict[str, list[Any]]:
+    found = defaultdict(list)
+    for s in torch._C._jit_get_all_schemas():
+        if s.name.startswith("aten::"):
+            found[s.name.removeprefix("aten::")].append(s)
+    return found
+
+
+def _owner(space: str, library: Any) -> Any:
+    return functools.reduce(getattr, space.split("."), library) if space else library
+
+
+def names(space: str) -> list[str]:
+    """The public functions that both libraries have there."""
+    theirs, ours = _owner(space, torch), _owner(space, skimp)
+    return [
+        n
+        for n in dir(theirs)
+        if not n.startswith("_")
+        and callable(getattr(theirs, n))
+        and not isinstance(getattr(theirs, n), type)
+        and hasattr(ours, n)
+        and n not in NOT_OPS
+    ]
+
+
+@functools.cache
+def forms(space: str) -> list[Form]:
+    """Every overload of every function in this namespace."""
+    owner = _owner(space, torch)
+    every: dict[str, Form] = {}
+    for name in names(space):
+        f = getattr(owner, name)
+        found: list[Form | None] = []
+        if inspect.isfunction(f) and (space or name not in _schemas()):
+            written = getattr(owner, f"_{name}", f) if space == "nn.functional" else f
+            if inspect.isfunction(written):
+                found = [_of_signature(space, name, written)]
+        else:
+            word = {"logsigmoid": "log_sigmoid"}.get(name, SPACES[space] + name)
+            found = [_of_schema(space, name, s) for s in _schemas()[word]]
+        every |= {repr((form.path, form.args)): form for form in found if form is not None}
+    return list(every.values())
+
+
+# -- values for arguments -------------------------------------------------------------------------
+
+_F = [
+    Given((2, 3)), Given((3, 3), kind="definite"), Given((3,)), Given((2, 3, 3)), Given(()),
+    Given((1, 2, 4, 4)), Given((2, 3), "int64"), Given((2, 3), "bool"), Given((2, 3), "complex64"),
+    Given((1, 2, 4, 4, 4)), Given((3,), "int64"), Given((2, 3, 2)), Given((3, 2)), Given((2,)),
+    Given((4,)), Given((1, 1, 3, 3)),
+]  # fmt: skip
+_INDEX = [Given((2,), "int64"), Given((2, 3), "int64"), Given((), "int64"), Given((3,), "int64")]
+_BY_NAME: dict[str, list[Any]] = {
+    "index": _INDEX, "indices": _INDEX, "mask": [Given((2, 3), "bool"), Given((3,), "bool")],
+    "dim": [0, 1, -1, [0], [0, 1]], "dim0": [0], "dim1": [1], "axis0": [0], "axis1": [1],
+    "size": [[2, 3], [6], 2], "dims": [[0, 1], [1, 0], [0], 1],
+    "reduce": ["sum", "prod", "amax"], "reduction": ["mean", 1], "UPLO": ["L"], "equation":
+    ["ij,jk->ik", "ij->ji"], "ord": ["fro", 2], "p": [2, 1.0, 0.5], "mode": ["reduced", "constant",
+    "nearest"], "indexing": ["ij"], "interpolation": ["linear"], "side": ["left"],
+    "start_dim": [0], "end_dim": [1], "driver": ["gels"], "norm": ["ortho"],
+    "approximate": ["tanh"], "rounding_mode": ["floor"],
+    "memory_format": [Named("contiguous_format")], "condition": [Given((2, 3), "bool")],
+    "pad": [[1, 1]], "dtype": [Named("float64"), Named("int64")],
+    "split_size": [1, 2, [1, 1]], "split_sizes": [[1, 1], [2]], "diagonal": [0, 1], "n": [2, 3],
+    "boundaries": [Given((3,))], "sorted_sequence": [Given((2, 3)), Given((3,))],
+    "kernel_size": [2, [2], [2, 2], [2, 2, 2]], "padding_mode": [0], "groups": [1, 2],
+    "weight": [Given((2, 3)), Given((2, 2, 2, 2)), Given((3,)), Given((2, 2, 2)), Given((2,)),
+               Given((2, 2, 2, 2, 2)), Given((1, 2, 2, 2)), Given((2, 3, 3)), Given((2, 2))],
+    "normalized_shape": [[3]], "output_size": [2, [2], [2, 2], [4, 4], [2, 2, 2]],
+    "shape": [[2, 3], [6]], "fill_value": [1.0], "sections": [1, 2], "chunks": [2],
+    "repeats": [2, [2, 1]], "num_classes": [4], "k": [1, 2], "bins": [3, [2, 2]],
+    "layout": [Named("strided")], "shifts": [[1], 1], "length": [1], "start": [0], "end": [1],
+    "num_embeddings": [3], "source": [Given((2, 3)), Given((2,))], "step": [1],
+    "upscale_factor": [1], "downscale_factor": [2], "stride": [[3, 1], 1, [1], 2],
+    "nonlinearity": ["relu"], "full_matrices": [False], "steps": [3], "src": [Given((2, 3))],
+}  # fmt: skip
+_BY_TYPE: dict[str, list[Any]] = {
+    "Tensor": _F, "int": [1, 0, 2, 3], "int[]": [[1], [2, 3], [0, 1], [2, 2], [0], [1, 1, 1]],
+    "float": [0.5, 1.0], "Scalar": [1, 0.5, 2], "bool": [True, False], "str": ["sum", "mean"],
+    "dtype": [Named("float64"), Named("int64")], "layout": [Named("strided")],
+    "device": ["cpu"], "memory_format": [Named("contiguous_format")],
+    "Generator": [Named("Generator")], "Tensor[]": [[f, f] for f in _F],
+    "float[]": [[1.0], [0.0, 1.0]],
+    "Scalar[]": [[1.0, 2.0]], "Tensor?[]": [[g] for g in _INDEX], "bool[]": [[True, True]],
+}  # fmt: skip
+
+
+def candidates(arg: Arg) -> list[Any]:
+    """Values that this argument may take."""
+    base = arg.type.removesuffix("?")
+    if base.endswith("[]") and base[:-2] in ("Tensor", "Tensor?"):
+        return _BY_TYPE[base]
+    known = _BY_NAME.get(arg.name, [])
+    if base == "Tensor":
+        known = [v for v in known if isinstance(v, Given)]
+    elif base == "str":
+        known = [v for v in known if isinstance(v, str)]
+    else:
+        known = [v for v in known if not isinstance(v, Given)]
+    return [*known, *[v for v in _BY_TYPE.get(base, []) if v not in known]]
+
+
+TRIES = 150
+
+
+def _combinations(args: list[Arg]) -> Iterator[tuple[Any, ...]]:
+    """Equal tensors first, then each with each."""
+    tensors = [i for i, a in enumerate(args) if a.type == "Tensor"]
+    others = [candidates(a) if a.type != "Tensor" else [None] for a in args]
+    named = [candidates(args[i]) for i in tensors]
+    together = [(f,) * len(tensors) for f in _F] if tensors else [()]
+    for others_first in (True, False):
+        for chosen in together if others_first else itertools.product(*named):
+            for rest in itertools.product(*others):
+                values = list(rest)
+                for i, t in zip(tensors, chosen, strict=True):
+                    if others_first and args[i].name in _BY_NAME:
+                        t = named[tensors.index(i)][0]
+                    values[i] = t
+                yield tuple(values)
+
+
+def call_of(form: Form, values: tuple[Any, ...]) -> Call:
+    """A call with these values for the required arguments, by position where that can be."""
+    by_position, by_name = [], []
+    skipped = False
+    given = dict(zip([a.name for a in form.required], values, strict=True))
+    for a in form.args:
+        if a.name not in given:
+            skipped = True
+        elif a.keyword_only or skipped:
+            by_name.append((a.name, given[a.name]))
+        else:
+            by_position.append(given[a.name])
+    return Call(form, tuple(by_position), tuple(by_name))
+
+
+@functools.cache
+def valid(form: Form) -> tuple[Any, ...] | None:
+    """Values of the required arguments that PyTorch takes, by trying; None where none was found."""
+    for values in itertools.islice(_combinations(form.required), TRIES):
+        if not isinstance(call_of(form, values).outcome(torch), Refused):
+            return values
+    return None
+
+
+# -- comparing ------------------------------------------------------------------------------------
+
+
+def difference(call: Call) -> str | None:
+    """How the two answers to a call differ in kind: taken or refused, the error's class."""
+    theirs, ours = call.outcome(torch), call.outcome(skimp)
+    if isinstance(theirs, Refused) and isinstance(ours, Refused):
+        return None if theirs.kind == ours.kind else f"class: {ours!r} instead of {theirs!r}"
+    if isinstance(theirs, Refused):
+        return f"taken: PyTorch says {theirs!r}"
+    if isinstance(ours, Refused):
+        return f"refused: {ours!r}"
+    return _unlike(ours, theirs)
+
+
+def _unlike(ours: Any, theirs: Any) -> str | None:
+    if isinstance(theirs, torch.Tensor):
+        if not isinstance(ours, skimp.Tensor):
+            return f"kind: {type(ours).__name__} instead of Tensor"
+        mine, other = (str(ours.dtype), tuple(ours.shape)), (str(theirs.dtype), tuple(theirs.shape))
+        return None if mine == other else f"result: {mine} instead of {other}"
+    if isinstance(theirs, (tuple, list)):
+        if not isinstance(ours, (tuple, list)) or len(ours) != len(theirs):
+            return f"kind: {ours!r} instead of {theirs!r}"
+        found = [_unlike(a, b) for a, b in zip(ours, theirs, strict=True)]
+        return next((f for f in found if f), None)
+    if isinstance(theirs, (bool, int, str, type(None))) and type(ours) is not type(theirs):
+        return f"kind: {ours!r} instead of {theirs!r}"
+    return None
+
+
+class Known:
+    """The differences that stay, from a list with reasons, and which of them were met."""
+
+    def __init__(self, path: Path, table: str) -> None:
+        rows = tomllib.loads(path.read_text())[table]
+        assert all(row["reason"] for row in rows)
+        self.patterns = [re.compile(row["call"]) for row in rows]
+        self.met: set[int] = set()
+
+    def covers(self, call: Call) -> bool:
+        found = [i for i, p in enumerate(self.patterns) if p.search(repr(call))]
+        self.met.update(found)
+        return bool(found)
+
+    def stale(self) -> list[str]:
+        return [p.pattern for i, p in enumerate(self.patterns) if i not in self.met]
