@@ -20,7 +20,9 @@ class ContinuousBernoulli(Binary, ExponentialFamily):
 
     Either `probs`, p in [0, 1], or `logits`, log(p / (1 - p)): a number or a tensor of the
     batch's shape; p is not the mean. Between `lims`, where the formulas lose their digits, Taylor
-    series stand in. From: Loaiza-Ganem and Cunningham, The continuous Bernoulli, 2019.
+    series stand in.
+
+    Source: Loaiza-Ganem and Cunningham, The continuous Bernoulli, 2019.
     """
 
     probs = parameter(constraints.unit_interval, from_logits)

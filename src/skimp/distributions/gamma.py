@@ -18,9 +18,10 @@ class Gamma(ExponentialFamily):
     """p(x) = rate^a x^(a - 1) exp(-rate x) / Gamma(a), for x > 0.
 
     `concentration`, the shape a, and `rate`, the inverse of the scale: positive numbers or tensors
-    that broadcast to the batch's shape. Drawn by rejection (Marsaglia and Tsang, A simple method
-    for generating gamma variables, 2000), with the implicit derivative by the shape; a draw
-    that would be 0 is the smallest normal number.
+    that broadcast to the batch's shape. A draw that would be 0 is the smallest normal
+    number, and has its implicit derivative by the shape.
+
+    Source: Marsaglia and Tsang, A simple method for generating gamma variables, 2000.
     """
 
     concentration = parameter(constraints.positive)

@@ -55,7 +55,11 @@ _FOUND: dict[tuple[type, type], Divergence] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Divergence], Divergence]:
-    """Declare the divergence of two classes and of their subclasses."""
+    """A decorator that declares the divergence of two classes and of their subclasses.
+
+    TypeError for what is no class. Of several declarations the most special one is taken, with a
+    RuntimeWarning where there is none.
+    """
     given: Any
     for given, name in ((type_p, "type_p"), (type_q, "type_q")):
         if not isinstance(given, type):  # libraries declare divergences of classes of their own
@@ -105,7 +109,14 @@ def _dispatch(type_p: type, type_q: type) -> Divergence | None:
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """KL(p || q), of the batch's shape; NotImplementedError where nothing is registered."""
+    """KL(p || q) = E_p[log p(x) - log q(x)] in nats, of the batches' common shape.
+
+    Infinite where p has values that q can't have. NotImplementedError where nothing is registered
+    for the classes, or for what they hold; ValueError for events of different shapes.
+
+        >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
+        tensor(0.5000)
+    """
     pair = type(p), type(q)
     fun = _FOUND.get(pair)
     if fun is None:

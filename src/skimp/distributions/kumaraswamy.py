@@ -23,9 +23,10 @@ class Kumaraswamy(TransformedDistribution):
     """p(x) = a b x^(a - 1) (1 - x^a)^(b - 1), for x in [0, 1]: like the beta distribution.
 
     `concentration1`, a, and `concentration0`, b: positive numbers or tensors that broadcast to
-    the batch's shape. `mode` is nan where a or b is below 1. The cdf has a closed inverse
-    (Kumaraswamy, A generalized probability density function for double-bounded random
-    processes, 1980).
+    the batch's shape. `mode` is nan where a or b is below 1. The cdf has a closed inverse.
+
+    Source: Kumaraswamy, A generalized probability density function for double-bounded random
+    processes, 1980.
     """
 
     concentration1 = parameter(constraints.positive)

@@ -21,8 +21,10 @@ class LKJCholesky(Distribution):
 
     `dim`, the size of the matrices, at least 2 (else ValueError); `concentration`, c > 0: a number
     or a tensor of the batch's shape; 1 is uniform, more is nearer to the identity. Draws are
-    (..., dim, dim), by the onion method (Lewandowski, Kurowicka and Joe, Generating random
-    correlation matrices based on vines and extended onion method, 2009).
+    (..., dim, dim), by the onion method.
+
+    Source: Lewandowski, Kurowicka and Joe, Generating random correlation matrices based on vines
+    and extended onion method, 2009.
     """
 
     concentration = parameter(constraints.positive)

@@ -36,7 +36,9 @@ class LowRankMultivariateNormal(Distribution):
 
     `loc`, (..., n), `cov_factor`, W, (..., n, m), and `cov_diag`, d > 0, (..., n), whose batches
     broadcast; ValueError for other shapes. The inverse is Woodbury's identity, the determinant
-    the matrix determinant lemma (Petersen and Pedersen, The matrix cookbook, 2012).
+    the matrix determinant lemma.
+
+    Source: Petersen and Pedersen, The matrix cookbook, 2012.
     """
 
     loc = parameter(constraints.real_vector)

@@ -57,9 +57,9 @@ class OneHotCategorical(OfCategorical):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """The same, whose draws pass their gradient to `probs` as if they were these.
+    """The same, whose draws pass their gradient to `probs` as if they were these (or to `logits`).
 
-    From: Bengio, Leonard and Courville, Estimating or propagating gradients through stochastic
+    Source: Bengio, Leonard and Courville, Estimating or propagating gradients through stochastic
     neurons for conditional computation, 2013.
     """
 

@@ -18,8 +18,10 @@ class LogitRelaxedBernoulli(Binary):
     """The log-odds of a relaxed Bernoulli number: (log(p / (1 - p)) + logistic noise) / t.
 
     `temperature`, t > 0, a tensor; either `probs`, p, or `logits`, its log-odds: a number or a
-    tensor of the batch's shape. From: Maddison, Mnih and Teh, The concrete distribution, 2017;
-    Jang, Gu and Poole, Categorical reparameterization with Gumbel-softmax, 2017.
+    tensor of the batch's shape.
+
+    Source: Maddison, Mnih and Teh, The concrete distribution, 2017; Jang, Gu and Poole, Categorical
+    reparameterization with Gumbel-softmax, 2017.
     """
 
     probs = parameter(constraints.unit_interval, from_logits)
@@ -56,7 +58,7 @@ class RelaxedBernoulli(TransformedDistribution):
     """Numbers in (0, 1), nearer to 0 and 1 the lower the temperature: sigmoid of the class above.
 
     p(x) = t a x^(-t - 1) (1 - x)^(-t - 1) / (a x^-t + (1 - x)^-t)^2, where a = p / (1 - p).
-    The parameters are those of `LogitRelaxedBernoulli`.
+    `temperature`, `probs` and `logits` are those of `LogitRelaxedBernoulli`.
     """
 
     temperature = forwarded("base_dist.temperature")

@@ -18,8 +18,10 @@ class ExpRelaxedCategorical(OfCategorical):
     """Logarithms of a relaxed one-hot vector: log softmax((log p + Gumbel noise) / t).
 
     `temperature`, t > 0, a tensor; either `probs` or `logits`, as a `Categorical` takes them, whose
-    last dimension is the event. From: Maddison, Mnih and Teh, The concrete distribution, 2017;
-    Jang, Gu and Poole, Categorical reparameterization with Gumbel-softmax, 2017.
+    last dimension is the event.
+
+    Source: Maddison, Mnih and Teh, The concrete distribution, 2017; Jang, Gu and Poole, Categorical
+    reparameterization with Gumbel-softmax, 2017.
     """
 
     support = constraints.real_vector
@@ -60,8 +62,8 @@ class ExpRelaxedCategorical(OfCategorical):
 class RelaxedOneHotCategorical(TransformedDistribution):
     """Points of the simplex, nearer to its corners the lower t: exp of the class above.
 
-    p(x) = (n - 1)! t^(n - 1) prod(p_i x_i^(-t - 1)) / sum(p_i x_i^-t)^n. The parameters are those
-    of `ExpRelaxedCategorical`.
+    p(x) = (n - 1)! t^(n - 1) prod(p_i x_i^(-t - 1)) / sum(p_i x_i^-t)^n. `temperature`, `probs`
+    and `logits` are those of `ExpRelaxedCategorical`.
     """
 
     temperature = forwarded("base_dist.temperature")

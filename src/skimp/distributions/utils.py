@@ -29,7 +29,11 @@ __all__ = [
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
-    """The values as tensors of one shape; numbers take the first tensor's dtype."""
+    """The values as tensors of one shape, views where they had to be expanded.
+
+    Numbers take the first tensor's dtype, or the default dtype. ValueError for what is neither,
+    RuntimeError for shapes that don't broadcast.
+    """
     if not all(isinstance(value, Tensor | Number) for value in values):
         raise ValueError(
             "Input arguments must all be instances of Number, torch.Tensor or objects "
@@ -52,7 +56,9 @@ def sum_rightmost(value: Tensor, dim: int) -> Tensor:
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """Probabilities from log-odds (binary), or from unnormalised log-probabilities."""
+    """Chances of the same shape from log-odds (binary), or from unnormalised log-probabilities of
+    the last dimension.
+    """
     return whole.sigmoid(logits) if is_binary else F.softmax(logits, dim=-1)
 
 
@@ -63,7 +69,9 @@ def clamp_probs(probs: Tensor) -> Tensor:
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """Log-odds (binary) or log-probabilities, finite ones."""
+    """Log-odds (binary) or log-probabilities of the same shape; chances of 0 and 1 are moved by the
+    dtype's epsilon, so they are finite.
+    """
     clamped = clamp_probs(probs)
     if is_binary:
         return whole.log(clamped) - whole.log1p(-clamped)
@@ -91,7 +99,10 @@ class lazy_property:  # noqa: N801 (PyTorch's name)
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
-    """The lower triangles of square matrices, row by row, as vectors."""
+    """The lower triangles of square matrices (..., n, n), row by row, as vectors; a copy.
+
+    `diag` is the last diagonal that counts; ValueError where the matrices have none.
+    """
     n = mat.shape[-1]
     if diag < -n or diag >= n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
@@ -100,7 +111,10 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
-    """Square matrices whose lower triangles are the vectors, and zero above."""
+    """Square matrices (..., n, n) whose lower triangles are the vectors, and zero above; a copy.
+
+    ValueError for vectors whose length is none of a triangle.
+    """
     k = vec.shape[-1]
     n = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * k + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if not n.is_integer() or n <= 0:

@@ -21,8 +21,9 @@ class VonMises(Distribution):
 
     `loc` in radians and `concentration`, c > 0, the inverse of a variance: numbers or tensors that
     broadcast to the batch's shape. `variance` is circular: 1 - I1(c) / I0(c). Values are taken at
-    any turn. Drawn in float64 by rejection from a wrapped Cauchy distribution (Best and Fisher,
-    Efficient simulation of the von Mises distribution, 1979).
+    any turn. Drawn in float64, by rejection from a wrapped Cauchy distribution.
+
+    Source: Best and Fisher, Efficient simulation of the von Mises distribution, 1979.
     """
 
     loc = parameter(constraints.real)
@@ -59,7 +60,6 @@ class VonMises(Distribution):
         return whole.where(kappa < 1e-5, series, r)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Best and Fisher's rejection (1979), in float64."""
         with no_grad():
             shape = self._extended_shape(sample_shape)
             kappa = self.concentration.to(float64).expand(shape)

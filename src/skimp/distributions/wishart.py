@@ -35,8 +35,9 @@ class Wishart(ExponentialFamily):
     p(X) = det(X)^((df - p - 1) / 2) exp(-tr(V^-1 X) / 2) / (2^(df p / 2) det(V)^(df / 2)
     Gamma_p(df / 2)), for positive definite X of p rows. `df` > p - 1, a number or a tensor; one
     of `covariance_matrix`, V, `precision_matrix`, `scale_tril`, (..., p, p), which broadcasts with
-    it; else ValueError. A warning tells of draws that may be singular. Drawn by Bartlett's
-    decomposition (On the theory of statistical regression, 1933).
+    it; else ValueError. A warning tells of draws that may be singular.
+
+    Source: Bartlett, On the theory of statistical regression, 1933 (the decomposition that draws).
     """
 
     covariance_matrix = parameter(constraints.positive_definite, the_covariance)

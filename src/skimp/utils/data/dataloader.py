@@ -40,11 +40,20 @@ class _Endless(Sampler[None]):
 
 
 class DataLoader(Generic[T_co]):
-    """An iterable of batches.
+    """An iterable of batches of a dataset, in PyTorch's order for the same seed.
 
-    With `num_workers` the batches are made by that many processes, `prefetch_factor` batches ahead
-    each, and
-    large tensors come back in shared memory. `pin_memory` is accepted: there is nothing to pin to.
+    `batch_size` samples are made one batch by `collate_fn` (`default_collate`); with None samples
+    come one by one, through `default_convert`. The order is the dataset's, a random one
+    (`shuffle`), or that of a `sampler` or `batch_sampler`. `drop_last` drops a last batch that is
+    shorter. Each pass draws one seed from `generator`.
+
+    With `num_workers` that many processes make the batches, `prefetch_factor` each ahead; large
+    tensors come back in shared memory. `in_order=False` gives batches as they arrive;
+    `persistent_workers` keeps the processes for the next pass; a batch that takes longer than
+    `timeout` seconds is a RuntimeError, as is a worker that died. An exception in a worker is
+    raised here, with its type and traceback. `pin_memory` is accepted: there is nothing to pin to.
+
+    ValueError for options that exclude each other, and for setting one of them later.
     """
 
     _ready = False

@@ -30,14 +30,21 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Items one after the other: a subclass has `__iter__`."""
+    """Items one after the other: a subclass has `__iter__`.
+
+    Each worker of a loader iterates over a copy of its own: `get_worker_info()` inside of
+    `__iter__` says which part to give, else every item comes once from each worker.
+    """
 
     def __add__(self, other: Dataset[Any]) -> ChainDataset:  # type: ignore[override]
         return ChainDataset([self, other])
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """The rows of tensors that have equally many."""
+    """The rows of tensors that have equally many, as tuples of views; nothing is copied.
+
+    AssertionError for tensors of different lengths.
+    """
 
     tensors: tuple[Tensor, ...]
 
@@ -54,7 +61,11 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Items of several datasets side by side, as a tuple or, of keyword arguments, as a dict."""
+    """Items of several datasets side by side, as a tuple or, of keyword arguments, as a dict.
+
+    ValueError for both kinds, for none, and for datasets of different lengths. A batch is asked of
+    each with `__getitems__` where it has that, ValueError where it gives another number of items.
+    """
 
     datasets: tuple[Any, ...] | dict[str, Any]
 
@@ -105,14 +116,17 @@ def _items(dataset: Any, indices: list[Any]) -> list[Any]:
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Datasets one after the other, as one."""
+    """Datasets one after the other, as one; negative numbers count from the end.
+
+    AssertionError for no dataset, and for an iterable one. Lengths are asked for once, here.
+    """
 
     datasets: list[Dataset[T_co]]
     cumulative_sizes: list[int]
 
     @staticmethod
     def cumsum(sequence: Iterable[Any]) -> list[int]:
-        """Where each dataset ends."""
+        """Where each dataset ends: the sums of the lengths up to it."""
         return list(itertools.accumulate(len(d) for d in sequence))
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
@@ -137,7 +151,7 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Iterable datasets one after the other."""
+    """Iterable datasets one after the other; AssertionError, on the way, for others."""
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         self.datasets = datasets
@@ -157,7 +171,7 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[T_co]):
-    """Chosen items of a dataset."""
+    """The items of a dataset at `indices`, in their order; both are kept, not copied."""
 
     dataset: Dataset[T_co]
     indices: Sequence[int]
@@ -187,7 +201,15 @@ def random_split(
     lengths: Sequence[int | float],
     generator: Generator | None = default_generator,
 ) -> list[Subset[T]]:
-    """Parts of given lengths, or of given fractions that sum up to 1, drawn from `generator`."""
+    """Parts of given lengths, or of given fractions that sum up to 1, drawn from `generator`.
+
+    Fractions are rounded down, and what is left over goes to the first parts. ValueError for
+    lengths that don't sum up to the dataset's; a warning for a part without items. The parts are
+    `Subset`s, which copy nothing.
+
+        >>> [len(part) for part in random_split(range(10), [0.5, 0.25, 0.25])]
+        [6, 2, 2]
+    """
     total = len(cast("Sized", dataset))
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         lengths = _fractions(lengths, total)

@@ -26,7 +26,11 @@ _NO_NUMBERS = re.compile(r"[SaUO]")
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy's arrays as tensors, inside containers too; everything else as it is."""
+    """NumPy's arrays as tensors that share their memory, inside containers too.
+
+    Everything else is given as it is, arrays of strings and objects as well; tuples become lists,
+    named ones stay.
+    """
     kind = type(data)
     if isinstance(data, Tensor):
         return data
@@ -65,13 +69,24 @@ def _rebuilt(like: Any, items: Any) -> Any:
 
 
 def default_collate(batch: Any) -> Any:
-    """A batch of samples as tensors with one more dimension, in the samples' containers."""
+    """A batch of samples as tensors with one more dimension, in the samples' containers.
+
+    Tensors and arrays of one shape are stacked, a copy of (batch, *shape) in their dtype; floats
+    become float64, ints int64, bools bool; strings stay lists. TypeError for other types,
+    RuntimeError for sequences of different lengths or tensors of different shapes.
+
+        >>> default_collate([{"x": 1.0, "y": [1, 2]}, {"x": 2.0, "y": [3, 4]}])
+        {'x': tensor([1., 2.], dtype=torch.float64), 'y': [tensor([1, 3]), tensor([2, 4])]}
+    """
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
 def collate(batch: Any, *, collate_fn_map: Mapping[Any, Collate] | None = None) -> Any:
-    """The rule of `collate_fn_map` for the samples' type; containers are taken apart and collated
-    piece by piece.
+    """The rule of `collate_fn_map` for the first sample's type or a base of it.
+
+    Containers are taken apart and collated piece by piece, into containers of their type where it
+    can be made so. TypeError where no rule and no container fits, RuntimeError for sequences of
+    different lengths.
     """
     first = batch[0]
     kind = type(first)
@@ -98,7 +113,7 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Collate] | None = None) 
 
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
-    """Stacked; in a worker straight into shared memory where the batch is large."""
+    """Stacked, (batch, *shape); in a worker straight into shared memory where that is large."""
     first = batch[0]
     shape = (len(batch), *first.shape)
     large = numel(shape) * first.dtype.itemsize >= sharing.SHARE_FROM
@@ -113,14 +128,14 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
 def collate_numpy_array_fn(
     batch: Any, *, collate_fn_map: Mapping[Any, Collate] | None = None
 ) -> Any:
-    """As tensors; arrays of strings and objects are refused."""
+    """Stacked as tensors of their dtype; TypeError for arrays of strings and objects."""
     if _NO_NUMBERS.search(batch[0].dtype.str):
         raise TypeError(WRONG.format(batch[0].dtype))
     return collate([as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
 
 
 def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
-    """As one tensor of their type."""
+    """As one tensor of their dtype, of one dimension."""
     return as_tensor(np.asarray(batch))
 
 
@@ -135,7 +150,7 @@ def collate_int_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
 
 
 def collate_str_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    """Strings stay a list."""
+    """Strings stay a list, the very one that was given."""
     return batch
 
 
