@@ -151,7 +151,7 @@ def parameters(s: inspect.Signature, text: Text, module: str, bound: bool) -> It
     starred = False
     for i, p in enumerate(s.parameters.values()):
         if bound and i == 0:
-            yield "self"
+            yield "cls" if p.name == "cls" else "self"
             continue
         if p.kind is kinds.VAR_POSITIONAL:
             starred = True

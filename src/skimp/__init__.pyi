@@ -218,7 +218,6 @@ mtia: ModuleType
 nested: ModuleType
 onnx: ModuleType
 ops: ModuleType
-overrides: ModuleType
 package: ModuleType
 quantization: ModuleType
 return_types: ModuleType

@@ -4,7 +4,6 @@ element.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -12,6 +11,8 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.overrides import given_class
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.dtypes import float32
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.tensor import Tensor
@@ -68,12 +69,11 @@ def _by_element(
 
 def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
     """Numbers from start to end, both included: PyTorch's first form of arange."""
-    warnings.warn(
+    warn(
         "torch.range is deprecated and will be removed in a future release because its behavior "
         "is inconsistent with Python's range builtin. Instead, use torch.arange, which produces "
         "values in [start, end).",
         UserWarning,
-        stacklevel=2,
     )
     start, end = (0, start) if end is None else (start, end)
     if step == 0:
@@ -159,7 +159,7 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
             "possible. Make sure your class inherits from Tensor."
         )
     made = self.view_as(self)
-    made.__class__ = cls
+    given_class(made, cls)
     return made
 
 
@@ -177,14 +177,14 @@ def const_data_ptr(self: Tensor) -> int:
 
 def resize(self: Tensor, *sizes: Any) -> Tensor:
     """A view of another shape; PyTorch has deprecated the name."""
-    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    warn("non-inplace resize is deprecated")
     shape = tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     return self.view(shape)
 
 
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """A view of another tensor's shape; PyTorch has deprecated the name."""
-    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    warn("non-inplace resize_as is deprecated")
     return self.view(tensor.shape)
 
 

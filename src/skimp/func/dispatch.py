@@ -14,10 +14,13 @@ from typing import Any, NamedTuple, NoReturn
 
 from skimp._engine.autograd import engine
 from skimp._engine.autograd.nodes import Node
-from skimp._engine.dispatch import forms, pointwise
+from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.batched import Batched, Level, is_of, outside, sample_layout, wrap
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.dispatch.pointwise import Pointwise
+from skimp._engine.dispatch.row import Form
+from skimp._engine.dispatch.transforms import BATCHING, TRANSFORMS
+from skimp._engine.dispatch.transforms import Call as DispatchedCall
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.random.random import default_generator
 from skimp.autograd import function
@@ -158,28 +161,56 @@ def innermost(values: Any) -> Level | None:
     return found
 
 
-def _answer(name: str, f: Any, given: dict[str, Any], refused: BatchedArgument) -> Any:
-    """An op's call whose code met a tensor under vmap."""
-    level = innermost(given.values())
-    if level is None:
-        raise refused
-    if given.get("out") is not None:
-        _refuse_out(name)
-    call = Call(name, f, given, level)
-    found = RULES.get(name)
-    target = None
-    if name.endswith("_") and not name.endswith("__"):
-        target = next(iter(given.values()))
-        if not call.has(target):
-            raise shared_target() if name == "copy_" else shared_target(name)
-        if found is None:
-            found = RULES.get(name[:-1])
-    with outside(level):
-        result = (found or by_samples)(call)
-    if target is not None:
-        target._layout = sample_layout(target._held)
-        return target
-    return wrapped(result, level)
+class Batching:
+    """The transform of calls that tensors under vmap take part in."""
+
+    def owns(self, args: Any) -> bool:
+        """Whether one of these is a tensor under vmap."""
+        return innermost(args) is not None
+
+    def concerns(self, call: DispatchedCall) -> bool:
+        return innermost(call.values()) is not None
+
+    def run(self, call: DispatchedCall) -> Any:
+        """By the op's batching rule; a composite op's parts meet their own; else by samples."""
+        op, name = call.op, call.form.name
+        rule = _rule_of(call.form)
+        if rule is None and (op.composite or op.kind == "pointwise"):
+            return call.below()
+        given = call.given()
+        level = innermost(given.values())
+        assert level is not None
+        if given.get("out") is not None:
+            _refuse_out(name)
+        seen = Call(name, call.form.f, given, level)
+        target = None
+        if call.form.writes:
+            target = next(iter(given.values()))
+            if not seen.has(target):
+                raise shared_target() if name == "copy_" else shared_target(name)
+        with outside(level):
+            result = (rule or by_samples)(seen)
+        if target is not None:
+            target._layout = sample_layout(target._held)
+            return target
+        return wrapped(result, level)
+
+    def pointwise(
+        self,
+        row: Pointwise,
+        args: tuple[Any, ...],
+        params: tuple[Any, ...],
+        out: Tensor | None,
+        inplace: bool,
+    ) -> Tensor:
+        return _pointwise(row, args, params, out, inplace)
+
+
+def _rule_of(form: Form) -> Rule | None:
+    if form.op.kind == "composite":
+        return form.op.batch
+    found = form.op.batch or RULES.get(form.name)
+    return RULES.get(form.name[:-1]) if found is None and form.writes else found
 
 
 def wrapped(result: Any, level: Level) -> Any:
@@ -199,7 +230,7 @@ def _refuse_out(name: str) -> NoReturn:
     )
 
 
-forms.WAYS[BatchedArgument] = _answer
+TRANSFORMS[BATCHING] = Batching()
 
 
 # -- pointwise ops --------------------------------------------------------------------------------
@@ -255,9 +286,6 @@ def _promoted(row: Pointwise, args: tuple[Any, ...]) -> tuple[Any, ...]:
             for i, a in enumerate(args)
         ]
     )
-
-
-pointwise.POINTWISE.append(_pointwise)
 
 
 # -- sample by sample -----------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from collections import OrderedDict
 from typing import Any, NoReturn
 
 from skimp._engine.autograd.saving import ghost
-from skimp._engine.dispatch.pointwise import ORDINARY
+from skimp._engine.dispatch.overrides import disabled
+from skimp._engine.dispatch.row import KNOWN, ORDINARY
 from skimp._engine.tensor import devices, promotion
 from skimp._engine.tensor.formats import preserve_format
 from skimp._engine.tensor.instances import share_names
@@ -30,6 +31,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that a module counts among its parameters; requires grad unless told otherwise."""
 
     _is_param = True
+    _at_hand = True
+    __torch_function__ = classmethod(disabled)
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -61,6 +64,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
 
 ORDINARY.add(Parameter)
+KNOWN.add(Parameter)
 share_names(
     Parameter,
     *("_np", "_storage", "_dtype", "_layout", "_turned", "_rg", "_grad", "_accumulate", "_views"),

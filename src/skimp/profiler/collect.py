@@ -118,7 +118,10 @@ class Recorder:
     def _begin(self, name: str, frame: FrameType) -> None:
         event = Event(name, False, len(self._open))
         if self._shapes:
-            given = frame.f_locals.values()
+            seen = frame.f_locals
+            given: Any = seen.values()
+            if "args" in seen and "kwargs" in seen:  # a wrapper that forwards
+                given = (*seen["args"], *seen["kwargs"].values())
             event.shapes = [list(v.shape) if isinstance(v, Tensor) else [] for v in given]
         self._open.append((event, frame))
 

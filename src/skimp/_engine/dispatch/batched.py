@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from skimp._engine.autograd import modes
+from skimp._engine.dispatch.overrides import disabled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import formats
@@ -78,6 +79,7 @@ class Batched(Tensor):
     _hollow = True
     _held: Tensor
     _level: Level
+    __torch_function__ = classmethod(disabled)
 
     # -- code that knows one tensor at a time stops here ------------------------------------------
 

@@ -4,7 +4,6 @@ changes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_overlap as overlap
+from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
@@ -92,7 +92,7 @@ def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
     if tuple(out.shape) == shape:
         return
     if numel(tuple(out.shape)):
-        warnings.warn(
+        warn(
             "An output with one or more elements was resized since it had shape "
             f"{list(out.shape)}, which does not "
             f"match the required output shape {list(shape)}. This behavior is deprecated, and in a "
@@ -101,7 +101,6 @@ def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
             "explicitly reuse an out "
             "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
-            stacklevel=4,
         )
     resize(out, shape)
 

@@ -16,7 +16,8 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record, record1
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.batched import Batched
+from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.transforms import rows_of
 from skimp._engine.eval import run
 from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
 from skimp._engine.eval.into import write
@@ -126,10 +127,6 @@ def kernels_by_dtype(
     found = {d: kernels.get(d, kernels.get(d.category)) for d in (*dtypes.ALL, *also)}
     return {d: made[id(k)] for d, k in found.items() if k is not None}
 
-
-# Tensors of these classes go the short ways of ops, whose results are plain tensors; `nn.Parameter`
-# joins. Other classes may want to be asked, or results of their own class.
-ORDINARY: set[type[Any]] = {Tensor}
 
 PLAIN = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
 WHOLE = frozenset({dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64})
@@ -265,15 +262,8 @@ def _without_bytes(
     out: Tensor | None,
     inplace: bool,
 ) -> Tensor:
-    if any([isinstance(a, Batched) for a in args]):
-        return POINTWISE[0](row, args, params, out, inplace)  # type: ignore[no-any-return]
-    from skimp._ops.sparse.sparse import pointwise_call
-
-    return pointwise_call(row.name, args, params, out)  # type: ignore[no-any-return]
-
-
-# how a row runs on tensors under vmap (func/dispatch.py)
-POINTWISE: list[Callable[..., Any]] = []
+    made: Tensor = rows_of(args).pointwise(row, args, params, out, inplace)
+    return made
 
 
 def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
@@ -320,10 +310,8 @@ def as_operand(row: Pointwise, i: int, a: Any) -> Any:
         return a
     if isinstance(a, np.generic) and i in row.numbers:
         return a.item()
-    if isinstance(a, np.ndarray):
-        from skimp._ops.create.creation import as_tensor
-
-        return as_tensor(a)
+    if isinstance(a, np.ndarray) and a.dtype in dtypes.FROM_NUMPY:
+        return fresh(np.array(a, order="C"), dtypes.FROM_NUMPY[a.dtype])
     if isinstance(a, numbers.Number) and i in row.numbers:
         return float(a)  # type: ignore[arg-type]
     what = type(a).__name__

@@ -16,9 +16,12 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.record import record1, record2
-from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import ORDINARY, PLAIN, WHOLE, Pointwise, call, predicate
+from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call, predicate
+from skimp._engine.dispatch.row import FORMS, OPS, ORDINARY, Form, Op, publish
+from skimp._engine.dispatch.transforms import active
+from skimp._engine.dispatch.wrappers import space_of
 from skimp._engine.eval.expr import Kernel
+from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
 
@@ -47,6 +50,56 @@ def direct(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     return kernel.fn, frozenset(d for d in ok if row.kernels.get(d) is kernel)
 
 
+_UNARY = """\
+def function({a}, *, out=None):
+    if out is None and not active and type({a}) in ordinary:
+        x = {a}._np
+        if x is not None and {a}._dtype in ok and not {a}._turned{dense}:
+            made = fresh(ufunc(x), result or {a}._dtype)
+            if {a}._rg and rule is not None and state.grad:
+                record1(rule, {a}, made)
+            return made
+    if active or type({a}) not in known:
+        return dispatch(form, ({a},), {{"out": out}})
+    return call(row, ({a},), (), out)"""
+
+_BINARY = """\
+def function({a}, {b}, *, out=None):
+    if out is None and not active and type({a}) in ordinary and type({b}) in ordinary:
+        dtype = {a}._dtype
+        if dtype is {b}._dtype and dtype in ok:
+            x = {a}._np
+            y = {b}._np
+            if x is not None and y is not None and not {a}._turned:
+                try:
+                    made = fresh(ufunc(x, y), result or dtype)
+                except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+                    return call(row, ({a}, {b}))
+                first, second = {a}._rg, {b}._rg
+                if (first or second) and rule is not None and state.grad:
+                    record2(rule, {a}, {b}, made, (3 if second else 1) if first else 2)
+                return made
+    if active or type({a}) not in known or type({b}) not in known:
+        return dispatch(form, ({a}, {b}), {{"out": out}})
+    return call(row, ({a}, {b}), (), out)"""
+
+_UNARY_INPLACE = """\
+def function({a}):
+    if active or type({a}) not in known:
+        return dispatch(form, ({a},), {{}})
+    return call(row, ({a},), (), {a}, True)"""
+
+_BINARY_INPLACE = """\
+def function({a}, {b}):
+    if not active and type({a}) in ordinary:
+        x = {a}._np
+        if x is not None and short_inplace(ufunc, ok, {a}, x, {b}):
+            return {a}
+    if active or type({a}) not in known or type({b}) not in known:
+        return dispatch(form, ({a}, {b}), {{}})
+    return call(row, ({a}, {b}), (), {a}, True)"""
+
+
 def unary(
     row: Pointwise,
     *,
@@ -55,35 +108,17 @@ def unary(
     namespaces: tuple[str, ...] = ("",),
     aliases: tuple[str, ...] = (),
     doc: str | None = None,
+    **known: Any,
 ) -> Function:
     """Derive the forms of a row with one tensor argument."""
     ufunc, ok = direct(row)
-    rule = row.rule if row.rule is not None and row.types is not predicate else None
-    result = dtypes.bool if row.types is predicate else None
     # negative is only wrong where it writes with gaps (see eval.expr), and here the result is new
     strided = ufunc is np.negative or _strided(row)[0] is not None
-
-    def function(input: Any, *, out: Tensor | None = None) -> Tensor:
-        if out is None and (type(input) is Tensor or type(input) in ORDINARY):
-            x = input._np
-            if (
-                x is not None
-                and input._dtype in ok
-                and not input._turned
-                and (strided or x.flags.c_contiguous)
-            ):
-                made = fresh(ufunc(x), result or input._dtype)
-                if input._rg and rule is not None and _state.grad:
-                    record1(rule, input, made)
-                return made
-        return call(row, (input,), (), out)
-
-    def function_(input: Tensor) -> Tensor:
-        return call(row, (input,), (), input, True)
-
-    return _export(
-        row, function, function_ if inplace else None, method, namespaces, aliases, doc, namespaces
-    )
+    made = Forms(row, ufunc, ok, method, namespaces, aliases, doc, known)
+    made.function(_UNARY, dense="" if strided else " and x.flags.c_contiguous")
+    if inplace:
+        made.in_place(_UNARY_INPLACE, namespaces)
+    return made.main
 
 
 def binary(
@@ -94,41 +129,83 @@ def binary(
     namespaces: tuple[str, ...] = ("",),
     aliases: tuple[str, ...] = (),
     doc: str | None = None,
+    **known: Any,
 ) -> Function:
     """Derive the forms of a row with two arguments, named as the row names them."""
     ufunc, ok = _strided(row)
-    rule = row.rule if row.types is not predicate else None
-    result = dtypes.bool if row.types is predicate else None
+    made = Forms(row, ufunc, ok, method, namespaces, aliases, doc, known)
+    made.function(_BINARY)
+    if inplace:
+        made.in_place(_BINARY_INPLACE, ())
+    return made.main
 
-    def function(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-        if (
-            out is None
-            and (type(input) is Tensor or type(input) in ORDINARY)
-            and (type(other) is Tensor or type(other) in ORDINARY)
-        ):
-            dtype = input._dtype
-            if dtype is other._dtype and dtype in ok:
-                x = input._np
-                y = other._np
-                if x is not None and y is not None and not input._turned:
-                    try:
-                        made = fresh(ufunc(x, y), result or dtype)
-                    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
-                        return call(row, (input, other))
-                    first, second = input._rg, other._rg
-                    if (first or second) and rule is not None and _state.grad:
-                        record2(rule, input, other, made, (3 if second else 1) if first else 2)
-                    return made
-        return call(row, (input, other), (), out)
 
-    def function_(input: Tensor, other: Any) -> Tensor:
-        x = input._np
-        if x is not None and short_inplace(ufunc, ok, input, x, other):
-            return input
-        return call(row, (input, other), (), input, True)
+class Forms:
+    """The public functions of one pointwise row, made from the texts of its kind."""
 
-    function, function_ = renamed(function, row.args[1]), renamed(function_, row.args[1])
-    return _export(row, function, function_ if inplace else None, method, namespaces, aliases, doc)
+    def __init__(
+        self,
+        row: Pointwise,
+        ufunc: Any,
+        ok: frozenset[dtypes.dtype],
+        method: bool,
+        namespaces: tuple[str, ...],
+        aliases: tuple[str, ...],
+        doc: str | None,
+        known: dict[str, Any],
+    ) -> None:
+        ROWS[row.name] = row
+        self.row = row
+        self.names = (row.name, *aliases)
+        self.namespaces = namespaces
+        self.method = method
+        self.doc = doc
+        self.op = Op(row.name, self._run, "pointwise", row.rule, row=row, **known)
+        OPS[row.name] = self.op
+        predicates = row.types is predicate
+        self._space: dict[str, Any] = {
+            "call": call, "fresh": fresh, "ok": ok, "ordinary": ORDINARY, "record1": record1,
+            "record2": record2, "result": dtypes.bool if predicates else None, "row": row,
+            "rule": None if predicates else row.rule, "short_inplace": short_inplace,
+            "state": _state, "ufunc": ufunc,
+        }  # fmt: skip
+
+    def _run(self, *args: Any, out: Tensor | None = None) -> Tensor:
+        return call(self.row, args, (), out)
+
+    def _run_inplace(self, *args: Any) -> Tensor:
+        return call(self.row, args, (), args[0], True)
+
+    def _made(self, name: str, run: Any, text: str, doc: str | None, **parts: str) -> Function:
+        form = Form(self.op, name, run, run == self._run_inplace)
+        names = dict(zip("ab", self.row.args, strict=False))
+        lines = text.format(**names, **parts).splitlines()
+        form.f = f = function_of(name, lines, space_of(form, **self._space))
+        FORMS[f] = form
+        if run == self._run:
+            f.__kwdefaults__ = {"out": None}
+        f.__doc__ = doc
+        f.__module__ = __name__
+        known = dict.fromkeys(names.values(), "Any") | {"return": "Tensor"}
+        if run == self._run:
+            known["out"] = "Tensor | None"
+        elif "a" in names:
+            known[names["a"]] = "Tensor"
+        f.__annotations__ = known
+        return f
+
+    def function(self, text: str, **parts: str) -> None:
+        """The function and the method."""
+        self.main = self._made(self.row.name, self._run, text, self.doc, **parts)
+        for name in self.names:
+            publish(self.op, name, self.main, self.namespaces, self.method)
+
+    def in_place(self, text: str, namespaces: tuple[str, ...]) -> None:
+        """`name_`."""
+        doc = self.doc and f"{self.doc} In place."
+        f = self._made(f"{self.row.name}_", self._run_inplace, text, doc)
+        for name in self.names:
+            publish(self.op, f"{name}_", f, namespaces, self.method)
 
 
 def short_inplace(
@@ -154,39 +231,10 @@ def short_inplace(
     return True
 
 
-def renamed(f: Function, second: str) -> Function:
-    """`f` with another name for its second parameter, PyTorch's."""
-    code = f.__code__
-    names = tuple([second if n == "other" else n for n in code.co_varnames])
-    f.__code__ = code.replace(co_varnames=names)
-    return f
-
-
 def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     """`direct`, for ufuncs whose bits don't depend on the strides of two operands."""
     ufunc, ok = direct(row)
     return (ufunc, ok) if ufunc is not None and row.kernel(dtypes.float32).strided else (None, NONE)
-
-
-def _export(
-    row: Pointwise,
-    function: Function,
-    function_: Function | None,
-    method: bool,
-    namespaces: tuple[str, ...],
-    aliases: tuple[str, ...],
-    doc: str | None,
-    inplace_namespaces: tuple[str, ...] = (),
-) -> Function:
-    ROWS[row.name] = row
-    f = named(function, row.name, doc)
-    for name in (row.name, *aliases):
-        export(name, f, namespaces, method)
-    if function_ is not None:
-        f_ = named(function_, f"{row.name}_", doc and f"{doc} In place.")
-        for name in (row.name, *aliases):
-            export(f"{name}_", f_, inplace_namespaces, method)
-    return f
 
 
 # -- operators ------------------------------------------------------------------------------------
@@ -211,6 +259,8 @@ def operators(
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
+        if active:
+            return slow(self, other) if isinstance(other, OPERANDS) else NotImplemented
         if kind is Tensor or kind in ORDINARY:
             dtype = self._dtype
             if dtype is other._dtype and (dtype is usual or dtype in ok):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -43,6 +44,16 @@ def find() -> Site:
 
 def _is_ours(filename: str) -> bool:
     return filename.startswith(OWN_CODE)
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn in the name of the nearest line outside the package."""
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and _is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 def op_name(code: CodeType) -> str:

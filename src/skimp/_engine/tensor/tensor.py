@@ -81,6 +81,13 @@ class Tensor:
     _post_hooks: Any = None
     _retains: bool = False
 
+    _at_hand: bool = True  # small ones of this class take the fast paths
+
+    def __init_subclass__(cls, **words: Any) -> None:
+        super().__init_subclass__(**words)
+        if "_at_hand" not in cls.__dict__:
+            cls._at_hand = False
+
     __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
 
     # -- what it is -------------------------------------------------------------------------------
@@ -133,7 +140,7 @@ class Tensor:
             a = np.conjugate(a)
         if self._neg:
             a = np.negative(a)
-        if a.size < config.small_below and not (self._conj or self._neg):
+        if a.size < config.small_below and self._at_hand and not (self._conj or self._neg):
             self._np = a
             self._turned = not a.flags.c_contiguous and a.ndim > 1
         return a

@@ -55,6 +55,7 @@ class Tensor:
     _hooks: Any
     _post_hooks: Any
     _retains: builtins.bool
+    _at_hand: builtins.bool
     __array_priority__: builtins.int
     name: Any
     volatile: builtins.bool
@@ -849,6 +850,8 @@ class Tensor:
         """The slices of `input` along `dim` at the positions in a vector."""
     def indices(self) -> NoReturn:
         """Refused: the tensor is dense."""
+    @classmethod
+    def __init_subclass__(cls, **words: Any) -> None: ...
     def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The products of the vectors along the last dimensions."""
     def __int__(self) -> builtins.int: ...
@@ -1295,7 +1298,7 @@ class Tensor:
     def nelement(self) -> builtins.int:
         """Number of elements."""
     def __new__(
-        self, *args: Any, device: devices.device | str | builtins.int | None = None, **_: Any
+        cls, *args: Any, device: devices.device | str | builtins.int | None = None, **_: Any
     ) -> Tensor: ...
     def new(
         self,
@@ -1936,6 +1939,10 @@ class Tensor:
         out: Any = None,
     ) -> tuple[Tensor, Tensor]:
         """The k largest (or smallest) values along a dim, in order, and where they are."""
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any: ...
     def trace(self) -> Tensor:
         """The sum of the diagonal of a matrix."""
     def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:

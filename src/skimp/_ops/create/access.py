@@ -4,7 +4,6 @@ truth, iteration.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
@@ -13,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import export
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, formats, printing, promotion
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
@@ -239,11 +239,10 @@ def _tell_of_gradients() -> None:
     global _told
     if modes.state.grad:
         _told = True
-        warnings.warn(
+        warn(
             "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
             "behavior.\nConsider using tensor.detach() first.",
             UserWarning,
-            stacklevel=3,
         )
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import door, export, move
+from skimp._engine.dispatch.forms import export, move
 from skimp._engine.dispatch.pointwise import constant
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import storage as storages
+from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.tensor import devices, dtypes, formats, promotion
 from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def create(f: F) -> F:
     """Export a function of the package that makes tensors (it has no method)."""
-    export(f.__name__, door(f) if f.__name__ == "full_like" else f, method=False)
+    export(f.__name__, f, method=False, composite=f.__name__ != "full_like")
     return f
 
 
@@ -223,13 +223,12 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     """A new tensor with a copy of `data`: numbers, nested sequences, arrays."""
     devices.check(device)
     if isinstance(data, Tensor):
-        warnings.warn(
+        warn(
             "To copy construct from a tensor, it is recommended to use "
             "sourceTensor.detach().clone() or "
             "sourceTensor.detach().clone().requires_grad_(True), rather than "
             "torch.tensor(sourceTensor).",
             UserWarning,
-            stacklevel=2,
         )
         return finish(
             clone(to(data.detach(), dtype if dtype is not None else data._dtype)), requires_grad
@@ -327,14 +326,13 @@ def on_array(ndarray: Any) -> Tensor:
 
 def _warn_readonly() -> None:
 
-    warnings.warn(
+    warn(
         "The given NumPy array is not writable, and PyTorch does not support non-writable "
         "tensors. This means writing to "
         "this tensor will result in undefined behavior. You may want to copy the array to protect "
         "its data or make it "
         "writable before converting it to a tensor. (skimp: a write raises ValueError)",
         UserWarning,
-        stacklevel=3,
     )
 
 
@@ -445,8 +443,9 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
     export(name, named(f, name, f"A tensor of {doc}."), method=False)
     export(
         f"{name}_like",
-        door(named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input.")),
+        named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input."),
         method=False,
+        composite=False,
     )
     export(
         f"new_{name}",

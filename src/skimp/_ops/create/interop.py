@@ -6,7 +6,6 @@ it is deferred; each way in makes an external storage that keeps the owner alive
 
 from __future__ import annotations
 
-import warnings
 from enum import IntEnum
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.memory import storage as storages
+from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, wrap
@@ -186,7 +186,7 @@ def _on_buffer(buffer: Any, dtype: dtypes.dtype, count: int = -1, offset: int = 
             f"not be greater than actual buffer length ({n} bytes)"
         )
     if not flat.flags.writeable:
-        warnings.warn(READ_ONLY, UserWarning, stacklevel=4)
+        warn(READ_ONLY, UserWarning)
     array: Array = np.ndarray((count,), dtype.np, flat, offset)
     return wrap(storages.external(array), Layout((count,), (1,), 0), dtype)
 
@@ -255,7 +255,7 @@ def asarray(
     if requires_grad is None:
         requires_grad = shared._rg
         if requires_grad:
-            warnings.warn(FOLLOWS, UserWarning, stacklevel=2)
+            warn(FOLLOWS, UserWarning)
     return _requiring(_as(shared, shared._dtype if dtype is None else dtype, copy), requires_grad)
 
 

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.overrides import given_class
 from skimp._engine.tensor import devices, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create import tensor_types
@@ -23,10 +24,7 @@ __all__ = [
     "init_num_threads",
     "is_storage",
     "is_tensor",
-    "is_tensor_like",
-    "is_tensor_method_or_property",
     "is_vulkan_available",
-    "resolve_name",
     "set_default_tensor_type",
     "typename",
 ]
@@ -40,24 +38,6 @@ def is_tensor(obj: Any, /) -> bool:
 def is_storage(obj: Any, /) -> bool:
     """Whether it is a storage."""
     return isinstance(obj, (TypedStorage, UntypedStorage))
-
-
-def is_tensor_like(inp: Any) -> bool:
-    """Whether it is a tensor, or its type has `__torch_function__`."""
-    return isinstance(inp, Tensor) or hasattr(type(inp), "__torch_function__")
-
-
-def is_tensor_method_or_property(func: Any) -> bool:
-    """Whether a function is a tensor's method."""
-    return getattr(Tensor, getattr(func, "__name__", ""), None) is func
-
-
-def resolve_name(f: Any) -> str | None:
-    """The name under which a function is reached."""
-    if is_tensor_method_or_property(f):
-        return f"torch.Tensor.{f.__name__}"
-    name = getattr(f, "__name__", None)
-    return None if name is None else f"torch.{name}"
 
 
 def typename(obj: Any, /) -> str:
@@ -161,8 +141,8 @@ def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
     if cls is Tensor:
         return made
     new = made.detach() if made is (args[0] if args else None) else made
-    new.__class__ = cls
+    given_class(new, cls)
     return new
 
 
-Tensor.__new__ = _new  # type: ignore[method-assign, assignment]
+Tensor.__new__ = _new  # type: ignore[method-assign, method-assign]

@@ -59,7 +59,7 @@ def _half_wanted(onesided: bool | None, complex_in: bool) -> bool:
     return onesided
 
 
-@op()
+@op(autocast="float32")
 def stft(
     input: Tensor,
     n_fft: int,

@@ -4,7 +4,6 @@ dimensions.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from skimp._engine.eval.positions import (
 )
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_views
+from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -122,11 +122,10 @@ class Where:
 def _of_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> list[Array]:
     """A mask as the positions of its trues, one array for each of its dims."""
     if mask._dtype is dtypes.uint8:
-        warnings.warn(
+        warn(
             "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
             "instead.",
             UserWarning,
-            stacklevel=3,
         )
     if dim + mask.ndim > len(shape):
         raise IndexError(

@@ -4,7 +4,6 @@ gather and scatter.
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from typing import Any
 
@@ -14,10 +13,12 @@ from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import other_way
 from skimp._engine.dispatch.pointwise import constant
 from skimp._engine.dispatch.pointwise_forms import FLOATS
+from skimp._engine.dispatch.row import KNOWN, OPS, Form, Op
+from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
@@ -25,7 +26,6 @@ from skimp._ops.index import advanced
 from skimp._ops.index.masks import check_number
 from skimp._ops.shape.copies import _filled, write
 from skimp._ops.shape.views import scattered
-from skimp.errors import WithoutBytes
 
 _new = object.__new__
 _view_of = history.view_of
@@ -136,14 +136,13 @@ def split(index: Any) -> tuple[Any, ...]:
     if isinstance(index, str):
         raise TypeError("new(): invalid data type 'str'")
     if len(index) < 32 and any([_is_nested(i) for i in index]):
-        warnings.warn(
+        warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated and will be "
             "changed in pytorch 2.9; "
             "use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as "
             "tensor index, "
             "x[torch.tensor(seq)], which will result either in an error or a different result",
             UserWarning,
-            stacklevel=4,
         )
         return tuple(index)
     return (index,)
@@ -158,12 +157,14 @@ def _is_nested(i: Any) -> bool:
 
 
 def _general(self: Tensor, index: Any) -> Tensor:
-    try:
-        new, rest = viewed(self, split(index))
-        return new if rest is None else advanced.gather_at(new, rest)
-    except WithoutBytes as e:
-        given = {"self": self, "index": split(index)}
-        return other_way("__getitem__", getitem, given, e)  # type: ignore[no-any-return]
+    if active or type(self) not in KNOWN or type(index) not in KNOWN or unusual(index):
+        return dispatch(GETITEM, (self, split(index)), {})  # type: ignore[no-any-return]
+    return _got(self, index)
+
+
+def _got(self: Tensor, index: Any) -> Tensor:
+    new, rest = viewed(self, split(index))
+    return new if rest is None else advanced.gather_at(new, rest)
 
 
 def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...] | None]:
@@ -352,11 +353,21 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
                 return
     if index is False:
         return
-    try:
-        _put(self, (None,) if index is True else split(index), value, number)
-    except WithoutBytes as e:
-        given = {"self": self, "index": split(index), "value": value}
-        other_way("__setitem__", setitem, given, e)
+    if (
+        active
+        or type(self) not in KNOWN
+        or type(value) not in KNOWN
+        or type(index) not in KNOWN
+        or unusual(index)
+    ):
+        dispatch(SETITEM, (self, split(index), value), {})
+        return
+    _put(self, (None,) if index is True else split(index), value, number)
+
+
+def _set(self: Tensor, index: Any, value: Any) -> None:
+    number = isinstance(value, (int, float, complex, np.generic)) and not isinstance(value, Tensor)
+    _put(self, (None,) if index is True else split(index), value, number)
 
 
 def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None:
@@ -386,5 +397,10 @@ def _type_name(value: Any) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
+OPS["__getitem__"] = Op("__getitem__", getitem, "general", method=False)
+OPS["__setitem__"] = Op("__setitem__", setitem, "general", method=False)
+GETITEM = Form(OPS["__getitem__"], "__getitem__", _got)
+SETITEM = Form(OPS["__setitem__"], "__setitem__", _set)
+GETITEM.f, SETITEM.f = getitem, setitem
 Tensor.__getitem__ = getitem  # type: ignore[method-assign]
 Tensor.__setitem__ = setitem  # type: ignore[method-assign]

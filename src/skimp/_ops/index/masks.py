@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import pointwise
-from skimp._engine.dispatch.forms import NAMESPACES, door, export, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, op
 from skimp._engine.dispatch.pointwise import Pointwise, call, common
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.reduction import source_of
@@ -217,7 +217,7 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 export("masked_fill", masked_fill)
-export("masked_fill_", door(masked_fill_), namespaces=())
+export("masked_fill_", masked_fill_, namespaces=(), composite=False)
 
 
 # -- masked_select --------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
     return np.nonzero(array)
 
 
-@op("_nonzero", out="same", method=False, namespaces=())
+@op("_nonzero", out="same", method=False, namespaces=(), composite=False)
 def _nonzero(input: Tensor) -> Tensor:
     if input.ndim == 0:
         n = int(bool(input.array() != 0))
@@ -438,7 +438,7 @@ def argwhere(input: Tensor) -> Tensor:
     return _nonzero(input)
 
 
-@op(out="same")
+@op(out="same", composite=False)
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero`, filled up with rows of `fill_value`."""
     if size < 0:

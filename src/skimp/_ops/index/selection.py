@@ -234,6 +234,7 @@ def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
 
 
 @writer(
+    autocast="widest",
     rule=Rule(
         "IndexCopyBackward0",
         {
@@ -242,7 +243,7 @@ def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
                 tuple(source_shape)
             ),
         },
-    )
+    ),
 )
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
     """Write the slices of `source` over those of the input at the positions in a vector."""
@@ -503,7 +504,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         span(target)[at] = values
 
 
-@op(out="same")
+@op(out="same", composite=False)
 def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one
     vector.
@@ -572,7 +573,7 @@ _triangle("tril_indices", np.tril_indices)
 _triangle("triu_indices", np.triu_indices)
 
 
-@op(method=False)
+@op(method=False, composite=False)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
     if indices._dtype.category != dtypes.INT:

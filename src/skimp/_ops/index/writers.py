@@ -18,16 +18,8 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import (
-    OPS,
-    Function,
-    Op,
-    _call,
-    _spread,
-    _wrapper,
-    move,
-    tensors_in,
-)
+from skimp._engine.dispatch.forms import OPS, Function, Op, spread, wrapper
+from skimp._engine.dispatch.runners import call, move, tensors_in
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
@@ -44,6 +36,7 @@ def writer(
     function: bool = True,
     row_major: bool | None = True,
     namespaces: tuple[str, ...] = ("",),
+    **known: Any,
 ) -> Callable[[Function], Function]:
     """Declare `name`, `name_` and `name(out=)` by the body that writes into its first argument.
 
@@ -54,15 +47,16 @@ def writer(
 
     def declare(raw: Function) -> Function:
         title = name or raw.__name__
-        o = Op(title, raw, rule, (), namespaces if function else ())
+        o = Op(title, raw, "general", rule, (), namespaces if function else (), **known)
         OPS[title] = o
         copy = _row_major if row_major and out else _like_input
         if row_major is None:
             copy = _same_strides
-        main = _wrapper(title, o, lambda o, given, out: _run_on_copy(o, given, out, copy), out)
-        _spread(o, title, main, ())
+        main = wrapper(title, o, lambda given, out: _run_on_copy(o, given, out, copy), out)
+        spread(o, title, main, ())
         o.namespaces = ("",) if f"{title}_" in _FUNCTIONS else ()
-        _spread(o, f"{title}_", _wrapper(f"{title}_", o, _run_in_place, False), ())
+        own = wrapper(f"{title}_", o, lambda given, _: _run_in_place(o, given))
+        spread(o, f"{title}_", own, ())
         o.namespaces = namespaces if function else ()
         return main
 
@@ -132,7 +126,7 @@ def quiet(f: Callable[[], Any]) -> Any:
 
 
 def _on_copy(o: Op, given: dict[str, Any], first: str, result: Tensor) -> Tensor:
-    _call(o, {**given, first: result})
+    call(o, {**given, first: result})
     result._storage.version = 0
     return result
 
@@ -160,12 +154,12 @@ def _run_on_out(o: Op, given: dict[str, Any], first: str, out: Any) -> Tensor:
         move(out, result)
         return out
     move(out, input)
-    _call(o, {**given, first: out})
+    call(o, {**given, first: out})
     return out
 
 
-def _run_in_place(o: Op, given: dict[str, Any], out: None) -> Tensor:
-    return in_place(next(iter(given.values())), _rule_for(o, given), given, lambda: _call(o, given))
+def _run_in_place(o: Op, given: dict[str, Any]) -> Tensor:
+    return in_place(next(iter(given.values())), _rule_for(o, given), given, lambda: call(o, given))
 
 
 def in_place(

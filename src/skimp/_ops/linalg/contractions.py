@@ -5,7 +5,6 @@ the cheapest order.
 from __future__ import annotations
 
 import math
-import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +16,7 @@ from skimp._engine.dispatch.outs import resize_out
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import check_out, target
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.matmul import mm
@@ -102,10 +102,10 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
     return mm(left, right).view(shape)
 
 
-op("tensordot", method=False)(tensordot)
+op("tensordot", method=False, autocast="lower")(tensordot)
 
 
-@op()
+@op(autocast="lower")
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of the vectors along the last dimensions."""
     if input.ndim == 0 or other.ndim == 0:
@@ -198,14 +198,13 @@ op("cross", method=False, namespaces=("linalg",))(linalg_cross)
 def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
     """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
     if dim is None:
-        warnings.warn(
+        warn(
             "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass "
             "the dim explicitly or "
             "simply use torch.linalg.cross.\nThe default value of dim will change to agree with "
             "that of linalg.cross in a "
             "future release.",
             UserWarning,
-            stacklevel=2,
         )
         if 3 not in input.shape:
             raise RuntimeError("no dimension of size 3 in input")
@@ -247,12 +246,11 @@ def _part(matrices: list[Tensor], split: list[list[int]], i: int, j: int) -> Ten
 
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     """The product of matrices in the order that takes the fewest multiplications (deprecated)."""
-    warnings.warn(
+    warn(
         "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use "
         "torch.linalg.multi_dot "
         "instead, which accepts a list of two or more tensors rather than multiple parameters.",
         UserWarning,
-        stacklevel=2,
     )
     given = varargs(matrices)
     for m in given:
@@ -265,7 +263,7 @@ def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     return multi_dot(given, out=out)
 
 
-export("chain_matmul", chain_matmul, method=False)
+export("chain_matmul", chain_matmul, method=False, autocast="lower")
 
 
 def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
@@ -297,7 +295,7 @@ def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     return out
 
 
-op("multi_dot", method=False, namespaces=("linalg",))(multi_dot)
+op("multi_dot", method=False, namespaces=("linalg",), autocast="lower")(multi_dot)
 
 
 def _check_chain(given: list[Tensor]) -> None:

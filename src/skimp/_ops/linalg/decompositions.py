@@ -67,7 +67,7 @@ def _qr(input: Tensor, mode: Literal["reduced", "complete"]) -> Any:
     return columns(q, input._dtype), columns(r, input._dtype)
 
 
-@linear("qr")
+@linear("qr", autocast="float32")
 def qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803
     """Q with orthonormal columns and an upper triangular R with A = Q R (mode "r": R alone)."""
     check_matrices("linalg.qr", A)
@@ -89,7 +89,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803
     )
 
 
-@op("qr", out="layout")
+@op("qr", out="layout", autocast="float32")
 def torch_qr(input: Tensor, some: bool = True) -> Any:
     """`linalg.qr`, reduced or complete."""
     return return_types.qr(tuple(qr(input, "reduced" if some else "complete")))
@@ -146,7 +146,7 @@ def _cholesky(input: Tensor, upper: bool) -> Any:
     return columns(found, input._dtype), integers(info)
 
 
-@linear("cholesky_ex")
+@linear("cholesky_ex", autocast="float32")
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """L with A = L L^H, and the first leading minor that is not positive-definite (0: none)."""
     check_square("linalg.cholesky", input)
@@ -162,13 +162,13 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     return return_types.linalg_cholesky_ex(found, info)
 
 
-@linear("cholesky")
+@linear("cholesky", autocast="float32")
 def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
     return cholesky_ex(input, upper=upper, check_errors=True)[0]  # type: ignore[no-any-return]
 
 
-@op("cholesky", out=True)
+@op("cholesky", out=True, autocast="float32")
 def torch_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
     return cholesky(input, upper=upper)
@@ -189,7 +189,7 @@ def _reflections(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
     return made
 
 
-@linear("householder_product")
+@linear("householder_product", autocast="float32")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of a product of reflections, as `geqrf` stores them."""
     name = "torch.linalg.householder_product"
@@ -224,7 +224,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     return made.mT.contiguous().mT  # column-major, as LAPACK's
 
 
-@op(out=True)
+@op(out=True, autocast="float32")
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """`linalg.householder_product`."""
     return householder_product(input, input2)
@@ -322,7 +322,7 @@ def matrix_exp(input: Tensor) -> Tensor:
 # -- vectors and diagonals ------------------------------------------------------------------------
 
 
-@linear("vecdot")
+@linear("vecdot", autocast="lower")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """The inner products along a dimension, of the first's conjugate."""
     if x._dtype.category < 2:

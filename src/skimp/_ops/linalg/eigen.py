@@ -117,14 +117,14 @@ def _check_svd(name: str, A: Tensor, driver: Any) -> None:  # noqa: N803
         )
 
 
-@linear("svd")
+@linear("svd", autocast="float32")
 def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:  # noqa: N803
     """U, S and Vh with A = U diag(S) Vh, singular values descending."""
     _check_svd("linalg.svd", A, driver)
     return return_types.linalg_svd(_svd(A, full_matrices))
 
 
-@linear("svdvals")
+@linear("svdvals", autocast="float32")
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
     """The singular values, descending."""
     _check_svd("linalg.svdvals", A, driver)
@@ -135,7 +135,7 @@ def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
     return rows(np.linalg.svd(a, compute_uv=False), A._dtype.to_real())
 
 
-@op("svd", out=True)
+@op("svd", out=True, autocast="float32")
 def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """U, S and V with A = U diag(S) V^H; U and V are zeros without `compute_uv`."""
     check_matrices("linalg.svd", input)
@@ -188,7 +188,7 @@ def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:  # noqa: N803
     return "U" if str(UPLO).upper() == "U" else "L"
 
 
-@linear("eigh")
+@linear("eigh", autocast="float32")
 def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
     """Eigenvalues (ascending) and orthonormal eigenvectors of Hermitian matrices, of which one
     triangle is read.
@@ -197,7 +197,7 @@ def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
     return return_types.linalg_eigh(_eigh(input, half))
 
 
-@linear("eigvalsh")
+@linear("eigvalsh", autocast="float32")
 def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
     """The eigenvalues of Hermitian matrices, ascending."""
     half = _checked_half("linalg.eigvalsh", input, UPLO)
@@ -237,14 +237,14 @@ def _check_eig(name: str, A: Tensor) -> None:  # noqa: N803
         raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
 
 
-@linear("eig")
+@linear("eig", autocast="float32")
 def eig(input: Tensor) -> Any:
     """Eigenvalues and eigenvectors of square matrices, complex, in no order."""
     _check_eig("linalg.eig", input)
     return return_types.linalg_eig(_eig(input))
 
 
-@linear("eigvals")
+@linear("eigvals", autocast="float32")
 def eigvals(input: Tensor) -> Tensor:
     """The eigenvalues of square matrices, complex, in no order."""
     _check_eig("linalg.eigvals", input)
@@ -286,7 +286,7 @@ def _sizes(A: Tensor, hermitian: bool) -> Array:  # noqa: N803
     return found
 
 
-@linear("matrix_rank")
+@linear("matrix_rank", autocast="float32")
 def matrix_rank(
     input: Tensor,
     tol: Any = None,
@@ -354,7 +354,7 @@ def pinv(
     return _pinv(input, atol, rtol, hermitian)
 
 
-@op()
+@op(autocast="float32")
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """`linalg.pinv` with a tolerance relative to the largest singular value."""
     return pinv(input, rcond)
@@ -365,7 +365,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@linear("lstsq")
+@linear("lstsq", autocast="float32")
 def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:
     """The X for which A X is closest to B, the squared distances where A is tall and of full rank,
     A's rank and singular values (where the driver finds them).
@@ -422,7 +422,7 @@ def _check_lstsq(A: Tensor, B: Tensor) -> None:  # noqa: N803
 # -- condition numbers ----------------------------------------------------------------------------
 
 
-@linear("cond")
+@linear("cond", autocast="float32")
 def cond(input: Tensor, p: Any = None) -> Tensor:
     """The norm of a matrix times the norm of its inverse (p None or 2: of singular values)."""
     check_matrices("linalg.cond", input)

@@ -31,7 +31,7 @@ class Term:
     labels: Labels
 
 
-@op(method=False)
+@op(method=False, autocast="lower")
 def einsum(*args: Any) -> Tensor:
     """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1],
     b, [1, 2], [0, 2])`.

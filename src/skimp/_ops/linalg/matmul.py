@@ -14,9 +14,11 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, export, move, op
-from skimp._engine.dispatch.pointwise import ORDINARY, PLAIN
+from skimp._engine.dispatch.pointwise import PLAIN
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
+from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import copies as told
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_views as V
@@ -255,7 +257,7 @@ def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
     return _mm(input, mat2, out=out)
 
 
-export("mm", mm)
+export("mm", mm, autocast="lower")
 export("dsmm", mm, method=False)
 
 
@@ -294,7 +296,10 @@ def _bmm_second_back(g: Tensor, input: Tensor) -> Tensor:
     return bmm(adjoint(input), g)
 
 
-@op(rule=Rule("BmmBackward0", {"input": _bmm_first_back, "mat2": _bmm_second_back}))
+@op(
+    rule=Rule("BmmBackward0", {"input": _bmm_first_back, "mat2": _bmm_second_back}),
+    autocast="lower",
+)
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of the matrices of two batches, pair by pair."""
     return product("bmm", input, mat2, check_bmm(input, mat2), out)
@@ -344,7 +349,7 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 # -- matmul ---------------------------------------------------------------------------------------
 
 
-@op("matmul", method=False, namespaces=())
+@op("matmul", method=False, namespaces=(), composite=False)
 def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     a, b = input.ndim, other.ndim
     if a == 0 or b == 0:
@@ -408,15 +413,17 @@ def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     return _matmul(input, other, out=out)
 
 
-export("matmul", matmul, ("", "linalg"))
+_public = export("matmul", matmul, ("", "linalg"), composite=False, autocast="lower")
 
 
 def _operator(self: Tensor, other: Any) -> Tensor:
-    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+    if not active and type(self) in ORDINARY and type(other) in ORDINARY:
+        return matmul(self, other)
+    return _public(self, other) if isinstance(other, Tensor) else NotImplemented
 
 
 def _roperator(self: Tensor, other: Any) -> Tensor:
-    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+    return _public(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
 setattr(Tensor, "__matmul__", _operator)  # noqa: B010  (the stub has it as a method)

@@ -220,7 +220,7 @@ def addmm(
     return _addmm(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
 
 
-export("addmm", addmm)
+export("addmm", addmm, autocast="lower")
 
 
 @op(inplace=True, rule=Rule("AddmvBackward0", {
@@ -268,7 +268,7 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
     return b, m, n
 
 
-@op(inplace=True, rule=Rule("BaddbmmBackward0", {
+@op(inplace=True, autocast="lower", rule=Rule("BaddbmmBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "batch1": lambda g, batch2, alpha: scaled(bmm(g, adjoint(batch2)), alpha),
     "batch2": lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)}))  # fmt: skip
@@ -293,7 +293,7 @@ ADDBMM = Rule("AddbmmBackward0", {
         alpha)})  # fmt: skip
 
 
-@op(rule=ADDBMM)
+@op(rule=ADDBMM, autocast="lower")
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (the sum of the products of the batches' matrices); the input

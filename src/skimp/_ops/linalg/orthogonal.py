@@ -22,7 +22,7 @@ def _check_number(kernel: str, t: Tensor) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
 
 
-@op(out="layout")
+@op(out="layout", composite=False, autocast="float32")
 def geqrf(input: Tensor) -> Any:
     """R on and above the diagonal, the reflections that make Q below it, and their factors tau."""
     if input.ndim < 2:
@@ -39,7 +39,7 @@ def geqrf(input: Tensor) -> Any:
     )
 
 
-@op(out="layout")
+@op(out="layout", autocast="float32")
 def ormqr(
     input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:

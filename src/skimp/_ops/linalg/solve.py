@@ -63,7 +63,7 @@ def _inv_ex(input: Tensor) -> Any:
     return columns(found, input._dtype), integers(info)
 
 
-@linear("inv_ex")
+@linear("inv_ex", autocast="float32")
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803
     """The inverses of square matrices, and where each elimination met a zero (0: nowhere)."""
     check_square("linalg.inv", A)
@@ -74,13 +74,13 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803
     return return_types.linalg_inv_ex(found, info)
 
 
-@linear("inv")
+@linear("inv", autocast="float32")
 def inv(A: Tensor) -> Tensor:  # noqa: N803
     """The inverses of square matrices."""
     return inv_ex(A, check_errors=True)[0]  # type: ignore[no-any-return]
 
 
-@op(out=True)
+@op(out=True, autocast="float32")
 def inverse(input: Tensor) -> Tensor:
     """The inverses of square matrices."""
     return inv(input)
@@ -168,7 +168,7 @@ def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:  # noqa: N803
     return A.expand((*batch, *A.shape[-2:])), B.expand((*batch, *B.shape[-2:]))
 
 
-@linear("solve")
+@linear("solve", autocast="float32")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803
     """The X of A X = B; of X A = B without `left`."""
     return solve_ex(A, B, left=left, check_errors=True)[0]  # type: ignore[no-any-return]
@@ -239,7 +239,7 @@ def solve_triangular(
     return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
 
 
-@op(out="layout")
+@op(out="layout", autocast="float32")
 def triangular_solve(
     input: Tensor,
     A: Tensor,  # noqa: N803
@@ -281,7 +281,7 @@ def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:  # noqa: N
     return solve_triangular(second, half, upper=True)
 
 
-@op(out=True)
+@op(out=True, autocast="float32")
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """The X of A X = input, where L is a Cholesky factor of A."""
     check_square("cholesky_solve", input2)
@@ -301,7 +301,7 @@ def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
     return columns((half.mH @ half).array(), input._dtype)
 
 
-@op(out=True)
+@op(out=True, autocast="float32")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the matrix whose Cholesky factor this is."""
     check_square("cholesky_inverse", input, "A")
@@ -401,7 +401,7 @@ def logdet(input: Tensor) -> Tensor:
 # -- tensors as matrices --------------------------------------------------------------------------
 
 
-@linear("tensorinv", out=True)
+@linear("tensorinv", out=True, autocast="float32")
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
     """The inverse of a tensor as a map from its last dimensions to its first `ind`."""
     if ind <= 0:
@@ -419,7 +419,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
     return found.reshape((*after, *before))  # type: ignore[no-any-return]
 
 
-@linear("tensorsolve")
+@linear("tensorsolve", autocast="float32")
 def tensorsolve(input: Tensor, other: Tensor, dims: Any = None) -> Tensor:
     """The X of tensordot(A, X, X.ndim) = B; `dims` of A are moved to its end first."""
     if dims is not None:

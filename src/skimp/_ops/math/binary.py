@@ -351,5 +351,5 @@ def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 export("complex", complex, method=False)
-export("polar", polar, method=False)
+export("polar", polar, method=False, autocast="float32")
 export("ldexp_", METHODS["ldexp_"], method=False)

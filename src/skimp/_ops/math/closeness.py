@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import door, export
+from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, call, common
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
@@ -89,6 +89,6 @@ def allclose(
     return _all(isclose(input, other, rtol, atol, equal_nan))
 
 
-export("equal", door(equal))
+export("equal", equal, composite=False)
 export("isclose", isclose)
-export("allclose", door(allclose))
+export("allclose", allclose, composite=False)

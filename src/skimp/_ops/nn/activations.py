@@ -31,8 +31,8 @@ def functional(f: Any) -> Any:
     return f
 
 
-def everywhere(f: Any, method: bool = False) -> Any:
-    export(f.__name__, f, ("", *FUNCTIONAL), method)
+def everywhere(f: Any, method: bool = False, **known: Any) -> Any:
+    export(f.__name__, f, ("", *FUNCTIONAL), method, **known)
     return f
 
 

@@ -255,5 +255,9 @@ def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
 
 
 export(
-    "scaled_dot_product_attention", scaled_dot_product_attention, ("nn.functional",), method=False
+    "scaled_dot_product_attention",
+    scaled_dot_product_attention,
+    ("nn.functional",),
+    method=False,
+    autocast="lower",
 )

@@ -452,7 +452,7 @@ def _declare(nd: int) -> None:
     ):
         f.__name__ = f.__qualname__ = name
         f.__doc__ = doc
-        export(name, f, ("", "nn.functional"), method=False)
+        export(name, f, ("", "nn.functional"), method=False, autocast="lower")
 
 
 for _nd in (1, 2, 3):
@@ -465,4 +465,4 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
     return moved.permute(2, 0, 1)
 
 
-export("conv_tbc", conv_tbc, ("", "nn.functional"), method=False)
+export("conv_tbc", conv_tbc, ("", "nn.functional"), method=False, autocast="lower")

@@ -3,7 +3,6 @@ reduced as they are read."""
 
 from __future__ import annotations
 
-import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -12,9 +11,10 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.forms import export, op
 from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import Scratch, row_sums
@@ -36,10 +36,7 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
     if size_average is None and reduce is None:
         return reduction
     name = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.",
-        stacklevel=3,
-    )
+    warn(f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.")
     return name
 
 
@@ -454,7 +451,7 @@ def _of_probabilities(
     return total if reduction == "sum" else total / max(1, input.numel() // n)
 
 
-export("cross_entropy", cross_entropy, ("nn.functional",), method=False)
+export("cross_entropy", cross_entropy, ("nn.functional",), method=False, autocast="float32")
 
 
 @op(
@@ -509,4 +506,4 @@ def nll_loss(
     return total if reduction == "sum" else total / float(rows.total())
 
 
-export("nll_loss", door(nll_loss), ("nn.functional",), method=False)
+export("nll_loss", nll_loss, ("nn.functional",), method=False, composite=False, autocast="float32")

@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.forms import export, op
 from skimp._engine.dispatch.targets import blank as blank_result
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -343,5 +343,5 @@ def _ctc_loss_of_torch(
     )
 
 
-export("ctc_loss", door(ctc_loss), ("nn.functional",), method=False)
-export("ctc_loss", door(_ctc_loss_of_torch), method=False)
+export("ctc_loss", ctc_loss, ("nn.functional",), method=False, composite=False, autocast="float32")
+export("ctc_loss", _ctc_loss_of_torch, method=False, composite=False, autocast="float32")

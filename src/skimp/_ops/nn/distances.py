@@ -106,7 +106,7 @@ def _check_rows(name: str, t: Tensor, word: str) -> None:
         )
 
 
-@op(method=False)
+@op(method=False, autocast="float32")
 def cdist(
     x1: Tensor,
     x2: Tensor,

@@ -4,13 +4,13 @@ keeps."""
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, op
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp._ops.random.random import drawn
@@ -130,7 +130,7 @@ def _warn_rank(name: str, input: Any) -> None:
             "dimension (i.e. 2D or 3D inputs)."
         )
     if name == "dropout2d" and input.ndim not in (3, 4):
-        warnings.warn(
+        warn(
             f"dropout2d: Received a {input.ndim}-D input to dropout2d, which is deprecated and "
             "will result in an error "
             "in a future release. To retain the behavior and silence this warning, please use "
@@ -138,10 +138,9 @@ def _warn_rank(name: str, input: Any) -> None:
             "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, "
             "a channel dimension, "
             "and an optional batch dimension (i.e. 3D or 4D inputs).",
-            stacklevel=3,
         )
     elif name == "dropout2d" and input.ndim == 3:
-        warnings.warn(
+        warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
             "behavior is desired - "
             "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior "
@@ -149,10 +148,9 @@ def _warn_rank(name: str, input: Any) -> None:
             "release to interpret the input as one without a batch dimension, i.e. shape (C, H, "
             "W). To maintain the 1D "
             "channel-wise dropout behavior, please switch to using dropout1d instead.",
-            stacklevel=3,
         )
     if name == "dropout3d" and input.ndim not in (4, 5):
-        warnings.warn(
+        warn(
             f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated and "
             "will result in an error "
             "in a future release. To retain the behavior and silence this warning, please use "
@@ -160,7 +158,6 @@ def _warn_rank(name: str, input: Any) -> None:
             "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, "
             "a channel dimension, "
             "and an optional batch dimension (i.e. 4D or 5D inputs).",
-            stacklevel=3,
         )
 
 

@@ -3,16 +3,16 @@ numbers."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.forms import export, op
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.threads import quietly
@@ -288,11 +288,10 @@ def embedding_bag(
     """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what
     `offsets` delimit."""
     if weight._dtype in INDICES and input._dtype.is_floating_point:
-        warnings.warn(
+        warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage "
             "`embedding_bag(weight, input, ...)` is "
             "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
-            stacklevel=2,
         )
         input, weight = weight, input
     if mode not in ("sum", "mean", "max"):
@@ -324,7 +323,7 @@ def embedding_bag(
     )
 
 
-export("embedding_bag", door(embedding_bag), ("nn.functional",), method=False)
+export("embedding_bag", embedding_bag, ("nn.functional",), method=False, composite=False)
 
 
 def _flattened(input: Any, offsets: Any, weights: Any) -> tuple[Any, Any, Any]:

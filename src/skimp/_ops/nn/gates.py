@@ -95,7 +95,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return call(PRELU, (input, weight.reshape(shape)))
 
 
-everywhere(prelu, True)
+everywhere(prelu, True, autocast="lower")
 
 # -- rrelu: a slope drawn for each element ---------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import door, export
+from skimp._engine.dispatch.forms import export
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import fresh
 from skimp._ops.nn.resampling import cubic_weights
@@ -20,11 +20,10 @@ from skimp._ops.ties import tied, zero_of
 
 def _default(name: str, align_corners: bool | None) -> bool:
     if align_corners is None:
-        warnings.warn(
+        warn(
             f"Default {name} behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True "
             f"if the old behavior is desired. See the documentation of {name} for details.",
-            stacklevel=3,
         )
     return bool(align_corners)
 
@@ -227,8 +226,15 @@ def grid_sample(
     return found.reshape((n, input.shape[1], *out))
 
 
-export("affine_grid", door(affine_grid), ("nn.functional",), method=False)
-export("grid_sample", door(grid_sample), ("nn.functional",), method=False)
+export("affine_grid", affine_grid, ("nn.functional",), method=False, composite=False)
+export(
+    "grid_sample",
+    grid_sample,
+    ("nn.functional",),
+    method=False,
+    composite=False,
+    autocast="float32",
+)
 
 
 # -- torch.grid_sampler: the modes by number -----------------------------------------------------
@@ -249,7 +255,7 @@ def _numbered(name: str, rank: int | None, doc: str) -> None:
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    export(name, door(f), method=False)
+    export(name, f, method=False, composite=False)
 
 
 _numbered("grid_sampler", None, "`grid_sample` with its modes as numbers.")

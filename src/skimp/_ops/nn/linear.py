@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._engine.dispatch.forms import export, op, other_way
+from skimp._engine.dispatch.forms import export, op
 from skimp._engine.memory import layout_views as V
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.matmul import into, matmul
 from skimp._ops.linalg.matmul_add import addmm
-from skimp.errors import WithoutBytes
 
 
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension."""
-    try:
-        result = _linear(input, weight, bias)
-    except WithoutBytes as e:
-        given = {"input": input, "weight": weight, "bias": bias}
-        return other_way("linear", linear, given, e, out)  # type: ignore[no-any-return]
+    result = _linear(input, weight, bias)
     return result if out is None else into(out, result, input.ndim == 1)
 
 
-export("linear", linear, ("nn.functional",), method=False)
+linear = export(
+    "linear", linear, ("nn.functional",), method=False, composite=False, autocast="lower"
+)
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

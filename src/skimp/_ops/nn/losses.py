@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, door, export, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, op
 from skimp._engine.dispatch.pointwise import Pointwise, call, same
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array
 from skimp._ops.nn.cross_entropy import check_reduction, check_tensor, reduction_of
@@ -28,11 +28,10 @@ def reduced(loss: Any, reduction: str) -> Any:
 
 def _warn_sizes(input: Any, target: Any) -> None:
     if tuple(input.shape) != tuple(target.shape):
-        warnings.warn(
+        warn(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely "
             "lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=4,
         )
 
 
@@ -327,7 +326,7 @@ BCE_LOGITS = Pointwise(
 )
 
 
-@op(method=False, namespaces=("nn.functional",))
+@op(method=False, namespaces=("", "nn.functional"), autocast="float32")
 def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,
@@ -376,14 +375,13 @@ def kl_div(
     batch = reduction == "batchmean"
     if size_average is None and reduce is None:
         if reduction == "mean":
-            warnings.warn(
+            warn(
                 "reduction: 'mean' divides the total loss by both the batch size and the support "
                 "size."
                 "'batchmean' divides only by the batch size, and aligns with the KL div math "
                 "definition."
                 "'mean' will be changed to behave the same as 'batchmean' in the next major "
                 "release.",
-                stacklevel=2,
             )
     else:
         reduction = reduction_of(size_average, reduce, reduction)
@@ -473,5 +471,6 @@ for _g in (
     kl_div,
     gaussian_nll_loss,
 ):
-    export(_g.__name__, door(_g), ("nn.functional",), method=False)
-export("poisson_nll_loss", poisson_nll_loss, ("nn.functional",), method=False)
+    _cast = None if _g is gaussian_nll_loss else "float32"
+    export(_g.__name__, _g, ("nn.functional",), method=False, composite=False, autocast=_cast)
+export("poisson_nll_loss", poisson_nll_loss, ("nn.functional",), method=False, autocast="float32")

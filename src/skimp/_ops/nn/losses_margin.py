@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import NAMESPACES, door, export
+from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._ops.nn.cross_entropy import check_reduction, reduction_of
@@ -136,4 +136,5 @@ def multilabel_soft_margin_loss(
 
 
 for _f in (multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss):
-    export(_f.__name__, door(_f), ("nn.functional",), method=False)
+    _cast = None if _f is multilabel_soft_margin_loss else "float32"
+    export(_f.__name__, _f, ("nn.functional",), method=False, composite=False, autocast=_cast)

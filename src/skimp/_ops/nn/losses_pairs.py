@@ -250,6 +250,7 @@ for _f in (
     cosine_embedding_loss,
     triplet_margin_loss,
 ):
-    export(_f.__name__, _f, ("nn.functional",), method=False)
+    _cast = None if _f is triplet_margin_with_distance_loss else "float32"
+    export(_f.__name__, _f, ("nn.functional",), method=False, autocast=_cast)
 for _g in (cosine_similarity, pairwise_distance):
     export(_g.__name__, _g, ("", "nn.functional"), method=False)

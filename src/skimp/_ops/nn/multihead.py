@@ -5,10 +5,10 @@ included.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.matmul import matmul
@@ -32,10 +32,9 @@ def canonical_mask(
     if mask.dtype is not dtypes.bool and not mask.is_floating_point():
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if check_other and other is not None and mask.dtype != other.dtype:
-        warnings.warn(
+        warn(
             f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both "
             "instead.",
-            stacklevel=4,
         )
     if mask.is_floating_point():
         return mask

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.forms import export, op
 from skimp._engine.dispatch.pointwise import constant
 from skimp._engine.dispatch.targets import blank, pour
 from skimp._engine.tensor import dtypes
@@ -140,4 +140,4 @@ def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     return _around(mode, input if mode == "circular" else tied(input), pad)
 
 
-export("pad", door(pad), ("nn.functional",), method=False)
+export("pad", pad, ("nn.functional",), method=False, composite=False)

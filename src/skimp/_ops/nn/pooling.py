@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import door, export, op
+from skimp._engine.dispatch.forms import export, op
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
@@ -193,7 +193,7 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     return result
 
 
-@op("_max_pool_values", method=False, namespaces=())
+@op("_max_pool_values", method=False, namespaces=(), composite=False)
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
     result, target = _made(input, pool.out)
@@ -222,7 +222,7 @@ def _max(
     return values, _places(taps, pool)
 
 
-@op("_max_pool_places", method=False, namespaces=())
+@op("_max_pool_places", method=False, namespaces=(), composite=False)
 def _places(taps: Any, pool: Pool) -> Any:
     """Where in its plane each maximum is."""
     places = windows.positions(planes(taps, len(pool.size)), pool)
@@ -304,10 +304,11 @@ def _lp(nd: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil: b
 
 
 def export_pool(name: str, f: Any, doc: str) -> None:
-    """Reachable as `torch.name` and `nn.functional.name`."""
+    """Reachable as `torch.name` and `nn.functional.name`; autocast keeps volumes in float32."""
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    export(name, door(f), ("", "nn.functional"), method=False)
+    autocast = "float32" if name.endswith("3d") else None
+    export(name, f, ("", "nn.functional"), method=False, composite=False, autocast=autocast)
 
 
 def _declare(nd: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import NAMESPACES, door, export
+from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
@@ -298,7 +298,15 @@ def _declare(nd: int) -> None:
     export_with_indices(f"adaptive_max_pool{nd}d", maximum)
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{nd}d"
     unpool.__doc__ = "Each element at its index in a plane of zeros."
-    export(f"max_unpool{nd}d", door(unpool), ("nn.functional",), method=False)
+    cast = "float32" if nd > 1 else None
+    export(
+        f"max_unpool{nd}d",
+        unpool,
+        ("nn.functional",),
+        method=False,
+        composite=False,
+        autocast=cast,
+    )
 
 
 def export_with_indices(name: str, pool: Any) -> None:
@@ -312,7 +320,7 @@ def export_with_indices(name: str, pool: Any) -> None:
 
     both.__name__ = both.__qualname__ = f"{name}_with_indices"
     both.__doc__ = f"`{name}` and where in its plane each maximum is."
-    export(both.__name__, door(both), ("nn.functional",), method=False)
+    export(both.__name__, both, ("nn.functional",), method=False, composite=False)
 
 
 def _declare_fractional(nd: int) -> None:
@@ -330,7 +338,14 @@ def _declare_fractional(nd: int) -> None:
 
     fractional.__name__ = fractional.__qualname__ = f"fractional_max_pool{nd}d"
     fractional.__doc__ = "Maxima over windows at random distances."
-    export(f"fractional_max_pool{nd}d", door(fractional), ("nn.functional",), method=False)
+    export(
+        f"fractional_max_pool{nd}d",
+        fractional,
+        ("nn.functional",),
+        method=False,
+        composite=False,
+        autocast="float32" if nd > 1 else None,
+    )
     export_with_indices(f"fractional_max_pool{nd}d", fractional)
 
 

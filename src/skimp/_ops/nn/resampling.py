@@ -4,14 +4,14 @@ inputs."""
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, door, export, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, op
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._ops.reduce.softmax import HALVES
@@ -284,10 +284,7 @@ def _interpolated(
 
 
 def _deprecated(name: str, stacklevel: int = 3) -> None:
-    warnings.warn(
-        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=stacklevel,
-    )
+    warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.")
 
 
 def upsample(
@@ -315,4 +312,4 @@ def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) ->
 
 
 for _f in (interpolate, upsample, upsample_nearest, upsample_bilinear):
-    export(_f.__name__, door(_f), ("nn.functional",), method=False)
+    export(_f.__name__, _f, ("nn.functional",), method=False, composite=False)

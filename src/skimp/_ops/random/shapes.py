@@ -26,7 +26,7 @@ def _only_floats(name: str, *tensors: Tensor) -> None:
             raise NotImplementedError(f"\"{name}\" not implemented for '{kind}'")
 
 
-@op(method=False)
+@op(method=False, composite=False)
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """How gamma numbers `output` move with their shape parameters `input`."""
     _only_floats("_standard_gamma_grad_cpu", input)
@@ -34,7 +34,7 @@ def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     return fresh(slope.astype(input.array().dtype), input._dtype)
 
 
-@op(method=False)
+@op(method=False, composite=False)
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How elements `x` of Dirichlet vectors move with their own parameters, over 1 - x."""
     _only_floats("_dirichlet_grad_cpu", x)

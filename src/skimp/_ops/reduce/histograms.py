@@ -17,7 +17,7 @@ from skimp._ops.create.ranges import linspace
 _NAME = "torch.histogramdd"
 
 
-@op(method=False)
+@op(method=False, composite=False)
 def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Any = None, density: bool = False
 ) -> Any:

@@ -86,7 +86,7 @@ def _at(ordered: Tensor, ranks: Tensor, how: str) -> Tensor:
     return low.lerp(high, weight.to(ordered._dtype))
 
 
-@op(out=True)
+@op(out=True, autocast="float32")
 def quantile(
     input: Tensor,
     q: Any,
@@ -100,7 +100,7 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
-@op(out=True)
+@op(out=True, autocast="float32")
 def nanquantile(
     input: Tensor,
     q: Any,

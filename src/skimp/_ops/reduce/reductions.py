@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import NAMESPACES, OPS, _run_out, export, move, op, watching
+from skimp._engine.dispatch.forms import NAMESPACES, OPS, export, move, op, watching
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.rows import conj
+from skimp._engine.dispatch.runners import run_out
 from skimp._engine.eval import reducers as R
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import return_types
@@ -204,7 +205,7 @@ def _others(x: Tensor, dim: int) -> Any:
     return before * after
 
 
-@op("prod", out=True, rule=by_dim("Prod", {"input": _prod_back}))
+@op("prod", out=True, rule=by_dim("Prod", {"input": _prod_back}), autocast="float32")
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over one dim (all by default); integers are multiplied as int64."""
     if isinstance(dim, (tuple, list)):
@@ -294,12 +295,11 @@ def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
 
 def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
     if count(tuple(input.shape), dim) - degrees <= 0 and input.numel():
-        warnings.warn(
+        warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
             f"reduction factor "
             "(input numel divided by output numel).",
             UserWarning,
-            stacklevel=5,
         )
 
 
@@ -401,7 +401,7 @@ def _extreme(name: str, how: R.Reducer) -> Any:
     return f
 
 
-@op(out=True)
+@op(out=True, composite=False)
 def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
     if mode != 0:
@@ -496,7 +496,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
         if out is None:
             return along(input, dim, keepdim)
 
-        return _run_out(
+        return run_out(
             OPS[f"_{name}_dim"], {"input": input, "dim": dim, "keepdim": keepdim}, out, [input]
         )
 
@@ -550,7 +550,7 @@ all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")
 any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
 
 
-@op("count_nonzero")
+@op("count_nonzero", composite=False)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
     return reduced(

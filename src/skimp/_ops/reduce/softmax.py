@@ -8,7 +8,6 @@ block, without being written.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.scratch import Scratch, row_sums
@@ -267,10 +267,9 @@ def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype:
 
 
 def _implicit(name: str, ndim: int, stacklevel: int) -> int:
-    warnings.warn(
+    warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
         "dim=X as an argument.",
-        stacklevel=stacklevel + 1,
     )
     return 0 if ndim in (0, 1, 3) else 1
 
@@ -307,7 +306,7 @@ def gumbel_softmax(
     """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's
     gradient."""
     if eps != 1e-10:
-        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+        warn("`eps` parameter is deprecated and has no effect.")
     with modes.no_grad():
         noise = -logits.detach().clone(memory_format=None).exponential_().log()
     soft = _softmax((logits + noise) / tau, dim)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import door, export
+from skimp._engine.dispatch.forms import export
 from skimp._engine.eval import ranks
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
@@ -37,8 +37,8 @@ def unique_consecutive(
     return _distinct("unique_consecutive", input, return_inverse, return_counts, dim, None)
 
 
-export("unique", door(unique))
-export("unique_consecutive", door(unique_consecutive))
+export("unique", unique, composite=False)
+export("unique_consecutive", unique_consecutive, composite=False)
 
 
 def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, order: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import door, export
+from skimp._engine.dispatch.forms import export
 from skimp._engine.memory import layout_bits as B
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
@@ -32,9 +32,8 @@ def _as(
 
 
 def _both(f: F) -> F:
-    tried: Any = door(f)
-    export(f.__name__, tried)
-    return tried  # type: ignore[no-any-return]
+    cast = "float32" if f.__name__ == "view_as_complex" else None
+    return export(f.__name__, f, composite=False, autocast=cast)  # type: ignore[return-value]
 
 
 REAL = Rule("ViewAsRealBackward0", {"input": lambda g: view_as_complex(g.contiguous())})

@@ -95,7 +95,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     return copied(input, strides, input._dtype, "clone", lambda: f"clone of {describe(input)}")
 
 
-@op(method=True, namespaces=())
+@op(method=True, namespaces=(), composite=False)
 def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
     """The tensor itself where it is contiguous in the format already, else a copy that is."""
     if formats.is_format(input, memory_format) and not (input._conj or input._neg):
@@ -191,7 +191,7 @@ COPY_ROWS = {
 COPIED = Rule("CopyBackwards", {"other": lambda g, other_dtype: g.to(other_dtype)})
 
 
-@op("copy_", namespaces=())
+@op("copy_", namespaces=(), composite=False)
 def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Write `other` (a number too), broadcast and converted, over the elements."""
     if not isinstance(other, Tensor):
@@ -295,7 +295,7 @@ def fill(target: Tensor, value: Any) -> None:
     target.written(array)
 
 
-@op("fill_")
+@op("fill_", composite=False)
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Write one value, a number or a 0-d tensor, over all elements."""
     if isinstance(value, Tensor):
@@ -317,7 +317,7 @@ def filled(input: Tensor, value: Any) -> Tensor:
     return fill_(clone(input), value)
 
 
-@op("zero_", namespaces=("",))
+@op("zero_", namespaces=("",), composite=False)
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over all elements."""
     return _filled(input, 0, ZERO)

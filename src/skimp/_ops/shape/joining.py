@@ -91,7 +91,7 @@ def cat(tensors: Any, dim: Any = 0, *, out: Tensor | None = None, **numpy_words:
 
 
 for _name in ("cat", "concat", "concatenate"):
-    export(_name, cat, method=False)
+    export(_name, cat, method=False, autocast="widest")
 
 
 def _small(tensors: Any) -> list[Array] | None:
@@ -183,7 +183,7 @@ def _stack_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return [g.select(dim, i) for i in range(len(tensors_shape))]
 
 
-@op(method=False, rule=Rule("StackBackward0", {"tensors": _stack_back}))
+@op(method=False, rule=Rule("StackBackward0", {"tensors": _stack_back}), autocast="widest")
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors side by side along a new dimension, in their promoted type."""
     given = tensor_list("stack", tensors)

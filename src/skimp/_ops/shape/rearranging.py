@@ -191,7 +191,7 @@ def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return input.repeat((1,) * (input.ndim - len(times)) + times)
 
 
-@op("_positions_repeated", method=False, namespaces=())
+@op("_positions_repeated", method=False, namespaces=(), composite=False)
 def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     """0 as often as the first repeat says, 1 as often as the second..."""
     if repeats.ndim > 1:

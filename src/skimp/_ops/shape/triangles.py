@@ -176,7 +176,7 @@ def _trace_back(g: Tensor, input_shape: Any) -> Tensor:
     return zeros
 
 
-@op(rule=Rule("TraceBackward0", {"input": _trace_back}))
+@op(rule=Rule("TraceBackward0", {"input": _trace_back}), autocast="float32")
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:

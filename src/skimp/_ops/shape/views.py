@@ -9,7 +9,7 @@ from typing import Any
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import OPS, door, export, op, view
+from skimp._engine.dispatch.forms import OPS, export, op, view
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_bits as B
 from skimp._engine.memory import layout_splits as S
@@ -154,7 +154,7 @@ def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None
 _VIEW: Callable[..., Tensor] = Tensor.view
 
 
-@op()
+@op(composite=False)
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where the strides allow it, else a copy, which the
     ledger is told.
@@ -375,7 +375,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return new
 
 
-export("as_strided", door(as_strided))
+export("as_strided", as_strided, composite=False)
 
 
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -541,5 +541,5 @@ def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     return [V.select(layout, dim, i) for i in range(n)]
 
 
-export("detach", door(Tensor.detach), method=False)
-export("detach_", door(Tensor.detach_), method=False)
+export("detach", Tensor.detach, method=False, composite=False)
+export("detach_", Tensor.detach_, method=False, composite=False)

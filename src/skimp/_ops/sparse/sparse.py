@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skimp._engine.dispatch import forms
 from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.dispatch.transforms import SPARSE, TRANSFORMS, Call, tensors_in
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.create.creation import as_tensor
@@ -32,30 +32,65 @@ Ints = tuple[int, ...]
 # -- dispatch -------------------------------------------------------------------------------------
 
 
-def _call(name: str, f: Any, given: dict[str, Any], refused: SparseArgument) -> Any:
-    """What an op answers whose body met a sparse tensor: the method of that name, or a refusal."""
-    args = [v for word, v in given.items() if word != "out"]
-    first = args[0]
-    if name in ("mm", "_matmul", "mv") and len(args) == 2:
-        return product(*args)
-    if name == "addmm":
-        return addmm(first, args[1], args[2], beta=given["beta"], alpha=given["alpha"])
-    if name == "cat":
-        return _joined(first, args[1])
-    if isinstance(first, SparseTensor):
-        method = SparseTensor.__dict__.get(name)
-        words = dict(list(given.items())[1:])
-        takes = inspect.signature(method).parameters if method is not None else {}
-        if method is not None and all([k in takes or not v for k, v in words.items()]):
-            return method(first, **{k: v for k, v in words.items() if k in takes})
-        whole = (
-            f"skimp: {name} is not implemented for sparse tensors (PyTorch's 'SparseCPU' backend)"
+class Sparse:
+    """The transform of calls that sparse tensors take part in."""
+
+    def owns(self, args: Any) -> bool:
+        """Whether one of these is sparse."""
+        return any([t._sparse for t in tensors_in(args)])
+
+    def concerns(self, call: Call) -> bool:
+        return self.owns(call.values())
+
+    def run(self, call: Call) -> Any:
+        """By the op's rule for sparse tensors, by the method of its name, by its parts; or not."""
+        op, name = call.op, call.form.name
+        if op.kind == "pointwise":
+            return call.below()
+        given = call.given()
+        rule = RULES.get(name) or op.sparse
+        if rule is not None:
+            return rule(given)
+        first = next(iter(given.values()))
+        if isinstance(first, SparseTensor):
+            method = SparseTensor.__dict__.get(name)
+            words = {k: v for k, v in list(given.items())[1:] if k != "out"}
+            takes = inspect.signature(method).parameters if method is not None else {}
+            if method is not None and all([k in takes or not v for k, v in words.items()]):
+                return method(first, **{k: v for k, v in words.items() if k in takes})
+        if op.composite:
+            return call.below()
+        raise SparseArgument(
+            f"skimp: {name} is not implemented for sparse tensors (PyTorch's 'SparseCPU' backend); "
+            "use to_dense(), or indices() and values()"
         )
-        raise SparseArgument(f"{whole}; use to_dense(), or indices() and values()") from None
-    raise refused
+
+    def pointwise(
+        self, row: Any, args: Sequence[Any], params: Sequence[Any], out: Any, inplace: bool
+    ) -> Any:
+        return pointwise_call(row.name, args, params, out)
 
 
-forms.WAYS[SparseArgument] = _call
+def _product(given: dict[str, Any]) -> Any:
+    a, b = [v for word, v in given.items() if word != "out"][:2]
+    return product(a, b)
+
+
+def _addmm(*args: Any, **words: Any) -> Any:
+    return addmm(*args, **words)
+
+
+RULES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "mm": _product,
+    "_matmul": _product,
+    "matmul": _product,
+    "mv": _product,
+    "addmm": lambda given: _addmm(
+        *list(given.values())[:3], beta=given["beta"], alpha=given["alpha"]
+    ),
+    "cat": lambda given: _joined(given["tensors"], given["dim"]),
+}
+TRANSFORMS[SPARSE] = Sparse()
 
 
 def pointwise_call(name: str, args: Sequence[Any], params: Sequence[Any], out: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.dispatch.overrides import disabled
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -48,6 +49,7 @@ class SparseTensor(Tensor):
 
     _hollow = True
     _sparse = True
+    __torch_function__ = classmethod(disabled)
     _at: Tensor
     _held: Tensor
     _sorted: bool

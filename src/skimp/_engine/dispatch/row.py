@@ -1,0 +1,101 @@
+"""The row of an op: everything that is known of it, in one place; and the table of all rows.
+
+A row has a kind (pointwise, reduction, row-wise, view, general) and forms: the function, the
+method, `name_`, operators. Every form is a public callable made by `wrappers.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.devices import device
+from skimp._engine.tensor.formats import layout, memory_format
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Tensor
+
+Function = Callable[..., Any]
+# one, or the one for the arguments of a call
+AnyRule: TypeAlias = Rule | Callable[[dict[str, Any]], Rule]
+
+# Tensors of these classes take the fast paths, whose results are plain tensors; `nn.Parameter`
+# joins. Other classes may want to be asked, or results of their own class.
+ORDINARY: set[type[Any]] = {Tensor}
+# Arguments of these types concern no transform; any other sends a call through `dispatch`.
+KNOWN: set[type[Any]] = {
+    Tensor, int, float, bool, complex, str, type(None), list, tuple, dict, range, slice,
+    type(Ellipsis), type, Size, dtypes.dtype, device, layout, memory_format, np.ndarray,
+    np.float32, np.float64, np.int64, np.int32, np.bool_,
+}  # fmt: skip
+
+
+@dataclass(eq=False)
+class Op:
+    """One declared op.
+
+    `batch` is its rule under vmap (without one, a composite op's parts are batched and any other op
+    runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
+    `sparse` answers for sparse tensors; `composite`: the body is made of ops alone.
+    """
+
+    name: str
+    raw: Function
+    kind: str = "general"
+    rule: AnyRule | None = None
+    nondiff: tuple[int, ...] = ()
+    namespaces: tuple[str, ...] = ("",)
+    method: bool = True
+    multi: bool = False
+    out: bool | str = False
+    inplace_rule: AnyRule | None = None  # of a view op's form in place, which PyTorch numbers apart
+    hand: str | None = None
+    otherwise: Function | None = None
+    composite: bool = False
+    batch: Function | None = None
+    autocast: str | None = None
+    sparse: Function | None = None
+    row: Any = None  # the table entry of a pointwise op
+    forms: dict[str, Function] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}, {self.kind}>"
+
+
+class Form:
+    """One public callable of an op: `f` is what users hold, `run` the general way behind it."""
+
+    __slots__ = ("f", "name", "op", "run", "writes")
+
+    def __init__(self, op: Op, name: str, run: Function, writes: bool = False) -> None:
+        self.op = op
+        self.name = name
+        self.run = run
+        self.writes = writes  # to its first argument
+        self.f: Function = run
+
+    def __repr__(self) -> str:
+        return f"<{self.name} of {self.op!r}>"
+
+
+OPS: dict[str, Op] = {}
+# "" is the package itself; "nn.functional", "linalg", ...
+NAMESPACES: dict[str, dict[str, Function]] = {"": {}}
+METHODS: dict[str, Function] = {}
+FORMS: dict[Function, Form] = {}  # of every public callable
+
+
+def publish(
+    op: Op, name: str, f: Function, namespaces: Sequence[str] = ("",), method: bool = True
+) -> None:
+    """Make `f` reachable as a function of the namespaces and as a method."""
+    op.forms[name] = f
+    for space in namespaces:
+        NAMESPACES.setdefault(space, {})[name] = f
+    if method:
+        METHODS[name] = f
+        setattr(Tensor, name, f)

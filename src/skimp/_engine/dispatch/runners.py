@@ -1,0 +1,251 @@
+"""How each kind of form runs once no transform concerns its call any more."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.row import Op
+from skimp._engine.dispatch.wrappers import REQUIRED
+from skimp._engine.eval.copy import copy
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_overlap as overlap
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor.tensor import Tensor, alias
+
+NUMPY_WORDS = {
+    "axis": "dim",
+    "axes": "dim",
+    "keepdims": "keepdim",
+    "x": "input",
+    "a": "input",
+    "x1": "input",
+    "x2": "other",
+}
+
+
+def bind(op: Op, title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, which came through a wrapper, by the names of the op's body.
+
+    PyTorch takes NumPy's names of arguments too (axis, keepdims).
+    """
+    given: dict[str, Any] = {}
+    rest = list(args)
+    for name, kind, default in parameters(op):
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            given[name] = tuple(rest)
+            rest = []
+        elif kind is not inspect.Parameter.KEYWORD_ONLY and rest:
+            given[name] = rest.pop(0)
+        elif name != "out":
+            given[name] = kwargs.pop(name, default)
+    for word, value in kwargs.items():
+        name = NUMPY_WORDS.get(word, "")
+        if name not in given:
+            raise TypeError(f"{title}() got an unexpected keyword argument '{word}'")
+        given[name] = value
+    for name, value in given.items():
+        if value is REQUIRED:
+            raise TypeError(f'{title}() missing 1 required positional arguments: "{name}"')
+    return given
+
+
+def parameters(op: Op) -> list[tuple[str, Any, Any]]:
+    """The parameters of an op's public form: name, kind, default."""
+    found: list[tuple[str, Any, Any]] | None = op.__dict__.get("_parameters")
+    if found is None:
+        found = [
+            ("input" if i == 0 and p.name == "layout" else p.name, p.kind,
+             REQUIRED if p.default is p.empty else p.default)
+            for i, p in enumerate(inspect.signature(op.raw).parameters.values())
+        ]  # fmt: skip
+        op.__dict__["_parameters"] = found
+    return found
+
+
+def call(op: Op, given: dict[str, Any]) -> Any:
+    """The body with its arguments by position (starred ones spread)."""
+    positional: list[Any] = []
+    keywords: dict[str, Any] = {}
+    for name, kind, _ in parameters(op):
+        if name not in given:
+            continue
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            positional.extend(given[name])
+        elif kind is inspect.Parameter.KEYWORD_ONLY:
+            keywords[name] = given[name]
+        else:
+            positional.append(given[name])
+    return op.raw(*positional, **keywords)
+
+
+def tensors_in(values: Any) -> list[Tensor]:
+    """The tensors among values, and in lists and tuples among them."""
+    found = []
+    for v in values:
+        if isinstance(v, Tensor):
+            found.append(v)
+        elif isinstance(v, (list, tuple)):
+            found.extend([t for t in v if isinstance(t, Tensor)])
+    return found
+
+
+def needed(*values: Any) -> bool:
+    """Whether a tensor among these arguments, or in a list among them, requires grad."""
+    for v in values:
+        if isinstance(v, Tensor):
+            if v._rg:
+                return True
+        elif isinstance(v, (list, tuple)):
+            for t in v:
+                if isinstance(t, Tensor) and t._rg:
+                    return True
+    return False
+
+
+def rule_for(op: Op, given: dict[str, Any]) -> Rule:
+    """The op's rule, which may depend on the form of the call."""
+    rule = op.rule
+    assert rule is not None
+    return rule if isinstance(rule, Rule) else rule(given)
+
+
+def unrecorded(op: Op, given: dict[str, Any]) -> Any:
+    """The body, with nothing recorded of what it is made of."""
+    state = modes.state
+    before = state.grad
+    state.grad = False
+    try:
+        return call(op, given)
+    finally:
+        state.grad = before
+
+
+# -- functions ------------------------------------------------------------------------------------
+
+
+def run(op: Op, given: dict[str, Any], out: Any) -> Any:
+    """A function that is not pointwise: into a new tensor, or into `out`."""
+    tensors = tensors_in(given.values())
+    if out is not None:
+        return run_out(op, given, out, tensors)
+    if op.rule is None or not (modes.state.grad and any([t._rg for t in tensors])):
+        return call(op, given)
+    result = unrecorded(op, given)
+    record(rule_for(op, given), given, result, op.nondiff)
+    return result
+
+
+def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> Any:
+    """`out=` of an op that is not pointwise: checked, computed, then moved into place."""
+    targets = out if isinstance(out, (tuple, list)) else (out,)
+    for t in targets:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(t).__name__}")
+        outs.refuse_grad(op.name.removeprefix("_").removesuffix("_dim"), t, tensors)
+    if any([name == "out" for name, _, _ in parameters(op)]):
+        return call(op, {**given, "out": out})
+    result = call(op, given)
+    results = result if isinstance(result, tuple) else (result,)
+    if len(results) != len(targets):
+        raise TypeError(
+            f"{op.name}(): expected tuple of {len(results)} elements but got {len(targets)}"
+        )
+    for t, r in zip(targets, results, strict=True):
+        if op.out == "same":
+            outs.check_same(t, r._dtype)
+            outs.check_no_overlap(t, tensors)
+        else:
+            outs.check_cast(r._dtype, t._dtype)
+    for t, r in zip(targets, results, strict=True):
+        if op.out == "layout" and t.shape.numel() == 0:
+            outs.resize(t, tuple(r.shape), r.layout_of().strides)
+        outs.resize_out(op.name, t, tuple(r.shape))
+        move(t, r)
+    if isinstance(result, tuple):
+        return type(result)(*targets) if hasattr(result, "_fields") else tuple(targets)
+    return out
+
+
+def move(target: Tensor, source: Tensor) -> None:
+    """Write all of `source` over `target`, unrecorded."""
+    if not layouts.is_contiguous(target.layout_of()):
+        overlap.assert_no_internal_overlap(target.layout_of())
+    array = source.array()
+    written = target.writable()
+    copy(written, array)
+    target.written(written)
+
+
+# -- in place -------------------------------------------------------------------------------------
+
+
+def run_inplace(op: Op, given: dict[str, Any]) -> Tensor:
+    """`name_` of an op that is not pointwise: computed beside, then moved over its argument."""
+    target: Tensor = next(iter(given.values()))
+    tracked = modes.state.grad and any([t._rg for t in tensors_in(given.values())])
+    history.before_inplace(target)
+    if tracked and op.rule is None:  # composite: the result has a history, and is copied over
+        result = call(op, given)
+        outs.check_inplace(op.name, target, result._dtype, tuple(result.shape))
+        target.copy_(result)
+        return target
+    result = unrecorded(op, given) if tracked else call(op, given)
+    outs.check_inplace(op.name, target, result._dtype, tuple(result.shape))
+    kept = (
+        history.prepare(target, rule_for(op, given), given)
+        if tracked and op.rule is not None
+        else None
+    )
+    move(target, result)
+    if kept is not None:
+        history.rebase(target, kept)
+    return target
+
+
+# -- views ----------------------------------------------------------------------------------------
+
+
+def run_view(op: Op, given: dict[str, Any]) -> Any:
+    """A view, or the views of one call."""
+    input = given["input"]
+    if not isinstance(input, Tensor):
+        raise TypeError(
+            f"{op.name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+        )
+    found = _view_layout(op, given, input)
+    rule = op.rule
+    if not op.multi:
+        if rule is not None and not isinstance(rule, Rule):
+            rule = rule(given)
+        new = alias(input, found)
+        history.view_of(input, new, rule, given)
+        return new
+    views = tuple([alias(input, layout) for layout in found])
+    assert isinstance(rule, Rule)
+    history.views_of(input, views, rule, given)
+    return views
+
+
+def _view_layout(op: Op, given: dict[str, Any], input: Tensor) -> Any:
+    return call(op, {**given, "input": input.layout_of()})
+
+
+def run_view_inplace(op: Op, given: dict[str, Any]) -> Tensor:
+    """The tensor itself takes the view's layout."""
+    input: Tensor = given["input"]
+    history.before_inplace(input)
+    layout: Layout = _view_layout(op, given, input)
+    rule = op.inplace_rule
+    rule = rule(given) if rule is not None and not isinstance(rule, Rule) else rule
+    kept = history.prepare(input, rule, given) if rule and modes.state.grad and input._rg else None
+    input.bump()
+    input._np = None
+    input._layout = layout
+    history.relaid(input, kept)
+    return input

@@ -1,0 +1,138 @@
+"""The one place where a call of an op meets what may change its meaning.
+
+A wrapper asks `active` (anything that is on for whole regions: autocast, a mode, a profiler) and
+whether the types of its arguments are ordinary. Where both are as usual, nothing more is asked.
+Otherwise `dispatch` asks the transforms, outermost first:
+
+    overrides   __torch_function__ of modes, of tensor subclasses, of classes that are no tensors
+    profiling   an event for the call
+    autocast    arguments cast, then the op
+    batching    tensors under vmap: the row's batching rule
+    sparse      sparse tensors: the row's sparse rule
+
+A transform that is done with its part goes on with `Call.below`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from skimp._engine.dispatch.row import KNOWN, Form, Op
+from skimp._engine.tensor.tensor import Tensor
+
+active: list[str] = []  # the transforms that are on for a region, in any thread
+
+
+class Call:
+    """One call that is on its way down the transforms."""
+
+    __slots__ = ("args", "form", "kwargs", "place")
+
+    def __init__(
+        self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any], place: int = 0
+    ) -> None:
+        self.form = form
+        self.args = args
+        self.kwargs = kwargs
+        self.place = place
+
+    @property
+    def op(self) -> Op:
+        return self.form.op
+
+    def values(self) -> Iterator[Any]:
+        yield from self.args
+        yield from self.kwargs.values()
+
+    def given(self) -> dict[str, Any]:
+        """The arguments by name, as the op's signature has them; defaults included."""
+        bound = signature(self.form.f).bind(*self.args, **self.kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def below(self, args: tuple[Any, ...] | None = None, kwargs: Any = None) -> Any:
+        """The call, with other arguments perhaps, seen from the next transform."""
+        return _down(
+            Call(
+                self.form,
+                self.args if args is None else args,
+                self.kwargs if kwargs is None else kwargs,
+                self.place + 1,
+            )
+        )
+
+
+class Transform(Protocol):
+    """What can change the meaning of a call."""
+
+    def concerns(self, call: Call) -> bool:
+        """Whether this call is to be run by this transform."""
+
+    def run(self, call: Call) -> Any:
+        """The call's result."""
+
+
+class Rows(Transform, Protocol):
+    """A transform of tensors without bytes of their own: it knows how pointwise rows run."""
+
+    def pointwise(
+        self, row: Any, args: tuple[Any, ...], params: tuple[Any, ...], out: Any, inplace: bool
+    ) -> Any:
+        """The row on these arguments."""
+
+
+# by place: filled by the rooms that the transforms live in, when they are imported
+TRANSFORMS: list[Transform | None] = [None] * 5
+OVERRIDES, PROFILING, AUTOCAST, BATCHING, SPARSE = range(5)
+
+
+def dispatch(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call with something unusual about it: its transforms, then the general way of the op."""
+    return _down(Call(form, args, kwargs))
+
+
+def _down(call: Call) -> Any:
+    while call.place < len(TRANSFORMS):
+        transform = TRANSFORMS[call.place]
+        if transform is not None and transform.concerns(call):
+            return transform.run(call)
+        call.place += 1
+    return call.form.run(*call.args, **call.kwargs)
+
+
+def rows_of(args: tuple[Any, ...]) -> Rows:
+    """The transform whose tensors are among the operands of a pointwise row."""
+    for place in (BATCHING, SPARSE):
+        transform: Any = TRANSFORMS[place]
+        if transform is not None and transform.owns(args):
+            return transform  # type: ignore[no-any-return]
+    raise RuntimeError("a tensor without bytes that no transform knows")
+
+
+def unusual(values: Any) -> bool:
+    """Whether a list or tuple among arguments holds something that a transform may concern."""
+    return type(values) in (list, tuple) and not KNOWN.issuperset(map(type, values))
+
+
+def tensors_in(values: Any) -> Iterator[Tensor]:
+    """The tensors among values, and in lists, tuples and dicts among them."""
+    for v in values:
+        if isinstance(v, Tensor):
+            yield v
+        elif type(v) is not str and isinstance(v, (list, tuple)):
+            yield from tensors_in(v)
+        elif isinstance(v, dict):
+            yield from tensors_in(v.values())
+
+
+_signatures: dict[Any, inspect.Signature] = {}
+
+
+def signature(f: Any) -> inspect.Signature:
+    """The signature of a public function."""
+    found = _signatures.get(f)
+    if found is None:
+        found = _signatures[f] = inspect.signature(f)
+    return found

@@ -1,0 +1,180 @@
+"""What makes the public functions of ops: text from a signature, compiled once per text.
+
+A function of this package's ops is text because PyTorch's argument names and defaults must be
+Python's own (a call by `*args` would cost as much as a small op), and because the fast path of a
+kind must stand in the same frame.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from skimp._engine.dispatch.row import KNOWN, Form
+from skimp._engine.dispatch.transforms import active, dispatch, unusual
+
+Function = Callable[..., Any]
+Parameter = inspect.Parameter
+
+# arguments that are never tensors: no wrapper asks for their type
+PLAIN_NAMES = frozenset({
+    "accumulate", "align_corners", "alpha", "beta", "bins", "ceil_mode", "check_errors",
+    "descending", "device", "dilation", "dim", "dim0", "dim1", "dims", "driver", "dtype", "eps",
+    "full_matrices", "generator", "groups", "hermitian", "inplace", "keepdim", "largest", "layout",
+    "left", "lower", "memory_format", "mode", "momentum", "n", "norm", "offset", "out", "output",
+    "p", "padding", "pin_memory", "reduce", "reduction", "requires_grad", "right", "rounding_mode",
+    "scalar", "shape", "size", "sizes", "sorted", "sparse_grad", "stable", "start_dim", "end_dim",
+    "stride", "training", "transpose", "unbiased", "unitriangular", "upper",
+})  # fmt: skip
+# arguments that are lists of tensors
+LIST_NAMES = frozenset({
+    "tensors", "inputs", "matrices", "indices", "index", "operands", "hx", "params", "flat_weights",
+})  # fmt: skip
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "..."
+
+
+REQUIRED = _Required()
+
+
+class Parameters:
+    """A signature as text: how a wrapper receives its arguments and hands them on."""
+
+    def __init__(self, signature: inspect.Signature, add_out: bool, words: bool) -> None:
+        self.all = [
+            p.replace(name="input") if i == 0 and p.name == "layout" else p
+            for i, p in enumerate(signature.parameters.values())
+        ]
+        self.words = words  # takes NumPy's names of arguments too
+        self.add_out = add_out
+        self.takes_out = add_out or any([p.name == "out" for p in self.all])
+
+    def _optional(self, i: int, p: Parameter) -> bool:
+        return self.words and i > 0 and p.kind is not p.VAR_POSITIONAL and p.default is p.empty
+
+    def header(self) -> str:
+        parts: list[str] = []
+        keyword_only = starred = False
+        for i, p in enumerate(self.all):
+            if p.kind is p.KEYWORD_ONLY and not (keyword_only or starred):
+                parts.append("*")
+                keyword_only = True
+            starred |= p.kind is p.VAR_POSITIONAL
+            stars = "*" if p.kind is p.VAR_POSITIONAL else ""
+            stars = "**" if p.kind is p.VAR_KEYWORD else stars
+            has = p.default is not p.empty or self._optional(i, p)
+            parts.append(f"{stars}{p.name}{'=None' if has else ''}")
+        if self.add_out:
+            parts += ["out=None"] if keyword_only or starred else ["*", "out=None"]
+        if self.words:
+            parts.append("**numpy_words")
+        return f"def function({', '.join(parts)}):"
+
+    def give_defaults(self, f: FunctionType) -> None:
+        """Set the defaults, which a shared code can't hold."""
+        kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        positional, keywords = [], {}
+        for i, p in enumerate(self.all):
+            has = p.default is not p.empty or self._optional(i, p)
+            if not has:
+                continue
+            value = REQUIRED if p.default is p.empty else p.default
+            if p.kind in kinds:
+                positional.append(value)
+            elif p.kind is p.KEYWORD_ONLY:
+                keywords[p.name] = value
+        if self.add_out:
+            keywords["out"] = None
+        f.__defaults__ = tuple(positional) or None
+        f.__kwdefaults__ = keywords or None
+
+    def names(self) -> list[str]:
+        return [p.name for p in self.all if p.name != "out"]
+
+    def passed(self, skip: Iterable[str] = ("out",)) -> str:
+        """The arguments as the body takes them."""
+        return ", ".join([_as_passed(p) for p in self.all if p.name not in skip])
+
+    def given(self) -> str:
+        return f"{{{', '.join([f'{n!r}: {n}' for n in self.names()])}}}"
+
+    def required(self) -> list[str]:
+        return [p.name for i, p in enumerate(self.all) if self._optional(i, p)]
+
+    def general(self) -> str:
+        """The call of `dispatch`: the arguments as they came."""
+        args, kwargs = [], []
+        for p in self.all:
+            if p.kind is p.KEYWORD_ONLY:
+                kwargs.append(f"{p.name!r}: {p.name}")
+            elif p.kind is p.VAR_KEYWORD:
+                kwargs.append(f"**{p.name}")
+            else:
+                args.append(f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name)
+        if self.add_out:
+            kwargs.append("'out': out")
+        if self.words:
+            kwargs.append("**numpy_words")
+        first = f"({args[0]},)" if len(args) == 1 else f"({', '.join(args)})"
+        return f"dispatch(form, {first}, {{{', '.join(kwargs)}}})"
+
+    def usual(self) -> list[str]:
+        """Conditions under which no transform concerns the call."""
+        found = ["not active"]
+        for p in self.all:
+            if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                found.append(f"not unusual({p.name})") if p.kind is p.VAR_POSITIONAL else None
+            elif p.name in LIST_NAMES:
+                found += [f"type({p.name}) in known", f"not unusual({p.name})"]
+            elif p.name not in PLAIN_NAMES:
+                found.append(f"type({p.name}) in known")
+        return found
+
+
+def _as_passed(p: Parameter) -> str:
+    if p.kind is p.VAR_POSITIONAL:
+        return f"*{p.name}"
+    if p.kind is p.VAR_KEYWORD:
+        return f"**{p.name}"
+    return f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name
+
+
+def space_of(form: Form, **more: Any) -> dict[str, Any]:
+    """What the text of a wrapper calls by name."""
+    return {
+        "active": active,
+        "dispatch": dispatch,
+        "form": form,
+        "known": KNOWN,
+        "required": REQUIRED,
+        "unusual": unusual,
+        **more,
+    }
+
+
+def forwarding(form: Form, f: Function) -> Function:
+    """The wrapper of a function made of ops: asks what `dispatch` must know, and runs it."""
+    known = KNOWN
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if (
+            active
+            or not known.issuperset(map(type, args))
+            or (kwargs and not known.issuperset(map(type, kwargs.values())))
+        ):
+            return dispatch(form, args, kwargs)
+        return f(*args, **kwargs)
+
+    title = f.__name__
+    function.__code__ = function.__code__.replace(co_name=title, co_qualname=title)
+    function.__name__ = function.__qualname__ = title
+    function.__module__ = f.__module__
+    function.__doc__ = f.__doc__
+    function.__wrapped__ = f  # type: ignore[attr-defined]
+    function.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
+    return function
