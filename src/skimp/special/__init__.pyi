@@ -20,16 +20,16 @@ def bessel_y0(input: Any, *, out: Tensor | None = None) -> Tensor:
 def bessel_y1(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The Bessel function of the second kind, of order 1."""
 
-def chebyshev_polynomial_t(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def chebyshev_polynomial_t(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The chebyshev t polynomial of degree n."""
 
-def chebyshev_polynomial_u(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def chebyshev_polynomial_u(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The chebyshev u polynomial of degree n."""
 
-def chebyshev_polynomial_v(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def chebyshev_polynomial_v(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The chebyshev v polynomial of degree n."""
 
-def chebyshev_polynomial_w(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def chebyshev_polynomial_w(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The chebyshev w polynomial of degree n."""
 
 def digamma(input: Any, *, out: Tensor | None = None) -> Tensor:
@@ -86,10 +86,10 @@ def gammaincc(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 def gammaln(input: Any, *, out: Tensor | None = None) -> Tensor:
     """log |gamma(input)|."""
 
-def hermite_polynomial_h(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def hermite_polynomial_h(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The hermite h polynomial of degree n."""
 
-def hermite_polynomial_he(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def hermite_polynomial_he(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The hermite he polynomial of degree n."""
 
 def i0(input: Any, *, out: Tensor | None = None) -> Tensor:
@@ -107,10 +107,10 @@ def i1(input: Any, *, out: Tensor | None = None) -> Tensor:
 def i1e(input: Any, *, out: Tensor | None = None) -> Tensor:
     """i1(input) exp(-|input|)."""
 
-def laguerre_polynomial_l(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def laguerre_polynomial_l(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The laguerre l polynomial of degree n."""
 
-def legendre_polynomial_p(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def legendre_polynomial_p(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The legendre p polynomial of degree n."""
 
 def log1p(input: Any, *, out: Tensor | None = None) -> Tensor:
@@ -169,16 +169,16 @@ def scaled_modified_bessel_k0(input: Any, *, out: Tensor | None = None) -> Tenso
 def scaled_modified_bessel_k1(input: Any, *, out: Tensor | None = None) -> Tensor:
     """modified_bessel_k1(input) exp(input)."""
 
-def shifted_chebyshev_polynomial_t(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def shifted_chebyshev_polynomial_t(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The shifted chebyshev t polynomial of degree n."""
 
-def shifted_chebyshev_polynomial_u(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def shifted_chebyshev_polynomial_u(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The shifted chebyshev u polynomial of degree n."""
 
-def shifted_chebyshev_polynomial_v(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def shifted_chebyshev_polynomial_v(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The shifted chebyshev v polynomial of degree n."""
 
-def shifted_chebyshev_polynomial_w(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def shifted_chebyshev_polynomial_w(x: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """The shifted chebyshev w polynomial of degree n."""
 
 def sinc(input: Any, *, out: Tensor | None = None) -> Tensor:
