@@ -616,18 +616,6 @@ def bernoulli(
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k], for each output k."""
 
-def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: builtins.bool | None = None,
-    reduce: builtins.bool | None = None,
-    reduction: str = "mean",
-    pos_weight: Any = None,
-) -> Any:
-    """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies
-    positive targets."""
-
 def bincount(input: Tensor, weights: Any = None, minlength: builtins.int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
 

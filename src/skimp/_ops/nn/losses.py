@@ -326,7 +326,7 @@ BCE_LOGITS = Pointwise(
 )
 
 
-@op(method=False, namespaces=("", "nn.functional"), autocast="float32")
+@op(method=False, namespaces=("nn.functional",), autocast="float32")
 def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,
