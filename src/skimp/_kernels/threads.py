@@ -3,7 +3,13 @@ short buffers.
 
 `share(work, threads)` runs `work()` on the calling thread and on helpers at the same time; `work`
 takes its pieces from a common iterator, so it does not matter how many helpers there are or when
-they come.
+they come. `whole(work)` runs `work()` to its end whatever signals come meanwhile.
+
+A signal handler may raise anywhere on the main thread (Ctrl-C does), and nowhere else. So what must
+not stop halfway stands on the side of the helpers: who has begun and who has ended is noted by
+themselves. The caller only puts a task into a queue, whose every step is one for signal handlers,
+and in the end closes it: who has not begun by then never will, and who has is waited for. There is
+no state between two calls that an exception could leave wrong.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextvars import Context
+from queue import SimpleQueue
 from typing import Any, Final
 
 import numpy as np
@@ -21,48 +28,56 @@ import numpy as np
 _BUFFER: Final = 1024
 
 
-class _Helper:
-    """A daemon thread that waits for one piece of work at a time."""
+class _Task:
+    """Work that is offered to other threads until it is closed."""
 
-    __slots__ = ("_error", "_go", "_job", "done")
+    __slots__ = ("_begun", "_closed", "_ended", "_wake", "_work", "errors")
 
-    def __init__(self) -> None:
-        self._go = threading.Lock()
-        self._go.acquire()
-        self.done = threading.Lock()
-        self.done.acquire()
-        self._job: Callable[[], object] | None = None
-        self._error: BaseException | None = None
-        threading.Thread(target=self._serve, name="skimp-helper", daemon=True).start()
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work: Callable[[], object] | None = work
+        self._closed = False
+        self._begun: Final[list[None]] = []  # an item for each thread that has begun
+        self._ended: Final[list[None]] = []  # and for each that has ended, and has then said so
+        self._wake: Final[SimpleQueue[None]] = SimpleQueue()
+        self.errors: Final[list[BaseException]] = []
 
-    def start(self, job: Callable[[], object]) -> None:
-        self._job = job
-        self._go.release()
+    def run(self) -> None:
+        """What another thread does."""
+        self._begun.append(None)
+        try:
+            work = self._work
+            if not self._closed and work is not None:
+                quietly(work)
+        except BaseException as error:  # handed to the caller, whatever it is
+            self.errors.append(error)
+        finally:
+            self._ended.append(None)
+            self._wake.put(None)
 
-    def join(self) -> BaseException | None:
-        """Wait until the work is done; what it raised, or None."""
-        interrupt: BaseException | None = None
-        while True:
-            try:
-                self.done.acquire()
-                break
-            except KeyboardInterrupt as raised:  # its arrays are in use until it is done: a moment
-                interrupt = raised
-        error, self._error = self._error, None
-        return interrupt or error
+    def wait(self) -> None:
+        """Until some thread has run it."""
+        while not self._ended:
+            self._wake.get()
 
-    def _serve(self) -> None:
-        _here.helping = True
-        while True:
-            self._go.acquire()
-            job, self._job = self._job, None
-            assert job is not None
-            try:
-                quietly(job)
-            except BaseException as error:  # handed to the caller, whatever it is
-                self._error = error
-            del job  # it holds the arrays of the work
-            self.done.release()
+    def close(self) -> None:
+        """No thread begins any more; wait for those that have. An exception may come out of the
+        wait: call it again then.
+        """
+        self._closed = True  # first: who begins after the next look sees it
+        while len(self._ended) < len(self._begun):
+            self._wake.get()
+        self._work = None  # it holds arrays, and the task may stay in the queue for a while
+
+
+def _help(tasks: SimpleQueue[_Task]) -> None:
+    _here.helping = True
+    while True:
+        tasks.get().run()
+
+
+def _conduct(tasks: SimpleQueue[_Task]) -> None:
+    while True:
+        tasks.get().run()
 
 
 class _Here(threading.local):
@@ -74,8 +89,11 @@ class _Here(threading.local):
 
 
 _here = _Here()
-_pool: list[_Helper] = []
-_pool_in_use = threading.Lock()
+_tasks: SimpleQueue[_Task] = SimpleQueue()  # of the helpers
+_pool: list[threading.Thread] = []
+_sharing: list[None] = []  # an item while a call shares its work
+_whole_tasks: SimpleQueue[_Task] = SimpleQueue()
+_conductor: list[threading.Thread] = []
 
 
 def quietly(fn: Callable[..., Any], *args: Any) -> Any:
@@ -105,38 +123,69 @@ def share(work: Callable[[], object], threads: int) -> None:
     A helper that calls this, and a caller that finds the helpers busy with another thread's work,
     runs everything itself: `work` must be right whichever number of threads runs it.
     """
-    if threads < 2 or _here.helping or not _pool_in_use.acquire(blocking=False):
+    if threads < 2 or _here.helping or _sharing:
         quietly(work)
         return
+    task = _Task(work)
     try:
-        _share(work, threads - 1)
+        try:
+            _sharing.append(None)
+            _start(_pool, threads - 1, _help, _tasks)
+            for _ in range(threads - 1):
+                _tasks.put(task)
+            quietly(work)
+        finally:
+            task.close()  # its arrays are in use until then
     finally:
-        _pool_in_use.release()
+        _sharing.clear()
+        task.close()  # again, for what interrupted the first
+    if task.errors:
+        raise task.errors[0]
 
 
-def _share(work: Callable[[], object], helpers: int) -> None:
-    while len(_pool) < helpers:
-        _pool.append(_Helper())
-    busy: list[_Helper] = []
-    error: BaseException | None = None
+def whole(work: Callable[[], object]) -> None:
+    """Run `work` to its end, or not at all: what a signal handler raises is raised afterwards.
+
+    For what is lost if it stops halfway, such as a computation that writes over its input. On the
+    main thread, where signal handlers run, another thread does it.
+    """
+    if threading.get_ident() != threading.main_thread().ident:
+        work()
+        return
+    task = _Task(work)
     try:
-        for helper in _pool[:helpers]:
-            helper.start(work)
-            busy.append(helper)
-        quietly(work)
-    except BaseException as raised:  # the helpers still use the arrays: wait for them first
-        error = raised
-    for helper in busy:
-        error = helper.join() or error
-    if error is not None:
-        raise error
+        try:
+            _start(_conductor, 1, _conduct, _whole_tasks)
+            _whole_tasks.put(task)
+            task.wait()
+        finally:
+            task.close()
+    finally:
+        task.close()  # again, for what interrupted the first
+    if task.errors:
+        raise task.errors[0]
+
+
+def _start(
+    running: list[threading.Thread],
+    count: int,
+    serve: Callable[[SimpleQueue[_Task]], None],
+    tasks: SimpleQueue[_Task],
+) -> None:
+    """Have `count` threads that serve a queue. One more does no harm, if this is interrupted."""
+    while len(running) < count:
+        thread = threading.Thread(target=serve, args=(tasks,), name="skimp-helper", daemon=True)
+        thread.start()
+        running.append(thread)
 
 
 def _forget_threads() -> None:
-    """In a forked child no helper runs, and locks may be held by threads that are not there."""
-    global _pool_in_use
+    """In a forked child no helper runs, and a queue may hold what is not for it."""
+    global _tasks, _whole_tasks
+    _tasks, _whole_tasks = SimpleQueue(), SimpleQueue()
     _pool.clear()
-    _pool_in_use = threading.Lock()
+    _conductor.clear()
+    _sharing.clear()
     _here.helping = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from skimp._engine.eval.expr import COPY, Array, Expr, Kernel, Leaf, Shape, walk
 from skimp._engine.eval.plan import Prepared, prepare
 from skimp._engine.eval.program import Step
 from skimp._kernels.scratch import give, take
-from skimp._kernels.threads import quietly, share
+from skimp._kernels.threads import quietly, share, whole
 from skimp.config import config
 
 _LEAST_BLOCK: Final = 1 << 14  # elements below which Python's time per step would show
@@ -125,7 +126,11 @@ def _evaluate_blocks(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
         _evaluate_apart(roots, outs)
         return
     domain = prepared.plan.domain
-    run_blocks(prepared, tuple(out.reshape(domain) for out in outs))
+    over = tuple(out.reshape(domain) for out in outs)
+    if any(prepared.donors):  # what is read is gone then: it must not stop halfway
+        whole(partial(run_blocks, prepared, over))
+    else:
+        run_blocks(prepared, over)
 
 
 def _prepared(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> Prepared:
@@ -208,7 +213,7 @@ def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[J
             runner.run((window,), (length,), length, [out[window] for out in written])
         runner.close()
 
-    share(work, threads_for(total))
+    whole(partial(share, work, threads_for(total)))
 
 
 def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:

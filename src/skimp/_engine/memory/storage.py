@@ -23,9 +23,11 @@ from skimp._engine.eval.expr import COPY, Expr, Leaf, walk
 from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import ledger
 from skimp._engine.memory.caching import pool
+from skimp._engine.memory.interpreter import begins_at_once
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor.instances import share_names
+from skimp._kernels.threads import whole
 
 Array = np.ndarray[Any, Any]
 POOLED = 1 << 18  # bytes from which a block comes from the pool; smaller ones are NumPy's own
@@ -64,6 +66,7 @@ class Storage:
     spare: bool = False  # the promise waits for its reader alone (_engine/memory/rematerialize.py)
     _flat: Array | None = None
 
+    @begins_at_once
     def __del__(self) -> None:
         n = self.nbytes
         if n >= 0:
@@ -184,15 +187,19 @@ class Storage:
                 return False
             if any(into.crosses(leaf.array, array) for leaf in expr.leaves):
                 return False
-            del _PENDING[id(source)]
-            left = expr
+            copied = Expr(COPY, (Leaf(self, array),), expr.shape, expr.dtype)
+
+            def write() -> None:
+                run.evaluate(expr, array)
+                source.promise = copied
+
+            forget(source)
             try:
                 self.deliver_readers(source)
                 settle_inner(expr)
-                run.evaluate(expr, array)
-                left = Expr(COPY, (Leaf(self, array),), expr.shape, expr.dtype)
+                whole(write)
             finally:
-                source.replace(left)
+                _register(source, source.promise or copied)
             return True
 
     def is_read_by(self, expr: Expr) -> bool:
@@ -208,31 +215,47 @@ class Storage:
             expr = self.promise
             if expr is None:
                 return
-            del _PENDING[id(self)]
+            forget(self)
             try:
                 settle_inner(expr)
                 self._compute(expr)
             except BaseException:
-                _PENDING[id(self)] = weakref.ref(self)
+                if self.promise is not None:
+                    _PENDING[id(self)] = weakref.ref(self)
                 raise
-            self.promise = None
 
     def _compute(self, expr: Expr) -> None:
+        host.refund(self)  # of a computation that was interrupted twice
         donor = self._donor(expr)
         if donor is not None:
-            block = donor.block
-            assert block is not None
-            run.evaluate(expr, self._target(block, expr))
-            self.block, self.nbytes, donor.block, donor.nbytes = block, donor.nbytes, None, -1
-            host.handed(self.nbytes, id(donor), self)
+            self._compute_over(donor, expr)
             return
-        block = allocate(len(self), self)
         try:
+            block = allocate(len(self), self)
             run.evaluate(expr, self._target(block, expr))
+            self.block = block  # one step with the next line (see ledger.py)
+            self.promise = None
         except BaseException:
-            host.refund(self)
+            if self.block is None:
+                host.refund(self)
             raise
-        self.block = block
+
+    def _compute_over(self, donor: Storage, expr: Expr) -> None:
+        """Into the donor's block, whose old values are lost on the way: all of it or nothing."""
+        block = donor.block
+        assert block is not None
+
+        def write() -> None:
+            run.evaluate(expr, self._target(block, expr))
+            self.block, self.nbytes = block, donor.nbytes  # one step with the lines below
+            donor.block, donor.nbytes = None, -1
+            self.promise = None
+
+        try:
+            whole(write)
+        finally:
+            if self.block is block:
+                host.handed(self.nbytes, id(donor), self)
 
     def _target(self, block: Array, expr: Expr) -> Array:
         return np.ndarray(expr.shape, expr.dtype, block)
@@ -242,8 +265,8 @@ class Storage:
         reads it does.
         """
         with LOCK:
+            _register(self, expr)  # first: whoever writes to what it reads has to know
             self.promise = expr
-            _register(self, expr)
 
     def _donor(self, expr: Expr) -> Storage | None:
         """The leaf's storage whose block the result may take: same bytes, read by
@@ -394,7 +417,10 @@ def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
 def _register(s: Storage, expr: Expr) -> None:
     ref = weakref.ref(s)
     with LOCK:
-        _PENDING.setdefault(id(s), ref)
+        known = _PENDING.get(id(s))
+        if known is None or known() is not s:  # one that died, whose place is taken
+            forget(s)
+            _PENDING[id(s)] = ref
         for leaf in expr.leaves:
             source: Any = leaf.storage
             readers = source.readers

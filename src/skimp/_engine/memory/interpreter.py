@@ -1,0 +1,90 @@
+"""What skimp rests on that is CPython's habit and not Python's promise. All of it is named here.
+
+1. **Statements without calls are one step.** CPython with its global lock changes threads, runs
+   signal handlers and collects garbage only where a function begins, where a call returns and where
+   a loop jumps back. The ledger, the pool and the segments change their counters in such statements
+   instead of under locks (ledger.py says how). `breaks_between` finds what would break a step.
+2. **A function whose first instruction says so begins without such a moment** (`begins_at_once`).
+   An exception that a signal handler raises at the beginning of `__del__` would be printed and
+   forgotten, and the storage's bytes would stay counted for ever.
+3. **Objects die with their last reference, and `sys.getrefcount` counts references.** What is freed
+   when follows from the first; which block a result may take over, and which gradient may be added
+   to in place, from the second (storage.py, autograd's engine.py and leaves.py).
+4. **`sys._getframe`** finds the user's line (call_site.py and autograd).
+5. **A function's code object can be exchanged for another of the same shape**: names of generated
+   functions in tracebacks, and autocast's casts, are made so.
+
+`tests/engine/memory/test_interpreter.py` asks the running interpreter for each. An interpreter
+without them is refused when skimp is imported, since it would count and free wrongly, not slowly.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PLACE: Final = 3  # the bits of RESUME's argument that say where it stands,
+_AT_START: Final = 0
+_INSIDE: Final = 2  # and from which value on it asks for nothing
+
+
+def refusal(name: str, locked: bool) -> str | None:
+    """Why an interpreter of this name, with or without a global lock, can't run skimp."""
+    if name != "cpython":
+        return f"skimp needs CPython: it counts and frees memory by CPython's rules; this is {name}"
+    if not locked:
+        return (
+            "skimp needs CPython with its global lock, and this is a free-threaded build that runs "
+            "without: start it with PYTHON_GIL=1 or -X gil=1"
+        )
+    return None
+
+
+def require() -> None:
+    """ImportError: skimp can't run on this interpreter."""
+    locked = getattr(sys, "_is_gil_enabled", lambda: True)
+    message = refusal(sys.implementation.name, locked())
+    if message is not None:
+        raise ImportError(message)
+
+
+def begins_at_once(function: F) -> F:
+    """Have a function begin without a moment for signal handlers and other threads.
+
+    CPython asks for them in the instruction with which a function begins, unless that says that it
+    is the end of a `yield from`. Unchanged where there is no such instruction.
+    """
+    code: Any = function.__code__
+    for found in dis.get_instructions(code):
+        if found.opname == "RESUME" and found.arg is not None:
+            if found.arg & _PLACE == _AT_START:
+                raw = bytearray(code.co_code)
+                raw[found.offset + 1] = found.arg | _INSIDE
+                function.__code__ = code.replace(co_code=bytes(raw))
+            break
+    return function
+
+
+def breaks_between(function: Callable[..., Any], first: str, last: str) -> Iterator[str]:
+    """The instructions at which something else may run, in a function's source lines from the one
+    that has `first` to the one that has `last`.
+    """
+    import inspect  # of use to tests only
+
+    lines, start = inspect.getsourcelines(function)
+    begin = next(i for i, line in enumerate(lines) if first in line)
+    end = next(i for i, line in enumerate(lines) if i >= begin and last in line)
+    within = range(start + begin, start + end + 1)
+    line = 0
+    for found in dis.get_instructions(function):
+        position = found.positions
+        line = (position.lineno if position is not None else None) or line
+        if line in within and found.opname.startswith(("CALL", "JUMP_BACKWARD", "RESUME", "SEND")):
+            yield f"{found.opname} in line {line - start + 1}: {lines[line - start].strip()}"
+
+
+require()

@@ -1,0 +1,274 @@
+"""Exceptions that signal handlers raise, at every moment where one can come.
+
+The moments are those of CPython: a function begins, or a call has returned (interpreter.py). The
+profiler's hook runs at just these, so the n-th of them is a place that a test can name.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import subprocess
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skimp
+from skimp._engine.memory import stats
+from skimp._engine.memory.caching import Pool, pool
+from skimp._engine.memory.ledger import Ledger, host
+from skimp._engine.memory.regions import region
+
+SIDE = 384  # a float32 matrix of 576 KiB: a block of the pool, and work for threads
+MANY = 250  # moments of one program that are tried, at most
+
+
+class Moments:
+    """Counts the moments of a program in skimp's own code, and interrupts it at one of them."""
+
+    def __init__(self, at: int = 0) -> None:
+        self.seen = 0
+        self.at = at
+        self.interrupted = False
+
+    def run(self, program: Callable[[], Any]) -> Any:
+        sys.setprofile(self._hook)
+        try:
+            return program()
+        except KeyboardInterrupt:
+            return None
+        finally:
+            sys.setprofile(None)
+
+    def _hook(self, frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
+        if event == "c_call" or "skimp" not in code.co_filename or "tests" in code.co_filename:
+            return
+        if event == "call" and not asks_at_its_beginning(code):
+            return
+        if event == "return" and code.co_name == "__del__":
+            return  # to CPython itself, which asks nothing then
+        self.seen += 1
+        if self.seen == self.at:
+            sys.setprofile(None)
+            self.interrupted = True
+            raise KeyboardInterrupt
+
+
+def asks_at_its_beginning(code: CodeType) -> bool:
+    for found in dis.get_instructions(code):
+        if found.opname == "RESUME":
+            return found.arg is not None and found.arg & 3 < 2
+    return True
+
+
+def values() -> Any:
+    return np.arange(SIDE * SIDE, dtype=np.float32).reshape(SIDE, SIDE) % 7 - 3
+
+
+def chain() -> None:
+    x = skimp.tensor(values())
+    assert ((x * 2 + 1).relu() - x).sum().item() == (
+        np.maximum(values() * 2 + 1, 0) - values()
+    ).sum()
+
+
+def small() -> None:
+    x = skimp.ones(3, 4)
+    y = (x + x).mul_(3)
+    assert (y[1:] - x[1:]).sum().item() == 40
+
+
+def backward() -> None:
+    x = skimp.tensor(values(), requires_grad=True)
+    w = skimp.ones(5, requires_grad=True)
+    loss = (x.relu() * 3).sum() * w.exp().sum()
+    loss.backward()
+    assert x.grad is not None and w.grad is not None
+
+
+def counters() -> None:
+    with region() as r:
+        x = skimp.tensor(values())
+        y = x + 1
+        stats.reset_peak_memory_stats()
+        assert stats.memory_allocated() >= 2 * x.nbytes
+        y.untyped_storage().resize_(300_000)
+    assert r.peak >= r.kept
+    stats.empty_cache()
+
+
+def limited() -> None:
+    skimp.memory.set_limit(host.allocated + (8 << 20))
+    try:
+        held = [skimp.ones(SIDE, SIDE) + 1 for _ in range(3)]
+        with pytest.raises(skimp.OutOfMemoryError):
+            skimp.ones(4 * SIDE, 4 * SIDE)
+        held.clear()
+    finally:
+        skimp.memory.set_limit(None)
+
+
+def everything_is_right(base: int) -> None:
+    """After an interrupt: nothing is counted that is gone, every block is free or somebody's."""
+    skimp.memory.set_limit(None)
+    gc.collect()
+    assert stats.memory_allocated() == base
+    free = sum(pool.blocks())
+    assert pool.held.current == pool.leased.current + free
+    assert skimp.is_grad_enabled()
+    chain()
+    small()
+    assert stats.memory_allocated() == base
+
+
+def each_moment(program: Callable[[], Any]) -> list[int]:
+    """The numbers of the moments to try, spread over the program."""
+    program()  # what is made once is made
+    counting = Moments()
+    counting.run(program)
+    assert counting.seen > 20
+    step = max(counting.seen // MANY, 1)
+    return list(range(1, counting.seen + 1, step))
+
+
+@pytest.mark.parametrize("program", [chain, small, backward, counters, limited])
+def test_after_an_interrupt_everything_is_right(program: Callable[[], Any]) -> None:
+    gc.collect()
+    base = stats.memory_allocated()
+    came = 0
+    for at in each_moment(program):
+        moments = Moments(at)
+        moments.run(program)
+        came += moments.interrupted
+        everything_is_right(base)
+    assert came > 20
+
+
+def test_a_result_that_takes_over_a_block_is_right_after_an_interrupt() -> None:
+    """Its input is written over on the way: half of it would be lost."""
+    expected = np.maximum(values() @ values(), 0).sum()
+
+    def make() -> list[Any]:
+        x = skimp.tensor(values())
+        return [skimp.mm(x, x).relu_()]
+
+    def read(held: list[Any]) -> Any:
+        return held[0].sum()
+
+    for at in each_moment(lambda: read(make())):
+        held = make()
+        Moments(at).run(lambda held=held: read(held))
+        assert read(held).item() == expected
+
+
+@pytest.mark.parametrize("start", ["resident", "promised"])
+def test_a_write_is_whole_or_has_not_happened(start: str) -> None:
+    def make() -> Any:
+        x = skimp.tensor(values())
+        return x if start == "resident" else x + 0
+
+    def write(x: Any) -> None:
+        x[:] = x * 2 + 1
+        x.sum()
+
+    for at in each_moment(lambda: write(make())):
+        x = make()
+        Moments(at).run(lambda x=x: write(x))
+        found = x.numpy()
+        assert np.array_equal(found, values()) or np.array_equal(found, values() * 2 + 1)
+
+
+def test_a_pool_loses_no_block() -> None:
+    book = Ledger("test")
+    mine = Pool(ledger=book, total=lambda: 1 << 32)
+
+    def use() -> None:
+        a, b = mine.take(1 << 20), mine.take_zeroed(3 << 20)
+        del a
+        c = mine.take(5 << 20)
+        mine.empty_cache()
+        del b, c
+        mine.take(1 << 20)
+
+    for at in each_moment(use):
+        Moments(at).run(use)
+        gc.collect()
+        assert mine.leased.current == mine.leases.current == mine.asked.current == 0
+        assert mine.held.current == sum(mine.blocks())
+    mine.empty_cache()
+    assert mine.held.current == sum(mine.blocks()) == 0
+
+
+def test_peaks_survive_interrupts() -> None:
+    from tests.support.books import Owner
+
+    def peaks(book: Ledger) -> None:
+        gauges = [book.open_gauge() for _ in range(2)]
+        owner = Owner(100, book)
+        del owner
+        for gauge in gauges:
+            book.close_gauge(gauge)
+
+    for at in each_moment(lambda: peaks(Ledger("test"))):
+        book = Ledger("test")
+        moments = Moments(at)
+        moments.run(lambda book=book: peaks(book))
+        assert book.allocated == 0
+        assert book.peak == (100 if book.made else 0)
+
+
+_SIGNALS = """
+import gc, random, signal, sys, time
+import faulthandler
+import skimp
+
+faulthandler.dump_traceback_later(60, exit=True)
+skimp.set_num_threads(3)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+draw = random.Random(int(sys.argv[1]))
+x = skimp.ones(700, 700)
+w = skimp.ones(40, 40, requires_grad=True)
+x.sum()
+gc.collect()
+base = skimp.cuda.memory_allocated()
+
+def step():
+    y = (x * 2 + 1).relu()
+    z = (x @ x[:, :40]).relu_()
+    (y.sum() + z.sum() + (z[:40] @ w).exp().sum() * 0).backward()
+    w.grad = None
+    skimp.ones(10).add_(1).sum()
+
+step()
+came, end = 0, time.monotonic() + 5
+while time.monotonic() < end:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0002, 0.004))
+        while time.monotonic() < end:
+            step()
+    except KeyboardInterrupt:
+        came += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+w.grad = None
+gc.collect()
+assert skimp.cuda.memory_allocated() == base, (skimp.cuda.memory_allocated(), base)
+assert x.sum().item() == 490_000 and ((x * 2 + 1).relu().sum().item()) == 3 * 490_000
+step()
+print(came)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no timer that sends signals")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_signals_at_random_moments(seed: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNALS, str(seed)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert int(done.stdout) > 100
