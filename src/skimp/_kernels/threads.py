@@ -45,14 +45,17 @@ class _Task:
         """What another thread does."""
         self._begun.append(None)
         try:
-            work = self._work
-            if not self._closed and work is not None:
-                quietly(work)
+            self._run()  # whose frame, which holds arrays, is gone before anybody hears of the end
         except BaseException as error:  # handed to the caller, whatever it is
             self.errors.append(error)
         finally:
             self._ended.append(None)
             self._wake.put(None)
+
+    def _run(self) -> None:
+        work = self._work
+        if not self._closed and work is not None:
+            quietly(work)
 
     def wait(self) -> None:
         """Until some thread has run it."""

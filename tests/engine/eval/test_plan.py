@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import warnings
+import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from skimp._engine.eval.program import LeafLayout, Plan, Step
 from skimp._engine.eval.show import show
 from skimp._kernels import threads as threads_module
 from skimp._kernels.blas import get_num_threads, set_num_threads
-from skimp._kernels.threads import quietly, share
+from skimp._kernels.threads import quietly, share, whole
 from skimp.config import Config, config
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
@@ -238,8 +240,58 @@ def test_work_is_shared() -> None:
 
 def test_nested_and_concurrent_work_runs_inline() -> None:
     runs: list[int] = []
-    share(lambda: share(lambda: runs.append(threading.get_ident()), 4), 2)
+    together = threading.Barrier(2, timeout=20)
+
+    def outer() -> None:
+        together.wait()
+        share(lambda: runs.append(threading.get_ident()), 4)
+        together.wait()
+
+    share(outer, 2)
     assert len(runs) == 2  # once for each of the outer two
+
+
+def test_a_caller_that_finds_the_helpers_busy_does_it_all() -> None:
+    began, go = threading.Event(), threading.Event()
+
+    def busy() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            began.set()
+            go.wait(20)
+
+    holder = threading.Thread(target=share, args=(busy, 2))
+    holder.start()
+    assert began.wait(20)
+    runs: list[int] = []
+    share(lambda: runs.append(threading.get_ident()), 2)
+    assert runs == [threading.get_ident()]
+    go.set()
+    holder.join()
+
+
+def test_whole_work_runs_elsewhere_and_raises_here() -> None:
+    runs: list[int] = []
+    whole(lambda: runs.append(threading.get_ident()))
+    whole(lambda: whole(lambda: runs.append(threading.get_ident())))  # already elsewhere
+    assert len(set(runs)) == 1
+    assert threading.get_ident() not in runs
+    with pytest.raises(KeyError, match="mine"):
+        whole(lambda: {}["mine"])
+    together = threading.Barrier(2, timeout=20)
+    whole(lambda: share(together.wait, 2))  # the helpers are the same
+
+
+def test_what_was_shared_is_held_by_nobody_afterwards() -> None:
+    class Thing:
+        pass
+
+    for run in (lambda work: share(work, 3), whole):
+        for _ in range(200):
+            thing = Thing()
+            dead = weakref.ref(thing)
+            run(partial(id, thing))
+            del thing
+            assert dead() is None
 
 
 def test_no_warnings_on_any_thread() -> None:
@@ -267,8 +319,10 @@ def test_numpy_s_buffers_are_short_inside_only() -> None:
 
 def test_helpers_errors_are_raised_and_helpers_live_on() -> None:
     caller = threading.get_ident()
+    together = threading.Barrier(2, timeout=20)
 
     def fail() -> None:
+        together.wait()
         if threading.get_ident() != caller:
             raise KeyError("from a helper")
 

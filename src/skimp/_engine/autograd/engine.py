@@ -107,9 +107,9 @@ def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None =
     """
     state = modes.state
     before, task = state.grad, _tasks.now
-    state.grad = create
-    _tasks.now = _Task(next(_numbers), captures is None, keep)
     try:
+        state.grad = create
+        _tasks.now = _Task(next(_numbers), captures is None, keep)
         _run(roots, keep, create, captures, lines.here(2))
     finally:
         state.grad = before

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
+from skimp._engine.memory.interpreter import begins_at_once
 from skimp._engine.tensor.inference import marks
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,6 +69,7 @@ class _Mode:
     def __enter__(self) -> None:
         raise NotImplementedError
 
+    @begins_at_once
     def __exit__(self, *_: object) -> None:
         raise NotImplementedError
 
@@ -118,6 +120,7 @@ class set_grad_enabled(_Mode):  # noqa: N801
     def __enter__(self) -> None:
         state.grad = self.mode
 
+    @begins_at_once
     def __exit__(self, *_: object) -> None:
         state.grad = self.previous
 
@@ -135,6 +138,7 @@ class _Grad(_Mode):
         self.previous = state.grad
         state.grad = self.value
 
+    @begins_at_once
     def __exit__(self, *_: object) -> None:
         state.grad = self.previous
 
@@ -177,6 +181,7 @@ class inference_mode(_Mode):  # noqa: N801
         _mark(self.mode)
         state.grad = not self.mode
 
+    @begins_at_once
     def __exit__(self, *_: object) -> None:
         state.grad, inference = self.previous
         _mark(inference)
@@ -191,5 +196,6 @@ class set_multithreading_enabled:  # noqa: N801  (PyTorch's name)
     def __enter__(self) -> None:
         return None
 
+    @begins_at_once
     def __exit__(self, *_: object) -> None:
         return None

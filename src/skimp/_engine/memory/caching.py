@@ -27,7 +27,7 @@ import numpy as np
 
 from skimp._engine.memory import allocator
 from skimp._engine.memory.ledger import Ledger, host
-from skimp._engine.memory.segments import Claim, Segment
+from skimp._engine.memory.segments import Claim, Range, Segment
 from skimp._engine.memory.tally import Tally
 
 Buffer = Any  # writable bytes that are not an ndarray: memoryview, bytearray, mmap
@@ -330,26 +330,29 @@ class Pool:
         for found in reversed(list(segment.ranges)):
             if not found.warm or released >= nbytes:
                 continue
-            claim = Claim(nbytes - released)
-            if not segment.take_upper(found, claim):
-                continue  # somebody else has it by now
-            self._discard(segment, claim)
-            if claim.warm:
+            gone = self._discard(segment, found, nbytes - released)
+            if gone is None:
                 break
-            released += claim.size
+            released += gone
         warm = segment.close(also_warm=released < nbytes)
         if warm is not None or segment.closed:
             self._forget(segment)
         return released + (warm or 0)
 
-    def _discard(self, segment: Segment, claim: Claim) -> None:
-        """Give the pages of a claim back if that can be, and the claim to its segment."""
+    def _discard(self, segment: Segment, found: Range, nbytes: int) -> int | None:
+        """Give pages at the end of a free range back; returns how many bytes, None if that can't
+        be.
+        """
+        claim = Claim(nbytes)
         try:
-            gone = allocator.discard(segment.buffer, claim.start, claim.start + claim.size)
-            if gone:
-                held = self.held
-                held.freed = held.freed + claim.size  # one step with the next line
-                claim.warm = False
+            if not segment.take_upper(found, claim):
+                return 0  # somebody else has it by now
+            if not allocator.discard(segment.buffer, claim.start, claim.start + claim.size):
+                return None
+            held = self.held
+            held.freed = held.freed + claim.size  # one step with the next line
+            claim.warm = False
+            return claim.size
         finally:
             self._left.append(claim)
             self._collect()

@@ -12,6 +12,7 @@ import weakref
 from typing import Any
 
 from skimp._engine.memory import storage as storages
+from skimp._engine.memory.interpreter import begins_at_once
 from skimp._engine.memory.storage import Storage
 
 
@@ -20,12 +21,13 @@ class Followed(Storage):
 
     followers: list[weakref.ref[Remade]]
 
+    @begins_at_once
     def __del__(self) -> None:
+        Storage.__del__(self)  # first: nothing can come before it
         for ref in self.followers:
             follower = ref()
             if follower is not None:
                 follower.last = self.version, self.written
-        super().__del__()
 
 
 class Remade(Storage):

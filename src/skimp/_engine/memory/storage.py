@@ -74,10 +74,8 @@ class Storage:
             host.freed = host.freed + n
             if host.watched:
                 host.fell(n, id(self))
-        elif self.promise is not None:
-            _PENDING.pop(id(self), None)
-            if not self.spare:
-                host.unwritten += self.size or 0
+        elif self.promise is not None and not self.spare:
+            host.unwritten = host.unwritten + (self.size or 0)
 
     def __len__(self) -> int:
         """Bytes that tensors may use."""
@@ -451,7 +449,12 @@ def settle() -> None:
 
 def pending() -> list[Storage]:
     """The storages with a promise, oldest first."""
-    return list(_alive(list(_PENDING.values())))
+    with LOCK:
+        found = {key: ref() for key, ref in list(_PENDING.items())}
+        for key, s in found.items():
+            if s is None:
+                _PENDING.pop(key, None)
+        return [s for s in found.values() if s is not None]
 
 
 def lean(s: Storage) -> None:

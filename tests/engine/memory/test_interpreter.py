@@ -1,0 +1,139 @@
+"""What skimp rests on in CPython, asked of the interpreter that runs the tests."""
+
+from __future__ import annotations
+
+import dis
+import gc
+import subprocess
+import sys
+import weakref
+from collections import deque
+from typing import Any
+
+import pytest
+
+from skimp._engine.autograd import modes
+from skimp._engine.memory.caching import Pool
+from skimp._engine.memory.interpreter import begins_at_once, breaks_between, refusal
+from skimp._engine.memory.ledger import Ledger
+from skimp._engine.memory.rematerialize import Followed
+from skimp._engine.memory.segments import Segment
+from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor import tensor
+
+# Where the code says "one step": a function, the first line of the step, and its last.
+STEPS = [
+    (Ledger.charge, "self.made = ", "owner.nbytes = "),
+    (Ledger.refund, "owner.nbytes = -1", "self.freed = "),
+    (Ledger.rise, "live = self.total", "self.most_made = living"),
+    (Ledger.fold, "high = self._high", "self._high = "),
+    (Ledger._aim, "high, bound = ", "self.ceiling = high"),
+    (Ledger._make_room, "owner.nbytes = -1", "self.total = self.total - nbytes"),
+    (Storage.__del__, "n = self.nbytes", "host.freed = "),
+    (tensor.fresh, "host.made = ", "s.nbytes = n"),
+    (Segment._take, "if self.version != version", "held.peak = "),
+    (Segment.put, "if self.version == version", "claim.segment = None"),
+    (Segment.close, "if self.version == version:", "held.freed = "),
+    (Pool._lease, "_LEASES[key] = lease", "asked.allocated = "),
+    (Pool._put, "if claim.counted", "asked.freed = "),
+    (Pool._discard, "held = self.held", "claim.warm = False"),
+]
+
+
+@pytest.mark.parametrize(("function", "first", "last"), STEPS)
+def test_a_step_has_no_moment_in_which_something_else_runs(
+    function: Any, first: str, last: str
+) -> None:
+    assert list(breaks_between(function, first, last)) == []
+
+
+def test_what_would_break_a_step_is_found() -> None:
+    def example(x: Any) -> None:
+        x.first = 1
+        x.second = len("12")
+        for _ in "ab":
+            x.third = 3
+
+    assert list(breaks_between(example, "x.first", "x.first")) == []
+    assert len(list(breaks_between(example, "x.first", "x.second"))) >= 1
+    assert any("JUMP" in one for one in breaks_between(example, "for _", "x.third"))
+
+
+@pytest.mark.parametrize(
+    "function", [Storage.__del__, Followed.__del__, Ledger.fell, modes.no_grad.__exit__]
+)
+def test_what_must_not_be_interrupted_at_its_beginning_is_not(function: Any) -> None:
+    resume = next(one for one in dis.get_instructions(function) if one.opname == "RESUME")
+    assert resume.arg is not None
+    assert resume.arg & 3 == 2
+
+
+def test_a_marked_function_works_as_before() -> None:
+    @begins_at_once
+    def add(a: int, b: int = 2, *rest: int, word: str = "w", **more: Any) -> Any:
+        """Adds."""
+        return a + b, rest, word, more
+
+    assert add(1) == (3, (), "w", {})
+    assert add(1, 3, 4, word="x", y=5) == (4, (4,), "x", {"y": 5})
+    assert add.__doc__ == "Adds."
+    assert add.__name__ == "add"
+
+    @begins_at_once
+    def fails() -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as raised:
+        fails()
+    assert raised.traceback[-1].lineno > 0
+
+
+def test_objects_die_with_their_last_reference_and_a_deque_notes_it() -> None:
+    class Thing:
+        pass
+
+    dead: deque[Any] = deque()
+    gc.disable()
+    try:
+        thing = Thing()
+        assert sys.getrefcount(thing) == 2
+        again = thing
+        assert sys.getrefcount(thing) == 3
+        ref = weakref.ref(thing, dead.append)
+        del thing, again
+        assert list(dead) == [ref]
+    finally:
+        gc.enable()
+
+
+def test_frames_lead_to_the_caller() -> None:
+    def inner() -> Any:
+        return sys._getframe(1).f_code.co_name
+
+    assert inner() == "test_frames_lead_to_the_caller"
+
+
+@pytest.mark.parametrize(
+    ("name", "locked", "words"),
+    [
+        ("cpython", True, None),
+        ("pypy", True, "needs CPython"),
+        ("graalpy", True, "needs CPython"),
+        ("cpython", False, "global lock"),
+    ],
+)
+def test_other_interpreters_are_refused(name: str, locked: bool, words: str | None) -> None:
+    found = refusal(name, locked)
+    assert (found is None) == (words is None)
+    assert words is None or words in str(found)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["sys.implementation.name = 'pypy'", "sys._is_gil_enabled = lambda: False"],
+)
+def test_the_import_of_skimp_says_so(change: str) -> None:
+    code = f"import sys; {change}; import skimp"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ImportError: skimp needs CPython" in done.stderr
