@@ -117,7 +117,13 @@ def start_processes(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """Run `fn(i, *args)` in `nprocs` processes; wait for all of them, or return their context."""
+    """Run `fn(i, *args)` in `nprocs` processes; wait for all of them, or return their context.
+
+    Tensors among `args` of 64 KiB and more are moved to shared memory, so the processes write into
+    these; smaller ones are copied, unless `share_memory_()` was called.
+    ProcessRaisedException for the first that raised, with its traceback, ProcessExitedException
+    for one that ended otherwise; the others are stopped. Memory is counted by each process alone.
+    """
     context: Any = multiprocessing.get_context(start_method)
     reports = tempfile.TemporaryDirectory(prefix="skimp-spawn-")
     processes = []
@@ -143,5 +149,5 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """Run `fn(i, *args)` in `nprocs` new processes (PyTorch: multiprocessing.spawn)."""
+    """`start_processes` with new interpreters: `fn` must be importable, and `args` be picklable."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)

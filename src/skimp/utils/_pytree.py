@@ -59,7 +59,11 @@ def register_pytree_node(
     flatten_with_keys_fn: Callable[[Any], tuple[list[tuple[Any, Any]], Any]] | None = None,
     **_: Any,
 ) -> None:
-    """Let instances of a class be containers; with `flatten_with_keys_fn`, in paths too."""
+    """Let instances of a class (not of its subclasses) be containers.
+
+    `flatten_fn` gives (children, context), which `unflatten_fn` takes back; `flatten_with_keys_fn`
+    gives (key, child) pairs for paths. ValueError for a class that is one already.
+    """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
     SUPPORTED_NODES[cls] = _Node(flatten_fn, unflatten_fn, flatten_with_keys_fn)
@@ -193,7 +197,7 @@ class TreeSpec:
         return self.type is None
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """The containers around these leaves."""
+        """New containers around these leaves; ValueError for another number of them."""
         return _build(self, iter(leaves))
 
     def __repr__(self, indent: int = 0) -> str:
@@ -216,7 +220,13 @@ def tree_is_leaf(tree: Any, is_leaf: IsLeaf = None) -> bool:
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
-    """(its leaves from left to right, its structure)."""
+    """(its leaves from left to right, its structure).
+
+    The leaves are the objects themselves. dicts keep the order of their keys; None is a leaf.
+
+        >>> tree_flatten({"a": [1, None], "b": 2})[0]
+        [1, None, 2]
+    """
     leaves: list[Any] = []
     return leaves, _take_apart(tree, leaves, is_leaf)
 
@@ -232,7 +242,7 @@ def _take_apart(tree: Any, leaves: list[Any], is_leaf: IsLeaf) -> TreeSpec:
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The containers of a structure around these leaves."""
+    """New containers of a structure around these leaves; ValueError for another number of them."""
     leaves = list(leaves)
     if len(leaves) != treespec.num_leaves:
         raise ValueError(
@@ -266,7 +276,11 @@ def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> TreeSpec:
 
 
 def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
-    """The same containers around `func(leaf, ...)`, of leaves at one place in all the trees."""
+    """New containers of the same structure around `func(leaf, ...)`.
+
+    `rests` have at least the structure of `tree`: what stands there at one of its leaves is given
+    to `func` as it is. ValueError where they have not.
+    """
     leaves, spec = tree_flatten(tree, is_leaf)
     columns = [leaves, *[prefix_leaves(rest, spec) for rest in rests]]
     return _build(spec, iter([func(*row) for row in zip(*columns, strict=True)]))
@@ -300,7 +314,9 @@ def _paths(tree: Any, path: tuple[Any, ...], is_leaf: IsLeaf) -> Iterator[tuple[
 
 
 def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf = None) -> list[tuple[Any, Any]]:
-    """(path, leaf) from left to right."""
+    """(path, leaf) from left to right; ValueError for a container that was registered without
+    `flatten_with_keys_fn`.
+    """
     return list(_paths(tree, (), is_leaf))
 
 
@@ -322,7 +338,7 @@ def tree_map_with_path(
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf = None) -> Any:
-    """Call `func` on the leaves, for what it does to them; the tree itself."""
+    """Call `func` on the leaves, for what it does to them; gives the tree itself, not a copy."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 
