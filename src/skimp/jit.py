@@ -34,6 +34,7 @@ __all__ = [
     "save",
     "script",
     "script_if_tracing",
+    "script_method",
     "set_fusion_strategy",
     "strict_fusion",
     "trace",
@@ -116,6 +117,11 @@ def ignore(drop: Any = False, **_: Any) -> Any:
 
 def unused(fn: T) -> T:
     """The function itself."""
+    return fn
+
+
+def script_method(fn: T) -> T:
+    """The method itself."""
     return fn
 
 

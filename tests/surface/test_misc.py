@@ -346,6 +346,7 @@ def test_compile_gives_the_function(capsys: pytest.CaptureFixture[str]) -> None:
     assert skimp.jit.script(f) is f
     assert skimp.jit.trace(f, (1,)) is f
     assert skimp.jit.ignore(f) is skimp.jit.ignore()(f) is skimp.jit.unused(f) is f
+    assert skimp.jit.script_method(f) is f
     assert not skimp.jit.is_scripting()
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2

@@ -170,3 +170,17 @@ def test_variables_are_tensors() -> None:
         )
         assert isinstance(x, t.autograd.Variable)
         assert not isinstance(3, t.autograd.Variable)
+
+
+@pytest.mark.parametrize(
+    "by", ["self_cpu_memory_usage", "cpu_memory_usage", "cpu_time_total", "self_cpu_time_total"]
+)
+def test_tables_are_sorted_by_what_pytorchs_are(by: str) -> None:
+    with profile(profile_memory=True) as prof:
+        kept = [skimp.nn.functional.softmax(skimp.ones(1 << n), 0) for n in (4, 12, 16)]
+    rows = prof.key_averages()
+    text = rows.table(sort_by=by)
+    listed = [line.split()[0] for line in text.splitlines() if "aten::" in line]
+    assert listed == [r.key for r in sorted(rows, key=lambda r: -getattr(r, by))]
+    assert "Self CPU Mem" in text
+    assert sum([r.self_cpu_memory_usage for r in rows]) >= 4 * sum([t.numel() for t in kept])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,14 @@ def gradcheck(
     double precision.
 
     For complex values both the gradient and its conjugate are compared. Forward-mode and batched
-    checks do not exist.
+    checks do not exist. `fast_mode` compares v J u for one pair of random vectors instead of all of
+    the Jacobian J: two calls of `func` and one backward for each pair of input and output, whatever
+    their sizes (atol grows with the vectors' sums, as in PyTorch).
+
+    Shape: any; the slow mode calls `func` twice for every element of the inputs.
+    Raises: GradcheckError (or returns False, without `raise_exception`) where they differ,
+    ValueError where no input requires grad.
+    Memory: inputs are changed in place during the check, and put back.
     """
     try:
         _check(
@@ -65,6 +72,7 @@ def gradcheck(
             nondet_tol,
             check_undefined_grad,
             check_grad_dtypes,
+            _compare_vectors if fast_mode else _compare_jacobians,
         )
     except GradcheckError:
         if raise_exception:
@@ -82,6 +90,7 @@ def _check(
     nondet: float,
     undefined: bool,
     dtypes: bool,
+    compare: Callable[[_Pair, float, float, float, bool, float], None],
 ) -> None:
     wanted = [t for t in inputs if isinstance(t, Tensor) and t._rg]
     if not wanted:
@@ -107,15 +116,91 @@ def _check(
         return
     for i, out in enumerate(outputs):
         for j, t in enumerate(wanted):
-            numerical = _numerical(func, inputs, t, i, eps)
-            analytical = _analytical(out, t, dtypes, nondet)
-            if not np.allclose(analytical, numerical, rtol, atol):
-                raise GradcheckError(
-                    f"Jacobian mismatch for output {i} with respect to input {j},\n"
-                    f"numerical:{numerical}\nanalytical:{analytical}\n"
-                )
+            pair = _Pair(func, inputs, i, out, j, t)
+            compare(pair, eps, atol, rtol, dtypes, nondet)
     if undefined:
         _check_undefined(func, inputs, wanted)
+
+
+class _Pair(NamedTuple):
+    """Output i and input j of a function."""
+
+    func: Callable[..., Any]
+    inputs: tuple[Any, ...]
+    i: int
+    out: Tensor
+    j: int
+    t: Tensor
+
+    def mismatch(self, numerical: Any, analytical: Any) -> str:
+        return (
+            f"Jacobian mismatch for output {self.i} with respect to input {self.j},\n"
+            f"numerical:{numerical}\nanalytical:{analytical}\n"
+        )
+
+
+def _compare_jacobians(
+    pair: _Pair, eps: float, atol: float, rtol: float, dtypes: bool, nondet: float
+) -> None:
+    numerical = _numerical(pair.func, pair.inputs, pair.t, pair.i, eps)
+    analytical = _analytical(pair.out, pair.t, dtypes, nondet)
+    if not np.allclose(analytical, numerical, rtol, atol):
+        raise GradcheckError(pair.mismatch(numerical, analytical))
+
+
+def _compare_vectors(
+    pair: _Pair, eps: float, atol: float, rtol: float, dtypes: bool, nondet: float
+) -> None:
+    """v J u from differences along u, and from backward of v; both vectors are positive."""
+    out, t = pair.out, pair.t
+    rng = np.random.default_rng(pair.i * 1009 + pair.j)
+    v, u = _unit(rng, out), _unit(rng, t)
+    along: Array = u + 1j * _unit(rng, t) if t._dtype.is_complex else u
+    change = _along(pair, along, eps)
+    allowed = atol * float(along.real.sum() + along.imag.sum()) * float(v.sum())
+    for factor in (1.0, 1j) if out._dtype.is_complex else (1.0,):
+        given = out.new_zeros(shape_of(out))
+        given.writable()[...] = v * factor
+        g = _gradient(out, t, given, dtypes, nondet)
+        analytical = float((g.real * along.real + g.imag * along.imag).sum())
+        numerical = float((v * (change.real if factor == 1.0 else change.imag)).sum())
+        if not np.allclose(analytical, numerical, rtol, allowed):
+            raise GradcheckError(
+                pair.mismatch(numerical, analytical) + _in_full(pair, eps, atol, rtol)
+            )
+
+
+def _unit(rng: np.random.Generator, t: Tensor) -> Array:
+    """A random vector of length 1, of the tensor's shape."""
+    found = rng.uniform(0, 1, shape_of(t))
+    return np.asarray(found / max(float(np.linalg.norm(found)), 1e-300))
+
+
+def _along(pair: _Pair, u: Array, eps: float) -> Array:
+    """The output's change along `u`, by a central difference."""
+    unseen = pair.t.data  # with a version of its own: the graph need not know
+    old = _numpy(unseen)
+    ends = []
+    for step in (eps, -eps):
+        unseen.writable()[...] = old + step * u
+        ends.append(_numpy(_differentiable(pair.func(*pair.inputs))[pair.i]))
+    unseen.writable()[...] = old
+    found: Array = (ends[0] - ends[1]) / (2 * eps)
+    return found
+
+
+def _in_full(pair: _Pair, eps: float, atol: float, rtol: float) -> str:
+    """What the slow mode says of a pair that fails in the fast one."""
+    numerical = _numerical(pair.func, pair.inputs, pair.t, pair.i, eps)
+    analytical = _analytical(pair.out, pair.t, False, np.inf)
+    verdict = "agree" if np.allclose(analytical, numerical, rtol, atol) else "differ"
+    largest = float(np.abs(numerical - analytical).max()) if numerical.size else 0.0
+    return (
+        "\nThe above quantities relating the numerical and analytical jacobians are computed \n"
+        "in fast mode: one product with random vectors. Element by element (slow mode) they "
+        f"{verdict}:\n\nNumerical:\n {numerical}\nAnalytical:\n{analytical}\n\n"
+        f"The max per-element difference (slow mode) is: {largest}.\n"
+    )
 
 
 def _check_constant(
@@ -184,6 +269,11 @@ def _column(parts: list[Array], complex_input: bool) -> Array:
 def _vjp(out: Tensor, t: Tensor, k: int, factor: complex, dtypes: bool, nondet: float) -> Array:
     v = out.new_zeros(shape_of(out))
     v.view(-1).writable()[k] = factor
+    return _gradient(out, t, v, dtypes, nondet)
+
+
+def _gradient(out: Tensor, t: Tensor, v: Tensor, dtypes: bool, nondet: float) -> Array:
+    """What backward of `v` gives, twice the same."""
     first, again = [
         calls.grad(out, t, v, retain_graph=True, allow_unused=True)[0] for _ in range(2)
     ]
@@ -235,7 +325,11 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Whether the gradients of `func`'s gradients equal central differences."""
+    """Whether the gradients of `func`'s gradients equal central differences.
+
+    Shape: any; `grad_outputs` are the outputs' (drawn, if not given).
+    Raises: as gradcheck.
+    """
     ins = _tensors(inputs)
     outputs = _differentiable(func(*ins))
     if grad_outputs is None:
@@ -261,6 +355,7 @@ def gradgradcheck(
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
+        fast_mode=fast_mode,
     )
 
 

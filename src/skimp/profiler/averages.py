@@ -19,6 +19,7 @@ class Average:
         self.cpu_time_total = sum([e.duration for e in events]) / 1000
         self.self_cpu_time_total = sum([e.duration - e.children for e in events]) / 1000
         self.cpu_memory_usage = sum([e.allocated for e in events])
+        self.self_cpu_memory_usage = sum([e.allocated - e.children_allocated for e in events])
         self.device_time_total = self.self_device_time_total = 0.0
         self.cuda_time_total = self.self_cuda_time_total = 0.0
 
@@ -73,6 +74,7 @@ class Averages(list[Average]):
             whole.cpu_time_total += row.cpu_time_total
             whole.self_cpu_time_total += row.self_cpu_time_total
             whole.cpu_memory_usage += row.cpu_memory_usage
+            whole.self_cpu_memory_usage += row.self_cpu_memory_usage
         return whole
 
     def table(
@@ -90,13 +92,16 @@ class Averages(list[Average]):
         rows = list(self)
         if sort_by is not None:
             if not rows or not hasattr(rows[0], sort_by):
-                known = "cpu_time_total, self_cpu_time_total, cpu_time, count, cpu_memory_usage"
+                known = (
+                    "cpu_time_total, self_cpu_time_total, cpu_time, count, cpu_memory_usage, "
+                    "self_cpu_memory_usage"
+                )
                 if rows:
                     raise AttributeError(f"table(sort_by={sort_by!r}): it is one of {known}")
             rows.sort(key=lambda r: getattr(r, sort_by), reverse=True)
         whole = self.self_cpu_time_total or 1.0
         titles = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
-        titles += ["CPU Mem"] * self._memory + ["# of Calls"]
+        titles += ["CPU Mem", "Self CPU Mem"] * self._memory + ["# of Calls"]
         shapes = any([row.input_shapes is not None for row in rows])
         titles += ["Input Shapes"] * shapes
         cells = [
@@ -107,7 +112,10 @@ class Averages(list[Average]):
                 f"{row.cpu_time_total / whole:.2%}",
                 time_text(row.cpu_time_total),
                 time_text(row.cpu_time),
-                *([bytes_text(row.cpu_memory_usage)] * self._memory),
+                *(
+                    [bytes_text(row.cpu_memory_usage), bytes_text(row.self_cpu_memory_usage)]
+                    * self._memory
+                ),
                 str(row.count),
                 *([_short(str(row.input_shapes), max_shapes_column_width)] * shapes),
             ]

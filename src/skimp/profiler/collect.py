@@ -35,7 +35,8 @@ class Event:
     """A call of an op, or a range that a program named: times in nanoseconds."""
 
     __slots__ = (
-        "allocated", "children", "depth", "end", "name", "shapes", "start", "thread", "user",
+        "allocated", "children", "children_allocated", "depth", "end", "name", "shapes",
+        "start", "thread", "user",
     )  # fmt: skip
 
     def __init__(self, name: str, user: bool, depth: int) -> None:
@@ -45,6 +46,7 @@ class Event:
         self.thread = threading.get_native_id()
         self.shapes: list[list[int]] = []
         self.children = 0  # nanoseconds that events inside took
+        self.children_allocated = 0  # bytes that are more because of them
         self.allocated = host.allocated  # bytes: first what was, in the end what is more
         self.end = 0
         self.start = time.perf_counter_ns()
@@ -140,5 +142,7 @@ class Recorder:
         event, _ = self._open.pop()
         event.close()
         if self._open:
-            self._open[-1][0].children += event.duration
+            outer, _ = self._open[-1]
+            outer.children += event.duration
+            outer.children_allocated += event.allocated
         self.events.append(event)

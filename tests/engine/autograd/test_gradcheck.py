@@ -113,3 +113,85 @@ def test_functional_refusals() -> None:
     with pytest.raises(RuntimeError, match="should contain a single element"):
         f.hessian(lambda a: a * a, x)
     assert np.array_equal(f.jacobian(lambda a: skimp.ones(2), x).numpy(), np.zeros((2, 3)))
+
+
+# -- fast mode ------------------------------------------------------------------------------------
+
+
+def _oracles_wrong() -> Any:
+    class Theirs(oracle.autograd.Function):
+        forward = staticmethod(vars(Wrong)["forward"].__func__)
+        backward = staticmethod(vars(Wrong)["backward"].__func__)
+
+    return Theirs
+
+
+FAST: dict[str, Any] = {
+    "square": lambda torch, wrong, x: x * x,
+    "product": lambda torch, wrong, x: x.sum() * x,
+    "two outputs": lambda torch, wrong, x: (x.sin(), x.cos().sum()),
+    "constant": lambda torch, wrong, x: x.detach() * 0 + 1,
+    "conjugate": lambda torch, wrong, x: x.conj() * x,
+    "real of complex": lambda torch, wrong, x: x.abs(),
+    "right factor": lambda torch, wrong, x: wrong.apply(x, 2.0),
+    "wrong factor": lambda torch, wrong, x: wrong.apply(x, 1.9),
+    "wrong second output": lambda torch, wrong, x: (x.sin(), wrong.apply(x, 2.1)),
+}
+
+
+CASES = [(name, "float64") for name in FAST]
+# of complex outputs, PyTorch's sentences say first which part was looked at
+CASES += [(name, "complex128") for name in FAST if "factor" not in name and "wrong" not in name]
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_fast_mode_says_what_pytorchs_says(name: str, dtype: str) -> None:
+    def says(torch: Any, wrong: Any) -> Any:
+        def f(x: Any) -> Any:
+            return FAST[name](torch, wrong, x)
+
+        check, x = torch.autograd.gradcheck, tensor(torch, dtype=dtype)
+        try:
+            found = check(f, (x,), fast_mode=True)
+        except RuntimeError as e:
+            found = type(e).__name__, str(e).split("\n")[0]
+        quiet = check(f, (x,), fast_mode=True, raise_exception=False)
+        return found, quiet, plain(x)
+
+    mine, theirs = says(skimp, Wrong), says(oracle, _oracles_wrong())
+    agree(mine, theirs)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.9, 2.0])
+def test_fast_mode_of_complex_values_says_what_the_slow_one_says(factor: float) -> None:
+    x = tensor(skimp, [0.3 + 0.2j, 0.5 - 0.1j], "complex128")
+    found = [
+        gradcheck(lambda x: Wrong.apply(x, factor), (x,), fast_mode=fast, raise_exception=False)
+        for fast in (True, False)
+    ]
+    assert found == [False, False]  # the conjugate is missing, whatever the factor
+    real = [
+        gradcheck(lambda x: Wrong.apply(x.real, factor), (x,), fast_mode=f, raise_exception=False)
+        for f in (True, False)
+    ]
+    assert real == [factor == 2.0] * 2
+
+
+def test_fast_mode_calls_do_not_grow_with_the_input() -> None:
+    calls = []
+
+    def f(x: Any) -> Any:
+        calls.append(1)
+        return (x * x).sum(0)
+
+    x = skimp.rand(40, 30, dtype=skimp.float64, requires_grad=True)
+    assert gradcheck(f, (x,), fast_mode=True)
+    assert len(calls) < 10
+    assert gradgradcheck(f, (x,), fast_mode=True)
+    assert len(calls) < 40
+
+
+def test_a_failure_of_the_fast_mode_shows_the_jacobians() -> None:
+    with pytest.raises(GradcheckError, match="slow mode") as refused:
+        gradcheck(lambda x: Wrong.apply(x, 1.5), (tensor(skimp),), fast_mode=True)
+    assert "they differ" in str(refused.value)

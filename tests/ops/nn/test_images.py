@@ -284,6 +284,25 @@ def test_grid_sample(mode: str, padding: str, align: bool) -> None:
     both("grid_sample", x, grid, mode, padding, align, tolerance=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Since version 1.3.0")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_affine_grid_has_pytorchs_bits(dtype: str, data: Any) -> None:
+    """Products of a map and places are added from the left, each rounded."""
+    smallest = 2 if "16" in dtype else 1  # PyTorch has no half for one pixel
+    sizes = st.lists(st.integers(smallest, 40), min_size=2, max_size=3)
+    n, size, align = data.draw(st.integers(1, 3)), data.draw(sizes), data.draw(st.booleans())
+    nd = len(size)
+    torch.manual_seed(data.draw(st.integers(0, 999)))
+    theta = torch.randn(n, nd, nd + 1).to(getattr(torch, dtype))
+    wanted = torch.nn.functional.affine_grid(theta, (n, 1, *size), align)
+    mine = skimp.tensor(theta.double().tolist(), dtype=getattr(skimp, dtype))
+    found = F.affine_grid(mine, (n, 1, *size), align)
+    assert found.dtype is mine.dtype
+    np.testing.assert_array_equal(found.double().numpy(), wanted.double().numpy())
+
+
 def test_affine_grid() -> None:
     for align in (True, False):
         both("affine_grid", randn(2, 2, 3, grad=True), (2, 3, 4, 5), align)

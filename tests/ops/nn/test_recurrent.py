@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -119,3 +121,33 @@ def test_other_types_and_projections_go_step_by_step() -> None:
     with skimp.autocast("cpu", dtype=skimp.bfloat16):
         found = skimp.nn.GRU(3, 4)(skimp.randn(2, 1, 3))[0]
     assert "Stack" in type(found.grad_fn).__name__
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_flat_weights_can_be_replaced(kind: str) -> None:
+    """What weight drop does: the list is PyTorch's, and forward reads it."""
+
+    def outputs(torch: Any) -> list[Any]:
+        torch.manual_seed(0)
+        rnn = getattr(torch.nn, kind)(3, 2, num_layers=2, bidirectional=True)
+        x, found = torch.ones(4, 1, 3), []
+
+        def run(module: Any = rnn) -> None:
+            found.append(module(x)[0].detach().numpy())
+
+        run()
+        rnn._flat_weights[1] = rnn._flat_weights[1] * 0.5
+        run()
+        rnn._flat_weights = [w * 0.25 for w in rnn._flat_weights]
+        run()
+        run(copy.deepcopy(getattr(torch.nn, kind)(3, 2)))
+        rnn.weight_hh_l0 = torch.nn.Parameter(rnn.weight_hh_l0.detach() * 2)
+        run()
+        assert rnn._flat_weights[1] is rnn.weight_hh_l0
+        rnn.double().float()
+        run()
+        run(pickle.loads(pickle.dumps(rnn)))
+        return found
+
+    for mine, theirs in zip(outputs(skimp), outputs(torch), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)

@@ -411,3 +411,23 @@ def test_group_norm_and_a_relu_in_place(size: int) -> None:
 
     for mine, want in zip(run(skimp), run(torch), strict=True):
         np.testing.assert_allclose(mine, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 1.5, [1.0, 2.0], "x"])
+def test_linear_refuses_what_is_no_tensor_as_pytorch_does(wrong: Any) -> None:
+    def says(t: Any) -> list[str]:
+        linear, ones = t.nn.functional.linear, t.ones(2, 2)
+        calls = (
+            lambda: t.nn.Linear(2, 2)(wrong),
+            lambda: t.nn.Linear(2, 2, bias=False)(wrong),
+            lambda: linear(ones, wrong),
+            lambda: linear(ones, ones, wrong) if wrong is not None else linear(wrong, ones),
+        )
+        found = []
+        for call in calls:
+            with pytest.raises(TypeError) as refused:
+                call()
+            found.append(str(refused.value))
+        return found
+
+    assert says(skimp) == says(torch)

@@ -7,12 +7,10 @@ import itertools
 import math
 from typing import Any
 
-import numpy as np
-
 from skimp._engine.dispatch.forms import export
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.tensor import fresh
+from skimp._ops.create.ranges import linspace
 from skimp._ops.nn.resampling import cubic_weights
 from skimp._ops.reduce.softmax import HALVES
 from skimp._ops.ties import tied, zero_of
@@ -31,12 +29,12 @@ def _default(name: str, align_corners: bool | None) -> bool:
 # -- affine_grid ----------------------------------------------------------------------------------
 
 
-def _ticks(n: int, align: bool, dtype: Any) -> np.ndarray[Any, Any]:
-    """Where n pixels are, from -1 to 1."""
+def _ticks(n: int, align: bool, dtype: Any) -> Any:
+    """Where n pixels are, from -1 to 1; rounded twice, as PyTorch does."""
     if n == 1:
-        return np.zeros(1, dtype)
-    found = np.linspace(-1, 1, n, dtype=dtype)
-    return found if align else found * dtype.type((n - 1) / n)
+        return linspace(0, 0, 1, dtype=dtype)
+    found = linspace(-1, 1, n, dtype=dtype)
+    return found if align else found * (n - 1) / n
 
 
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
@@ -59,16 +57,19 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
-    work = np.dtype(np.float32) if theta._dtype in HALVES else theta._dtype.np
-    ticks = [_ticks(int(n), align, work) for n in size[2:]]
-    whole = np.meshgrid(*ticks, indexing="ij")[::-1]
-    base = (
-        np.stack([*whole, np.ones_like(whole[0])], -1)
-        .reshape(1, -1, nd + 1)
-        .astype(theta._dtype.np)
-    )
-    points = fresh(base, theta._dtype).expand((theta.shape[0], *base.shape[1:]))
-    return points.bmm(theta.transpose(1, 2)).reshape((theta.shape[0], *size[2:], nd))
+    own = theta._dtype
+    work = dtypes.float32 if own in HALVES else own
+    ones = nd * (1,)
+    x, *others = [
+        _ticks(int(n), align, own).to(work).view((1, *ones[:d], -1, *ones[d:]))
+        for d, n in reversed([*enumerate(size[2:])])
+    ]
+    maps = theta.to(work).reshape((theta.shape[0], *ones, nd, nd + 1))
+    # product by product, each rounded, whatever BLAS would do: PyTorch's bits
+    points = x * maps[..., 0]
+    for k, y in enumerate(others, 1):
+        points = points + y * maps[..., k]
+    return (points + maps[..., nd]).to(own)
 
 
 # -- grid_sample ----------------------------------------------------------------------------------

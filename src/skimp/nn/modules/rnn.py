@@ -4,58 +4,64 @@ from __future__ import annotations
 
 import math
 import warnings
+import weakref
 from typing import Any
 
+from skimp._engine.tensor.checks import (
+    require,
+    require_ndim,
+    require_not_negative,
+    require_one_of,
+    require_positive,
+    require_size,
+    require_type,
+)
+from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.amp.casting import lowered
 from skimp.amp.state import state as autocast
 from skimp.nn import init, whole
 from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module
-from skimp.nn.parameter import Parameter
 from skimp.nn.utils.rnn import PackedSequence
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
+@options
 class RNNBase(Module):
     """Weights and the forward of recurrent layers."""
 
-    def __init__(
-        self,
-        mode: str,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.mode = mode
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.bias = bias
-        self.batch_first = batch_first
+    _shows = (
+        "input_size, hidden_size, proj_size?, num_layers?, bias?, batch_first?, dropout?, "
+        "bidirectional?"
+    )
+    mode: str
+    input_size: int
+    hidden_size: int
+    num_layers: int = 1
+    bias: bool = True
+    batch_first: bool = False
+    dropout: float = 0.0
+    bidirectional: bool = False
+    proj_size: int = 0
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def _set_up(self, device: Any, dtype: Any) -> None:
+        dropout, num_layers = self.dropout, self.num_layers
         self.dropout = float(_fraction(dropout))
-        self.bidirectional = bidirectional
-        self.proj_size = proj_size
         _check(self)
         if dropout > 0 and num_layers == 1:
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero "
                 "dropout expects num_layers "
                 f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-                stacklevel=3,
+                stacklevel=4,
             )
-        gates = _GATES[mode] * hidden_size
-        out = proj_size if proj_size > 0 else hidden_size
-        directions = 2 if bidirectional else 1
+        gates = _GATES[self.mode] * self.hidden_size
+        out = self.proj_size or self.hidden_size
+        directions = 2 if self.bidirectional else 1
         self._flat_weights_names: list[str] = []
         self._all_weights: list[list[str]] = []
         for layer in range(num_layers):
@@ -63,21 +69,22 @@ class RNNBase(Module):
                 shapes: dict[str, tuple[int, ...]] = {
                     f"weight_ih_l{layer}{suffix}": (
                         gates,
-                        input_size if layer == 0 else out * directions,
+                        self.input_size if layer == 0 else out * directions,
                     ),
                     f"weight_hh_l{layer}{suffix}": (gates, out),
                 }
-                if bias:
+                if self.bias:
                     shapes |= {
                         f"bias_ih_l{layer}{suffix}": (gates,),
                         f"bias_hh_l{layer}{suffix}": (gates,),
                     }
-                if proj_size > 0:
-                    shapes[f"weight_hr_l{layer}{suffix}"] = (proj_size, hidden_size)
-                for name, shape in shapes.items():
-                    setattr(self, name, Parameter(whole.empty(shape, device=device, dtype=dtype)))
+                if self.proj_size > 0:
+                    projection = (self.proj_size, self.hidden_size)
+                    shapes[f"weight_hr_l{layer}{suffix}"] = projection
+                self._new_parameters(device, dtype, **shapes)
                 self._flat_weights_names += shapes
                 self._all_weights.append(list(shapes))
+        self._init_flat_weights()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -94,40 +101,45 @@ class RNNBase(Module):
         """The weights of each layer and direction."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
+    # -- the weights as one list, which programs replace (weight drop) -----------------------------
+
+    def _init_flat_weights(self) -> None:
+        """List the weights anew, and note which they are."""
+        named: list[Any] = [getattr(self, name, None) for name in self._flat_weights_names]
+        self._flat_weights = named
+        self._listed = [w if w is None else weakref.ref(w) for w in named]
+
+    def _listed_anew(self) -> list[Any]:
+        """`_flat_weights`, listed anew if an attribute has become another tensor since."""
+        for name, noted in zip(self._flat_weights_names, self._listed, strict=True):
+            weight = getattr(self, name, None)
+            if weight is not None and noted is not None and noted() is not weight:
+                self._init_flat_weights()
+                break
+        return self._flat_weights
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        names = self.__dict__.get("_flat_weights_names", ())
+        if name in names and "_flat_weights" in self.__dict__:
+            self._flat_weights[names.index(name)] = value
+        super().__setattr__(name, value)
+
     def __getstate__(self) -> dict[str, Any]:
-        """With the list of weights that PyTorch's layers keep."""
-        return {**super().__getstate__(), "_flat_weights": self._flat_weights}
+        return {k: v for k, v in super().__getstate__().items() if k != "_listed"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({k: v for k, v in state.items() if k != "_flat_weights"})
-
-    @property
-    def _flat_weights(self) -> list[Any]:
-        return [getattr(self, name) for name in self._flat_weights_names]
+        super().__setstate__(state)
+        self._init_flat_weights()
 
     def _weights(self) -> list[recurrence.Weights]:
         """The weights of each layer and direction as recurrence.run takes them."""
+        flat = iter(self._listed_anew())
         found: list[recurrence.Weights] = []
-        for weights in self.all_weights:
+        for names in self._all_weights:
+            weights = [next(flat) for _ in names]
             biases = weights[2:4] if self.bias else [None, None]
             found.append([*weights[:2], *biases, weights[-1] if self.proj_size > 0 else None])
         return found
-
-    def extra_repr(self) -> str:
-        parts = [f"{self.input_size}, {self.hidden_size}"]
-        if self.proj_size != 0:
-            parts.append(f"proj_size={self.proj_size}")
-        if self.num_layers != 1:
-            parts.append(f"num_layers={self.num_layers}")
-        if self.bias is not True:
-            parts.append(f"bias={self.bias}")
-        if self.batch_first is not False:
-            parts.append(f"batch_first={self.batch_first}")
-        if self.dropout != 0:
-            parts.append(f"dropout={self.dropout}")
-        if self.bidirectional is not False:
-            parts.append(f"bidirectional={self.bidirectional}")
-        return ", ".join(parts)
 
     # -- checks -----------------------------------------------------------------------------------
 
@@ -141,13 +153,10 @@ class RNNBase(Module):
                 f"input.to({weight.dtype}), or convert model: model.to({input.dtype})"
             )
         dims = 2 if batch_sizes is not None else 3
-        if input.dim() != dims:
-            raise RuntimeError(f"input must have {dims} dimensions, got {input.dim()}")
-        if self.input_size != input.size(-1):
-            raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
-                f"{input.size(-1)}"
-            )
+        says = f"input must have {dims} dimensions, got {{got}}"
+        require_ndim(input, dims, says=says, error=RuntimeError)
+        says = "input.size(-1) must be equal to input_size. Expected {wanted}, got {got}"
+        require_size(input, -1, self.input_size, says, RuntimeError)
 
     def get_expected_hidden_size(
         self, input: Tensor, batch_sizes: Tensor | None
@@ -262,30 +271,32 @@ def _fraction(dropout: Any) -> float:
 
 
 def _check(rnn: RNNBase) -> None:
-    for name, kind in (
-        ("bias", bool),
-        ("batch_first", bool),
-        ("input_size", int),
-        ("hidden_size", int),
-    ):
-        value = getattr(rnn, name)
-        if not isinstance(value, kind):
-            raise TypeError(
-                f"{name} should be of type {kind.__name__}, got: {type(value).__name__}"
-            )
+    kinds = {"bias": bool, "batch_first": bool, "input_size": int, "hidden_size": int}
+    for name, kind in kinds.items():
+        says = f"{name} should be of type {{wanted}}, got: {{got}}"
+        require_type(getattr(rnn, name), kind, says)
     for name in ("input_size", "hidden_size", "num_layers"):
-        if getattr(rnn, name) <= 0:
-            raise ValueError(f"{name} must be greater than zero")
-    if rnn.proj_size < 0:
-        raise ValueError("proj_size should be a positive integer or zero to disable projections")
-    if rnn.proj_size >= rnn.hidden_size:
-        raise ValueError("proj_size has to be smaller than hidden_size")
-    if rnn.mode not in _GATES:
-        raise ValueError("Unrecognized RNN mode: " + rnn.mode)
+        require_positive(getattr(rnn, name), f"{name} must be greater than zero")
+    says = "proj_size should be a positive integer or zero to disable projections"
+    require_not_negative(rnn.proj_size, says)
+    smaller = rnn.proj_size < rnn.hidden_size
+    require(smaller, "proj_size has to be smaller than hidden_size")
+    require_one_of(rnn.mode, _GATES, f"Unrecognized RNN mode: {rnn.mode}")
 
 
 class RNN(RNNBase):
-    """An Elman RNN with tanh or ReLU."""
+    """Elman's: h = tanh(W_ih x + b_ih + W_hh h + b_hh), or ReLU with `nonlinearity="relu"`.
+
+    Shape: input (L, N, input_size), (N, L, input_size) with `batch_first`, or (L, input_size), or a
+    PackedSequence; hx (layers * directions, N, hidden_size), without N where the input
+    has none, zeros if not given. The result is the output (L, N, directions * hidden_size), laid
+    out as the input, and the last state.
+    Dtypes: input, state and weights alike.
+    Raises: TypeError and ValueError for options of wrong types or out of range; in forward,
+    ValueError for other ranks and dtypes, RuntimeError for widths and states that don't fit.
+    Memory: new tensors; with `batch_first` the output is a transposed view of one.
+    Source: Elman 1990, Finding structure in time.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -304,7 +315,20 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory: Hochreiter and Schmidhuber 1997."""
+    """Long short-term memory; gates in the order input, forget, cell, output.
+
+    With `proj_size` the hidden state is W_hr h, of that width; the cell's stays hidden_size.
+
+    Shape: input (L, N, input_size), (N, L, input_size) with `batch_first`, or (L, input_size), or a
+    PackedSequence; (h, c), each (layers * directions, N, hidden_size), without N where the input
+    has none, zeros if not given. The result is the output (L, N, directions * hidden_size), laid
+    out as the input, and the last (h, c).
+    Dtypes: input, state and weights alike.
+    Raises: TypeError and ValueError for options of wrong types or out of range; in forward,
+    ValueError for other ranks and dtypes, RuntimeError for widths and states that don't fit.
+    Memory: new tensors; with `batch_first` the output is a transposed view of one.
+    Source: Hochreiter and Schmidhuber 1997; projections: Sak et al. 2014.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
@@ -339,7 +363,20 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent unit: Cho et al. 2014."""
+    """Gated recurrent unit; gates in the order reset, update, new.
+
+    The reset gate multiplies W_hn h + b_hn after the product (cuDNN's form), not h before it.
+
+    Shape: input (L, N, input_size), (N, L, input_size) with `batch_first`, or (L, input_size), or a
+    PackedSequence; hx (layers * directions, N, hidden_size), without N where the input
+    has none, zeros if not given. The result is the output (L, N, directions * hidden_size), laid
+    out as the input, and the last state.
+    Dtypes: input, state and weights alike.
+    Raises: TypeError and ValueError for options of wrong types or out of range; in forward,
+    ValueError for other ranks and dtypes, RuntimeError for widths and states that don't fit.
+    Memory: new tensors; with `batch_first` the output is a transposed view of one.
+    Source: Cho et al. 2014, Learning phrase representations using RNN encoder-decoder.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,20 +56,27 @@ class TaskSpec:
     @property
     def title(self) -> str:
         """The label, or the statement where it has none."""
-        if self.label is not None:
-            return self.label + (f": {self.sub_label}" if self.sub_label else "")
-        return self.stmt if "\n" not in self.stmt else f"stmt:\n{self.stmt}"
+        if self.label is None and "\n" in self.stmt:
+            named = f" ({self.sub_label})" if self.sub_label else ""
+            return f"stmt:{named}\n{textwrap.indent(self.stmt, '  ')}"
+        title = self.stmt if self.label is None else self.label
+        return title + (f": {self.sub_label}" if self.sub_label else "")
 
     def setup_str(self) -> str:
         """The setup, where there is one."""
-        return "" if self.setup in ("", "pass") else f"setup: {self.setup}"
+        if self.setup in ("", "pass"):
+            return ""
+        if "\n" in self.setup:
+            return f"setup:\n{textwrap.indent(self.setup, '  ')}"
+        return f"setup: {self.setup}"
 
     def summarize(self) -> str:
-        """Title, description and setup, a line each."""
-        return "\n".join([s for s in (self.title, self.description, self.setup_str()) if s])
+        """Title, description and setup, each on lines of its own."""
+        parts = [s for s in (self.title, self.description, self.setup_str()) if s]
+        return "\n".join([f"{s}\n" if "\n" in s else s for s in parts])
 
 
-@dataclass
+@dataclass(repr=False)
 class Measurement:
     """Times of a statement: `raw_times` in seconds, each of `number_per_run` runs."""
 
@@ -132,7 +140,7 @@ class Measurement:
     def __repr__(self) -> str:
         unit, size = select_unit(self.median)
         n = len(self.times)
-        lines = [self.task_spec.summarize()]
+        lines = [object.__repr__(self), self.task_spec.summarize()]
         if n > 1:
             lines.append(f"  Median: {self.median / size:.2f} {unit}")
             if n >= _MIN_MEASUREMENTS:
@@ -143,14 +151,14 @@ class Measurement:
         threads = self.task_spec.num_threads
         lines.append(
             f"  {n} measurement{'s' * (n > 1)}, {self.number_per_run} runs "
-            f"{'per measurement' if n > 1 else ''}, {threads} thread{'s' * (threads > 1)}"
+            f"{'per measurement' * (n > 1)}, {threads} thread{'s' * (threads > 1)}"
         )
         if self.has_warnings:
             part = self.iqr / self.median
             lines += [
                 f"  WARNING: Interquartile range is {part * 100:.1f}% of the median measurement.",
                 "           This suggests significant environmental influence."
-                if part > _WIDER_AT
+                if part >= _WIDER_AT
                 else "           This could indicate system fluctuation.",
             ]
         return "\n".join(lines)
