@@ -13,12 +13,12 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op, view
+from skimp._engine.dispatch.forms import general, view
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor.tensor import fresh
 
 
-@op(
+@general(
     "_zero_of",
     method=False,
     namespaces=(),

@@ -1,7 +1,7 @@
 """An op is declared once; its function, method, `name_`, `out=` and NumPy-style keywords are
 derived here.
 
-    @op(inplace=True, out=True, rule=Rule("CumsumBackward0", {"input": lambda g, dim: ...}))
+    @rowwise(inplace=True, out=True, rule=Rule("CumsumBackward0", {"input": lambda g, dim: ...}))
     def cumsum(input, dim, *, dtype=None): ...
 
 `rule` makes an op primitive: its body runs unrecorded and the rule is its derivative. Without one
@@ -10,6 +10,7 @@ the op is composite: its body is made of ops that record themselves.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import weakref
 from collections.abc import Callable
@@ -27,7 +28,6 @@ from skimp._engine.dispatch.row import (
     METHODS,
     NAMESPACES,
     OPS,
-    ORDINARY,
     AnyRule,
     Form,
     Function,
@@ -49,8 +49,10 @@ __all__ = [
     "Function",
     "Op",
     "export",
+    "general",
     "move",
-    "op",
+    "reduction",
+    "rowwise",
     "spread",
     "tensors_in",
     "view",
@@ -104,9 +106,10 @@ def export(
     return made
 
 
-def op(
+def general(
     name: str | None = None,
     *,
+    kind: str = "general",
     rule: AnyRule | None = None,
     nondiff: tuple[int, ...] = (),
     inplace: bool = False,
@@ -128,7 +131,7 @@ def op(
 
     def declare(raw: Callable[..., R]) -> Callable[..., R]:
         title = name or raw.__name__
-        o = Op(title, raw, "general", rule, nondiff, namespaces, method, out=out, **known)
+        o = Op(title, raw, kind, rule, nondiff, namespaces, method, out=out, **known)
         o.composite = composite and rule is None
         OPS[title] = o
         main = wrapper(
@@ -141,6 +144,10 @@ def op(
         return main
 
     return declare
+
+
+reduction = functools.partial(general, kind="reduction")
+rowwise = functools.partial(general, kind="row-wise")
 
 
 def view(
@@ -264,9 +271,9 @@ def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> in
     return signature.replace(parameters=parameters, return_annotation=result)
 
 
-def _plain_call(p: Parameters) -> list[str]:
+def _plain_call(p: Parameters, first: str = "known") -> list[str]:
     """Conditions of a call as most are: no `out=`, no NumPy words, nothing left out."""
-    found = [*p.usual()]
+    found = [*p.usual(first)]
     if p.takes_out:
         found.append("out is None")
     if p.words:
@@ -278,9 +285,15 @@ def _plain_call(p: Parameters) -> list[str]:
 def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
     """The body, unrecorded where a rule differentiates it, then the record of it."""
     space.update(raw=o.raw, state=modes.state, rule=o.rule, Tensor=Tensor)
-    lines.append(f"    if {' and '.join(_plain_call(p))}:")
+    usual = _plain_call(p, "known" if o.fast is None else "ordinary")
+    lines.append(f"    if {' and '.join(usual)}:")
     call = f"raw({p.passed()})"
+    if o.fast is not None:
+        space["fast"] = o.fast
+        lines.append(f"        result = fast({p.passed()})")
     if o.rule is None:
+        if o.fast is not None:
+            lines += ["        if result is not None:", "            return result"]
         lines.append(f"        return {call}")
         return
     names = p.names()
@@ -290,6 +303,14 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
         needs = f"({watched[0]}._rg if isinstance({watched[0]}, Tensor) else {needs})"
     rule = "rule" if isinstance(o.rule, Rule) else "rule(given)"
     space.update(needed=runners.needed, record=record, nondiff=o.nondiff)
+    if o.fast is not None:
+        lines += [
+            "        if result is not None:",
+            f"            if {needs} and state.grad:",
+            f"                given = {p.given()}",
+            f"                record({rule}, given, result, nondiff)",
+            "            return result",
+        ]
     lines += [
         f"        if not ({needs} and state.grad):",
         f"            return {call}",
@@ -360,11 +381,10 @@ def _fast_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
-        at_hand=_at_hand, mark=mark, many=history.MANY, ordinary=ORDINARY,
+        at_hand=_at_hand, mark=mark, many=history.MANY,
     )  # fmt: skip
     layout = f"raw(input.layout_of(){', ' if rest else ''}{rest})"
-    usual = ["not active", "type(input) in ordinary", *_plain_call(p)[1:]]
-    usual.remove("type(input) in known")
+    usual = _plain_call(p, "ordinary")
     lines.append(f"    if {' and '.join(usual)}:")
     if o.hand is not None:
         lines += _HAND_VIEW.format(

@@ -38,6 +38,8 @@ KNOWN: set[type[Any]] = {
 class Op:
     """One declared op.
 
+    `fast` is the op on small arrays at hand (`Tensor._np`), or None where a call is not for it; the
+    wrapper asks it first, and records what it gives.
     `batch` is its rule under vmap (without one, a composite op's parts are batched and any other op
     runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
     `sparse` answers for sparse tensors; `composite`: the body is made of ops alone.
@@ -56,6 +58,7 @@ class Op:
     hand: str | None = None
     otherwise: Function | None = None
     composite: bool = False
+    fast: Function | None = None
     batch: Function | None = None
     autocast: str | None = None
     sparse: Function | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
-from skimp._engine.dispatch.row import KNOWN, Form
+from skimp._engine.dispatch.row import KNOWN, ORDINARY, Form
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 
 Function = Callable[..., Any]
@@ -123,16 +123,18 @@ class Parameters:
         first = f"({args[0]},)" if len(args) == 1 else f"({', '.join(args)})"
         return f"dispatch(form, {first}, {{{', '.join(kwargs)}}})"
 
-    def usual(self) -> list[str]:
-        """Conditions under which no transform concerns the call."""
+    def usual(self, first: str = "known") -> list[str]:
+        """Conditions under which no transform concerns the call; `first`: what the type of the
+        first argument must be among.
+        """
         found = ["not active"]
-        for p in self.all:
+        for i, p in enumerate(self.all):
             if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
                 found.append(f"not unusual({p.name})") if p.kind is p.VAR_POSITIONAL else None
             elif p.name in LIST_NAMES:
                 found += [f"type({p.name}) in known", f"not unusual({p.name})"]
             elif p.name not in PLAIN_NAMES:
-                found.append(f"type({p.name}) in known")
+                found.append(f"type({p.name}) in {first if i == 0 else 'known'}")
         return found
 
 
@@ -151,6 +153,7 @@ def space_of(form: Form, **more: Any) -> dict[str, Any]:
         "dispatch": dispatch,
         "form": form,
         "known": KNOWN,
+        "ordinary": ORDINARY,
         "required": REQUIRED,
         "unusual": unusual,
         **more,

@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import OPS, export, op
+from skimp._engine.dispatch.forms import OPS, export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, adopt
@@ -263,7 +263,7 @@ def _family(stem: str, kernel: Any, forward: bool, doc: str) -> None:
         # those of PyTorch's that don't scale in place give an empty `out` their own strides
         out = "layout" if not end and stem in ("ifft", "ihfft") else True
         cast = None if end and stem in ("hfft", "ihfft") else "float32"
-        op(f"{stem}{end}", method=False, namespaces=("fft",), out=out, autocast=cast)(f)
+        general(f"{stem}{end}", method=False, namespaces=("fft",), out=out, autocast=cast)(f)
 
 
 _family("fft", _complex, True, "The discrete Fourier transform")
@@ -326,13 +326,13 @@ def _shift(input: Tensor, dim: Any, back: bool) -> Tensor:
     return roll(input, tuple(by), tuple(at)) if at else input.clone()
 
 
-@op(method=False, namespaces=("fft",))
+@general(method=False, namespaces=("fft",))
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The frequency 0 moved to the middle."""
     return _shift(input, dim, False)
 
 
-@op(method=False, namespaces=("fft",))
+@general(method=False, namespaces=("fft",))
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The frequency 0 moved from the middle to the start."""
     return _shift(input, dim, True)

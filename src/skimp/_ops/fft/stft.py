@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
@@ -59,7 +59,7 @@ def _half_wanted(onesided: bool | None, complex_in: bool) -> bool:
     return onesided
 
 
-@op(autocast="float32")
+@general(autocast="float32")
 def stft(
     input: Tensor,
     n_fft: int,
@@ -151,7 +151,7 @@ def _overlap_add(input: Tensor, hop: int) -> Tensor:
     return made
 
 
-@op()
+@general()
 def istft(
     input: Tensor,
     n_fft: int,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import (
     Joint,
@@ -184,7 +184,7 @@ def _only_mask(indices: Any, ndim: int) -> Tensor | None:
 # -- reading -------------------------------------------------------------------------------------
 
 
-@op(
+@general(
     "_gather_at",
     method=False,
     namespaces=(),
@@ -339,6 +339,6 @@ def _put_values_back(g: Tensor, indices: Any, shape: Any) -> Tensor:
     return found.reshape((1,) * extra + tuple(found.shape)) if extra > 0 else found
 
 
-@op(method=False, namespaces=("",), name="_unsafe_index")
+@general(method=False, namespaces=("",), name="_unsafe_index")
 def _unsafe_index(input: Tensor, indices: Any) -> Tensor:
     return gather_at(input, tuple(indices))

@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import pointwise
-from skimp._engine.dispatch.forms import NAMESPACES, export, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.pointwise import Pointwise, call, common
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.reduction import source_of
@@ -223,7 +223,7 @@ export("masked_fill_", masked_fill_, namespaces=(), composite=False)
 # -- masked_select --------------------------------------------------------------------------------
 
 
-@op(out="same", rule=Rule("MaskedSelectBackward0", {
+@general(out="same", rule=Rule("MaskedSelectBackward0", {
     "input": lambda g, input_shape, mask: _select_back(g, input_shape, mask)}))  # fmt: skip
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask (broadcast against the input) holds, as a vector."""
@@ -416,7 +416,7 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
     return np.nonzero(array)
 
 
-@op("_nonzero", out="same", method=False, namespaces=(), composite=False)
+@general("_nonzero", out="same", method=False, namespaces=(), composite=False)
 def _nonzero(input: Tensor) -> Tensor:
     if input.ndim == 0:
         n = int(bool(input.array() != 0))
@@ -432,13 +432,13 @@ def _nonzero(input: Tensor) -> Tensor:
 export("nonzero", nonzero)
 
 
-@op()
+@general()
 def argwhere(input: Tensor) -> Tensor:
     """The positions of the elements that are not zero, a row each."""
     return _nonzero(input)
 
 
-@op(out="same", composite=False)
+@general(out="same", composite=False)
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero`, filled up with rows of `fill_value`."""
     if size < 0:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.pointwise import constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import (
@@ -81,7 +81,7 @@ def _sizes(t: Tensor) -> tuple[int, ...]:
 # -- gather ---------------------------------------------------------------------------------------
 
 
-@op(
+@general(
     out="same",
     rule=Rule(
         "GatherBackward0",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import (
@@ -65,7 +65,7 @@ def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
 # -- index_select ---------------------------------------------------------------------------------
 
 
-@op(
+@general(
     out="same",
     rule=Rule(
         "IndexSelectBackward0",
@@ -423,7 +423,7 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
     return counted_from_front(where, n)
 
 
-@op(
+@general(
     out="same",
     rule=Rule(
         "TakeBackward0",
@@ -504,7 +504,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         span(target)[at] = values
 
 
-@op(out="same", composite=False)
+@general(out="same", composite=False)
 def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one
     vector.
@@ -573,7 +573,7 @@ _triangle("tril_indices", np.tril_indices)
 _triangle("triu_indices", np.triu_indices)
 
 
-@op(method=False, composite=False)
+@general(method=False, composite=False)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
     if indices._dtype.category != dtypes.INT:

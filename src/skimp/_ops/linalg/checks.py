@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, adopt, fresh
 
@@ -27,12 +27,12 @@ def linear(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[...
     where the result is.
     """
     forms = {"out": "layout", **forms}
-    return op(name, method=False, namespaces=("linalg",), **forms)
+    return general(name, method=False, namespaces=("linalg",), **forms)
 
 
 def hidden(name: str, **forms: Any) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Declare an op that others are made of."""
-    return op(name, method=False, namespaces=(), **forms)
+    return general(name, method=False, namespaces=(), **forms)
 
 
 def check_matrices(name: str, t: Tensor, what: str = "A") -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, move, op
+from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.outs import resize_out
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import check_out, target
@@ -34,7 +34,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return mul(input.unsqueeze(1), vec2)
 
 
-op("outer", out=True, aliases=("ger",))(outer)
+general("outer", out=True, aliases=("ger",))(outer)
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
@@ -102,10 +102,10 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
     return mm(left, right).view(shape)
 
 
-op("tensordot", method=False, autocast="lower")(tensordot)
+general("tensordot", method=False, autocast="lower")(tensordot)
 
 
-@op(autocast="lower")
+@general(autocast="lower")
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of the vectors along the last dimensions."""
     if input.ndim == 0 or other.ndim == 0:
@@ -118,7 +118,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return tensordot(input, other, [[-1], [-1]], out=out)
 
 
-@op(out=True)
+@general(out=True)
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: each element of the first times the whole of the second."""
     ndim = max(input.ndim, other.ndim)
@@ -147,7 +147,7 @@ def _spread(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.expand(shape), b.expand(shape)
 
 
-@op("_cross", method=False, namespaces=(), rule=CROSS)
+@general("_cross", method=False, namespaces=(), rule=CROSS)
 def linalg_cross_along(
     input: Tensor, other: Tensor, dim: int, *, out: Tensor | None = None
 ) -> Tensor:
@@ -192,7 +192,7 @@ def linalg_cross(
     return linalg_cross_along(input, other, along - n, out=out)
 
 
-op("cross", method=False, namespaces=("linalg",))(linalg_cross)
+general("cross", method=False, namespaces=("linalg",))(linalg_cross)
 
 
 def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
@@ -295,7 +295,7 @@ def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
     return out
 
 
-op("multi_dot", method=False, namespaces=("linalg",), autocast="lower")(multi_dot)
+general("multi_dot", method=False, namespaces=("linalg",), autocast="lower")(multi_dot)
 
 
 def _check_chain(given: list[Tensor]) -> None:

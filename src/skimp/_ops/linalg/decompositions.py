@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import OPS, op
+from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import return_types
@@ -89,7 +89,7 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:  # noqa: N803
     )
 
 
-@op("qr", out="layout", autocast="float32")
+@general("qr", out="layout", autocast="float32")
 def torch_qr(input: Tensor, some: bool = True) -> Any:
     """`linalg.qr`, reduced or complete."""
     return return_types.qr(tuple(qr(input, "reduced" if some else "complete")))
@@ -168,7 +168,7 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
     return cholesky_ex(input, upper=upper, check_errors=True)[0]  # type: ignore[no-any-return]
 
 
-@op("cholesky", out=True, autocast="float32")
+@general("cholesky", out=True, autocast="float32")
 def torch_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
     return cholesky(input, upper=upper)
@@ -224,7 +224,7 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     return made.mT.contiguous().mT  # column-major, as LAPACK's
 
 
-@op(out=True, autocast="float32")
+@general(out=True, autocast="float32")
 def orgqr(input: Tensor, input2: Tensor) -> Tensor:
     """`linalg.householder_product`."""
     return householder_product(input, input2)
@@ -259,7 +259,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     return matrix_power_of(input, n)
 
 
-@op("matrix_power", out=True)
+@general("matrix_power", out=True)
 def torch_matrix_power(input: Tensor, n: int) -> Tensor:
     """The n-th power of square matrices; of their inverses where n is negative."""
     return matrix_power_of(input, n)
@@ -310,7 +310,7 @@ def _matrix_exp(input: Tensor) -> Tensor:
     return rows(_exponential(work), input._dtype)
 
 
-@op(namespaces=("", "linalg"))
+@general(namespaces=("", "linalg"))
 def matrix_exp(input: Tensor) -> Tensor:
     """The exponential of square matrices."""
     check_square("linalg.matrix_exp", input)
@@ -332,7 +332,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     return (conj(x) * y).sum(dim)  # type: ignore[no-any-return]
 
 
-@op("diagonal", method=False, namespaces=("linalg",))
+@general("diagonal", method=False, namespaces=("linalg",))
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
     """A view of the diagonals of matrices."""
     return A.diagonal(offset, dim1, dim2)

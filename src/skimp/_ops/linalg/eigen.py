@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import OPS, op
+from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import return_types
@@ -135,7 +135,7 @@ def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
     return rows(np.linalg.svd(a, compute_uv=False), A._dtype.to_real())
 
 
-@op("svd", out=True, autocast="float32")
+@general("svd", out=True, autocast="float32")
 def torch_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     """U, S and V with A = U diag(S) V^H; U and V are zeros without `compute_uv`."""
     check_matrices("linalg.svd", input)
@@ -354,7 +354,7 @@ def pinv(
     return _pinv(input, atol, rtol, hermitian)
 
 
-@op(autocast="float32")
+@general(autocast="float32")
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """`linalg.pinv` with a tolerance relative to the largest singular value."""
     return pinv(input, rcond)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.matmul import bmm, mm
@@ -31,7 +31,7 @@ class Term:
     labels: Labels
 
 
-@op(method=False, autocast="lower")
+@general(method=False, autocast="lower")
 def einsum(*args: Any) -> Tensor:
     """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1],
     b, [1, 2], [0, 2])`.

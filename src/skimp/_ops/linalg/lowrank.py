@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._engine.dispatch.forms import NAMESPACES, op
+from skimp._engine.dispatch.forms import NAMESPACES, general
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 
@@ -32,7 +32,7 @@ def _basis(a: Tensor, q: int, niter: int, shift: Tensor | None) -> Tensor:
     return found  # type: ignore[no-any-return]
 
 
-@op(method=False)
+@general(method=False)
 def svd_lowrank(
     A: Tensor,  # noqa: N803
     q: int | None = 6,
@@ -55,7 +55,7 @@ def svd_lowrank(
     return (right, s, left) if wide else (left, s, right)
 
 
-@op(method=False)
+@general(method=False)
 def pca_lowrank(
     A: Tensor,  # noqa: N803
     q: int | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, OPS, op
+from skimp._engine.dispatch.forms import NAMESPACES, OPS, general
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import return_types
 from skimp._ops.linalg.checks import (
@@ -189,7 +189,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     return return_types.linalg_lu_factor(both, pivots)
 
 
-@op(method=False, out=True, composite=False)
+@general(method=False, out=True, composite=False)
 def lu_unpack(
     LU_data: Tensor,  # noqa: N803
     LU_pivots: Tensor,  # noqa: N803
@@ -235,7 +235,7 @@ def lu_solve(
     return tri(LU, half, upper=True)  # type: ignore[no-any-return]
 
 
-@op("lu_solve", out="layout", autocast="float32")
+@general("lu_solve", out="layout", autocast="float32")
 def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
     """The X of A X = input, with A's LU factors."""
     return lu_solve(LU_data, LU_pivots, input)

@@ -13,7 +13,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import NAMESPACES, export, move, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, general, move
 from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
@@ -92,7 +92,7 @@ def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
     refuse_type(name, a._dtype)
 
 
-@op(rule=Rule("DotBackward0", {
+@general(rule=Rule("DotBackward0", {
     "input": lambda g, tensor: g * conj(tensor),
     "tensor": lambda g, input: g * conj(input)}))  # fmt: skip
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -101,7 +101,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _scalar(products.dot(input.array(), tensor.array()), input._dtype, out)
 
 
-@op(rule=Rule("VdotBackward0", {
+@general(rule=Rule("VdotBackward0", {
     "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}))  # fmt: skip
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`dot` with the conjugate of the first vector."""
@@ -129,7 +129,7 @@ def _mv_vector_back(g: Tensor, input: Tensor) -> Tensor:
     return mv(conj(input).t(), g)
 
 
-@op(rule=Rule("MvBackward0", {
+@general(rule=Rule("MvBackward0", {
     "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
     "vec": _mv_vector_back}))  # fmt: skip
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -227,7 +227,7 @@ def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
     return m, n
 
 
-@op("mm", rule=Rule("MmBackward0", {
+@general("mm", rule=Rule("MmBackward0", {
     "input": lambda g, mat2, input_shape, input_strides: mm_first_back(
         g, mat2, input_shape, input_strides),
     "mat2": lambda g, input, mat2_shape, mat2_strides: mm_second_back(
@@ -296,7 +296,7 @@ def _bmm_second_back(g: Tensor, input: Tensor) -> Tensor:
     return bmm(adjoint(input), g)
 
 
-@op(
+@general(
     rule=Rule("BmmBackward0", {"input": _bmm_first_back, "mat2": _bmm_second_back}),
     autocast="lower",
 )
@@ -326,7 +326,7 @@ def _summed(a: Tensor, b: Tensor) -> Tensor:
     return NAMESPACES[""]["addbmm"](start, a, b, beta=0)  # type: ignore[no-any-return]
 
 
-@op("_batched", method=False, namespaces=(), rule=Rule("UnsafeViewBackward0", {
+@general("_batched", method=False, namespaces=(), rule=Rule("UnsafeViewBackward0", {
     "input": lambda g, other, input_shape: _first_back(g, other, input_shape),
     "other": lambda g, input, other_shape: _second_back(g, input, other_shape)}))  # fmt: skip
 def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -349,7 +349,7 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 # -- matmul ---------------------------------------------------------------------------------------
 
 
-@op("matmul", method=False, namespaces=(), composite=False)
+@general("matmul", method=False, namespaces=(), composite=False)
 def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     a, b = input.ndim, other.ndim
     if a == 0 or b == 0:

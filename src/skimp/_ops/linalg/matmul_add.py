@@ -17,7 +17,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import export, move, op
+from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.pointwise import PLAIN, constant
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
@@ -165,7 +165,7 @@ ADDMM = Rule("AddmmBackward0", {
         mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)}, sheds=True)  # fmt: skip
 
 
-@op("addmm", inplace=True, rule=ADDMM)
+@general("addmm", inplace=True, rule=ADDMM)
 def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     shape = check_mm(mat1, mat2, "mat1")
@@ -223,7 +223,7 @@ def addmm(
 export("addmm", addmm, autocast="lower")
 
 
-@op(inplace=True, rule=Rule("AddmvBackward0", {
+@general(inplace=True, rule=Rule("AddmvBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "mat": lambda g, vec, alpha: scaled(g.unsqueeze(1) * conj(vec).unsqueeze(0), alpha),
     "vec": lambda g, mat, alpha: scaled(mv(conj(mat).t(), g), alpha)}))  # fmt: skip
@@ -268,7 +268,7 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
     return b, m, n
 
 
-@op(inplace=True, autocast="lower", rule=Rule("BaddbmmBackward0", {
+@general(inplace=True, autocast="lower", rule=Rule("BaddbmmBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "batch1": lambda g, batch2, alpha: scaled(bmm(g, adjoint(batch2)), alpha),
     "batch2": lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)}))  # fmt: skip
@@ -293,7 +293,7 @@ ADDBMM = Rule("AddbmmBackward0", {
         alpha)})  # fmt: skip
 
 
-@op(rule=ADDBMM, autocast="lower")
+@general(rule=ADDBMM, autocast="lower")
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (the sum of the products of the batches' matrices); the input
@@ -361,7 +361,7 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
 # -- addr -----------------------------------------------------------------------------------------
 
 
-@op(inplace=True, out=True, rule=Rule("AddrBackward0", {
+@general(inplace=True, out=True, rule=Rule("AddrBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "vec1": lambda g, vec2, alpha: scaled(mv(g, conj(vec2)), alpha),
     "vec2": lambda g, vec1, alpha: scaled(mv(g.t(), conj(vec1)), alpha)}))  # fmt: skip

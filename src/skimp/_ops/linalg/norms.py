@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
@@ -93,7 +93,7 @@ def matrix_norm(
     return matrix_norm_of(input, ord, dim, keepdim, dtype)
 
 
-@op("renorm", out=True)
+@general("renorm", out=True)
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
     if isinstance(p, complex):

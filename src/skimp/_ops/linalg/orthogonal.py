@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import return_types
@@ -22,7 +22,7 @@ def _check_number(kernel: str, t: Tensor) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
 
 
-@op(out="layout", composite=False, autocast="float32")
+@general(out="layout", composite=False, autocast="float32")
 def geqrf(input: Tensor) -> Any:
     """R on and above the diagonal, the reflections that make Q below it, and their factors tau."""
     if input.ndim < 2:
@@ -39,7 +39,7 @@ def geqrf(input: Tensor) -> Any:
     )
 
 
-@op(out="layout", autocast="float32")
+@general(out="layout", autocast="float32")
 def ormqr(
     input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
@@ -99,7 +99,7 @@ def _check_ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
     _check_number("ormqr_cpu", input)
 
 
-@op()
+@general()
 def lu(
     A: Tensor,  # noqa: N803
     pivot: bool = True,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, op
+from skimp._engine.dispatch.forms import NAMESPACES, general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats
@@ -80,7 +80,7 @@ def inv(A: Tensor) -> Tensor:  # noqa: N803
     return inv_ex(A, check_errors=True)[0]  # type: ignore[no-any-return]
 
 
-@op(out=True, autocast="float32")
+@general(out=True, autocast="float32")
 def inverse(input: Tensor) -> Tensor:
     """The inverses of square matrices."""
     return inv(input)
@@ -239,7 +239,7 @@ def solve_triangular(
     return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
 
 
-@op(out="layout", autocast="float32")
+@general(out="layout", autocast="float32")
 def triangular_solve(
     input: Tensor,
     A: Tensor,  # noqa: N803
@@ -281,7 +281,7 @@ def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:  # noqa: N
     return solve_triangular(second, half, upper=True)
 
 
-@op(out=True, autocast="float32")
+@general(out=True, autocast="float32")
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
     """The X of A X = input, where L is a Cholesky factor of A."""
     check_square("cholesky_solve", input2)
@@ -301,7 +301,7 @@ def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
     return columns((half.mH @ half).array(), input._dtype)
 
 
-@op(out=True, autocast="float32")
+@general(out=True, autocast="float32")
 def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
     """The inverse of the matrix whose Cholesky factor this is."""
     check_square("cholesky_inverse", input, "A")
@@ -351,7 +351,7 @@ def det(A: Tensor) -> Tensor:  # noqa: N803
     return _det(A)
 
 
-@op("det")
+@general("det")
 def torch_det(input: Tensor) -> Tensor:
     """The determinants of square matrices."""
     return det(input)
@@ -381,13 +381,13 @@ def slogdet(A: Tensor) -> Any:  # noqa: N803
     return return_types.linalg_slogdet(_slogdet(A))
 
 
-@op("slogdet", out=True)
+@general("slogdet", out=True)
 def torch_slogdet(input: Tensor) -> Any:
     """The signs (phases) of determinants, and the logarithms of their sizes."""
     return return_types.slogdet(tuple(slogdet(input)))
 
 
-@op()
+@general()
 def logdet(input: Tensor) -> Tensor:
     """The logarithms of determinants; nan of a negative one."""
     check_square("logdet", input)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
@@ -58,7 +58,7 @@ def _distances(name: str, y: Tensor, x: Tensor, dim: int) -> Tensor:
     return x.narrow(dim, 1, count) - x.narrow(dim, 0, count)
 
 
-@op(method=False)
+@general(method=False)
 def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral along a dim by the trapezoidal rule, at the points `x` or at distance `dx`."""
     if isinstance(y, Tensor) and y.ndim and not y.shape[layouts.normalize_dim(dim, y.ndim)]:
@@ -74,7 +74,7 @@ def _check_points(y: Any, dim: int) -> None:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
 
 
-@op(method=False)
+@general(method=False)
 def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The running integral along a dim by the trapezoidal rule, one element shorter than `y`."""
     if isinstance(y, Tensor) and y.ndim == 0:
@@ -125,7 +125,7 @@ def _spacings(input: Tensor, spacing: Any, dims: Ints, given: bool) -> list[Any]
     return list(spacing)
 
 
-@op(method=False)
+@general(method=False)
 def gradient(
     input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, common, real_valued, same
 from skimp._engine.dispatch.pointwise_forms import attach, unary
 from skimp._engine.dispatch.rows import B, C, F, I, conj, unary_row, zeros
@@ -425,7 +425,7 @@ MANTISSA = Pointwise("frexp", {F: K.frexp_mantissa}, same)
 EXPONENT = Pointwise("frexp", {F: K.frexp_exponent}, _exponents)
 
 
-@op(
+@general(
     "frexp",
     out="same",
     nondiff=(1,),

@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
@@ -107,7 +107,7 @@ def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any
     return _safe_softmax(scores, -1)
 
 
-@op(
+@general(
     "_attention",
     method=False,
     namespaces=(),

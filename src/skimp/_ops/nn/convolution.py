@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op, watching
+from skimp._engine.dispatch.forms import export, general, watching
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -133,7 +133,7 @@ def _chosen(given: dict[str, Any]) -> Rule:
     return _TOGETHER if several and given["weight"]._rg else _APART
 
 
-@op(
+@general(
     "_conv",
     method=False,
     namespaces=(),
@@ -166,7 +166,7 @@ def _conv(
     return result
 
 
-@op(
+@general(
     "_conv_adjoint",
     method=False,
     namespaces=(),
@@ -195,7 +195,7 @@ def _conv_adjoint(
     return result
 
 
-@op(
+@general(
     "_conv_weights",
     method=False,
     namespaces=(),

@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
@@ -287,7 +287,7 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
 _SMALL = Rule("NllLossBackward0", {"input": _small_back})
 
 
-@op(
+@rowwise(
     "_cross_entropy",
     method=False,
     namespaces=(),
@@ -454,7 +454,7 @@ def _of_probabilities(
 export("cross_entropy", cross_entropy, ("nn.functional",), method=False, autocast="float32")
 
 
-@op(
+@rowwise(
     "_nll",
     method=False,
     namespaces=(),

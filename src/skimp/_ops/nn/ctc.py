@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank as blank_result
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -148,7 +148,7 @@ def _paths(
     return Paths(labels, lengths, blank, log_probs.shape[2], inputs)
 
 
-@op(
+@general(
     "_ctc_loss_gradient",
     method=False,
     namespaces=(),
@@ -179,7 +179,7 @@ def _no_second_derivative() -> Any:
     raise RuntimeError("derivative for aten::_ctc_loss_backward is not implemented")
 
 
-@op(
+@general(
     "_ctc_loss",
     method=False,
     namespaces=(),

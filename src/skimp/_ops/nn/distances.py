@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
@@ -75,7 +75,7 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
     return (g * slope.masked_fill(nothing, 0)).sum(-2)
 
 
-@op("_cdist", method=False, namespaces=(), rule=Rule("CdistBackward0", {
+@general("_cdist", method=False, namespaces=(), rule=Rule("CdistBackward0", {
     "x1": lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
     "x2": lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p)}))  # fmt: skip
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
@@ -106,7 +106,7 @@ def _check_rows(name: str, t: Tensor, word: str) -> None:
         )
 
 
-@op(method=False, autocast="float32")
+@general(method=False, autocast="float32")
 def cdist(
     x1: Tensor,
     x2: Tensor,
@@ -152,7 +152,7 @@ def _pdist_back(g: Tensor, input: Tensor, result: Tensor, p: float) -> Any:
     return _rows_back(full[0], input, input, full[1], p)
 
 
-@op("_pdist", method=False, namespaces=(), rule=Rule("PdistBackward0", {"input": _pdist_back}))
+@general("_pdist", method=False, namespaces=(), rule=Rule("PdistBackward0", {"input": _pdist_back}))
 def _pdist(input: Tensor, p: float) -> Tensor:
     n = input.shape[0]
     made, into = blank((n * (n - 1) // 2,), input._dtype)
@@ -169,7 +169,7 @@ def _pdist(input: Tensor, p: float) -> Tensor:
     return made
 
 
-@op(method=False, namespaces=("", "nn.functional"))
+@general(method=False, namespaces=("", "nn.functional"))
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance between every two rows: the upper triangle of cdist(input, input),
     flattened.

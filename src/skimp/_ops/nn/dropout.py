@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, export, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
@@ -52,7 +52,7 @@ def _noise(mask: Any, scale: float, dtype: Any) -> Any:
     return mask.to(dtype) * scale
 
 
-@op(
+@general(
     "_dropped",
     method=False,
     namespaces=(),
@@ -200,7 +200,7 @@ _torch_form("alpha_dropout", _alpha, False)
 _torch_form("feature_alpha_dropout", _alpha, True)
 
 
-@op("native_dropout", method=False)
+@general("native_dropout", method=False)
 def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     """(dropped, which elements stayed)."""
     if train is False or input.numel() == 0:
@@ -212,7 +212,7 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     return _dropped(input, mask, 0.0 if p == 1.0 else 1.0 / (1.0 - p)), mask
 
 
-@op("native_dropout_backward", method=False)
+@general("native_dropout_backward", method=False)
 def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
     """The gradient of `native_dropout`."""
     return grad_output * _noise(mask, scale, grad_output._dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
@@ -72,7 +72,7 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
     return embedding_dense_backward(g, indices, rows, padding_idx, by_freq)
 
 
-@op(
+@general(
     "embedding_dense_backward",
     method=False,
     rule=Rule(
@@ -126,7 +126,7 @@ def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
 # -- embedding ------------------------------------------------------------------------------------
 
 
-@op(
+@general(
     "_embedding",
     method=False,
     namespaces=(),
@@ -167,7 +167,7 @@ def _sparse_back(g: Any, indices: Any, shape: Any, padding_idx: int, by_freq: bo
     return made(fresh(kept[None], dtypes.int64), rows, tuple(shape), False)
 
 
-@op(
+@general(
     "_embedding_sparse",
     method=False,
     namespaces=(),
@@ -229,7 +229,7 @@ def embedding(
 export("embedding", embedding, ("nn.functional",), method=False)
 
 
-@op("embedding", method=False)
+@general("embedding", method=False)
 def _torch_embedding(
     weight: Any,
     indices: Any,
@@ -384,7 +384,7 @@ def _bagged(
     return total
 
 
-@op(
+@general(
     "_bag_sum",
     method=False,
     namespaces=(),

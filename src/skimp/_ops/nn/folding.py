@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
@@ -42,7 +42,7 @@ def _back(g: Any, pool: Pool) -> Any:
     return _fold(g, pool)
 
 
-@op(
+@general(
     "_unfold",
     method=False,
     namespaces=(),
@@ -56,7 +56,7 @@ def _unfold(input: Any, pool: Pool) -> Any:
     return result
 
 
-@op(
+@general(
     "_fold",
     method=False,
     namespaces=(),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import OPMATH, Pointwise, call, same
 from skimp._engine.dispatch.rows import F, zeros
 from skimp._engine.memory.layout import normalize_dim
@@ -234,7 +234,7 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return input.narrow(dim, 0, n), input.narrow(dim, n, n)
 
 
-@op(
+@general(
     "glu",
     method=False,
     namespaces=("nn.functional",),
@@ -274,7 +274,7 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
     return result
 
 
-@op(
+@general(
     "glu_backward",
     method=False,
     namespaces=(),

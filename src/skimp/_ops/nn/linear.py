@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout_views as V
 from skimp._engine.tensor.checks import require_tensor
 from skimp._engine.tensor.tensor import Tensor
@@ -52,7 +52,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return matmul(input, weight.t()) + bias
 
 
-@op(method=False, namespaces=("", "nn.functional"))
+@general(method=False, namespaces=("", "nn.functional"))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input1 @ weight[k] @ input2 + bias[k], for each output k."""
     _check_bilinear(input1, input2, weight, bias)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, export, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.pointwise import Pointwise, call, same
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
@@ -326,7 +326,7 @@ BCE_LOGITS = Pointwise(
 )
 
 
-@op(method=False, namespaces=("nn.functional",), autocast="float32")
+@general(method=False, namespaces=("nn.functional",), autocast="float32")
 def binary_cross_entropy_with_logits(
     input: Any,
     target: Any,

@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, fresh
@@ -196,7 +196,7 @@ def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
     return y if bias is None else y + bias
 
 
-@op(
+@rowwise(
     "_native_layer_norm",
     method=False,
     namespaces=(),
@@ -252,7 +252,7 @@ def _as_shape(value: Any) -> Ints:
 export("layer_norm", layer_norm, ("nn.functional",), method=False)
 
 
-@op("layer_norm", method=False)
+@rowwise("layer_norm", method=False)
 def _layer_norm(
     input: Any,
     normalized_shape: Any,
@@ -265,7 +265,7 @@ def _layer_norm(
     return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
 
 
-@op(method=False)
+@rowwise(method=False)
 def native_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     """`layer_norm` with each row's mean and one over its deviation."""
     return with_statistics(
@@ -297,7 +297,7 @@ def _rms_back(
     return dx, _affine_grads(g, xhat, list(range(input.ndim - nd)))[0]
 
 
-@op(
+@rowwise(
     "_rms_norm",
     method=False,
     namespaces=(),
@@ -316,7 +316,7 @@ def _rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any
     return _normalized(input, normalized_shape, weight, None, eps, False)
 
 
-@op(method=False, namespaces=("", "nn.functional"))
+@rowwise(method=False, namespaces=("", "nn.functional"))
 def rms_norm(
     input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
 ) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
@@ -178,7 +178,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
     counter.version = version
 
 
-@op(
+@general(
     "_batch_norm",
     method=False,
     namespaces=(),
@@ -289,7 +289,7 @@ def _more_than_one(input: Any) -> None:
 export("batch_norm", batch_norm, ("nn.functional",), method=False)
 
 
-@op("native_batch_norm", method=False, out=True)
+@general("native_batch_norm", method=False, out=True)
 def native_batch_norm(
     input: Any,
     weight: Any,
@@ -372,7 +372,7 @@ def _group_back(
     return dx.reshape(tuple(input.shape)), dw.reshape(-1), db.reshape(-1)
 
 
-@op(
+@general(
     "_group_norm",
     method=False,
     namespaces=(),
@@ -400,7 +400,7 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
     return y, ghost(mean.reshape(whole[:2])), ghost(rstd.reshape(whole[:2]))
 
 
-@op(method=False, namespaces=("nn.functional",))
+@general(method=False, namespaces=("nn.functional",))
 def group_norm(
     input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
@@ -429,7 +429,7 @@ def group_norm(
     return _group_norm(input, int(num_groups), weight, bias, eps)[0]
 
 
-@op("native_group_norm", method=False)
+@general("native_group_norm", method=False)
 def native_group_norm(
     input: Any,
     weight: Any,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import constant
 from skimp._engine.dispatch.targets import blank, pour
 from skimp._engine.tensor import dtypes
@@ -39,7 +39,7 @@ def _cut(g: Any, pad: Any) -> Any:
     return constant_pad(g, [-int(p) for p in pad], 0)
 
 
-@op(
+@general(
     "constant_pad_nd",
     method=False,
     rule=Rule("ConstantPadNdBackward0", {"input": lambda g, pad: _cut(g, pad)}),

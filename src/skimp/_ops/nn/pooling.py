@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
@@ -131,7 +131,7 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
     return _picked(g, taps, pool)
 
 
-@op(
+@general(
     "_max_pool",
     method=False,
     namespaces=(),
@@ -166,7 +166,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     map_rows(source, block, outs, nd, _PROMISED)
 
 
-@op(
+@general(
     "_max_pool_spread",
     method=False,
     namespaces=(),
@@ -181,7 +181,7 @@ def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     return result
 
 
-@op(
+@general(
     "_max_pool_picked",
     method=False,
     namespaces=(),
@@ -193,7 +193,7 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     return result
 
 
-@op("_max_pool_values", method=False, namespaces=(), composite=False)
+@general("_max_pool_values", method=False, namespaces=(), composite=False)
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
     result, target = _made(input, pool.out)
@@ -222,7 +222,7 @@ def _max(
     return values, _places(taps, pool)
 
 
-@op("_max_pool_places", method=False, namespaces=(), composite=False)
+@general("_max_pool_places", method=False, namespaces=(), composite=False)
 def _places(taps: Any, pool: Pool) -> Any:
     """Where in its plane each maximum is."""
     places = windows.positions(planes(taps, len(pool.size)), pool)
@@ -243,7 +243,7 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
     return _avg_spread(g, pool, include, override)
 
 
-@op(
+@general(
     "_avg_pool",
     method=False,
     namespaces=(),
@@ -259,7 +259,7 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
     return result
 
 
-@op(
+@general(
     "_avg_pool_spread",
     method=False,
     namespaces=(),
@@ -361,7 +361,7 @@ def _declare(nd: int) -> None:
         "`max_pool` and where in its plane each maximum is.",
     )
     average.__doc__ = f"The mean of each window over {nd} dimensions."
-    op(f"avg_pool{nd}d", out=nd > 1, method=False, namespaces=("", "nn.functional"))(average)
+    general(f"avg_pool{nd}d", out=nd > 1, method=False, namespaces=("", "nn.functional"))(average)
     export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.")
 
 

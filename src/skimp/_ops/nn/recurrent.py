@@ -16,7 +16,7 @@ import numpy as np
 
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
@@ -175,7 +175,7 @@ def _lstm_back(
     return dx, *[None if a is None else _tensor(a, input) for a in rest]
 
 
-@op(
+@general(
     "_lstm_layer",
     method=False,
     namespaces=(),
@@ -295,7 +295,7 @@ def _gru_back(
     return dx, *[None if a is None else _tensor(a, input) for a in rest]
 
 
-@op(
+@general(
     "_gru_layer",
     method=False,
     namespaces=(),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, export, op
+from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
@@ -32,7 +32,7 @@ def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     return _resample_back(g, dim, places, weights, size)
 
 
-@op(
+@general(
     "_resample",
     method=False,
     namespaces=(),
@@ -60,7 +60,7 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     return result
 
 
-@op(
+@general(
     "_resample_back",
     method=False,
     namespaces=(),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import rejection as draws_rejection
@@ -26,7 +26,7 @@ def _only_floats(name: str, *tensors: Tensor) -> None:
             raise NotImplementedError(f"\"{name}\" not implemented for '{kind}'")
 
 
-@op(method=False, composite=False)
+@general(method=False, composite=False)
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """How gamma numbers `output` move with their shape parameters `input`."""
     _only_floats("_standard_gamma_grad_cpu", input)
@@ -34,7 +34,7 @@ def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     return fresh(slope.astype(input.array().dtype), input._dtype)
 
 
-@op(method=False, composite=False)
+@general(method=False, composite=False)
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How elements `x` of Dirichlet vectors move with their own parameters, over 1 - x."""
     _only_floats("_dirichlet_grad_cpu", x)
@@ -48,7 +48,7 @@ GAMMA = Rule(
 )
 
 
-@op(method=False, rule=GAMMA)
+@general(method=False, rule=GAMMA)
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """Gamma numbers of the shapes that `input` holds, and of scale 1."""
     _only_floats("gamma", input)
@@ -66,7 +66,7 @@ def _dirichlet_backward(g: Any, input: Any, result: Any) -> Any:
     return _dirichlet_grad(result, input, total) * (g - (result * g).sum(-1, True))
 
 
-@op(method=False, rule=Rule("_DirichletBackward", {"input": _dirichlet_backward}))
+@general(method=False, rule=Rule("_DirichletBackward", {"input": _dirichlet_backward}))
 def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """Vectors of chances, along the last dim, of the concentrations that `input` holds."""
     _only_floats("dirichlet", input)
@@ -91,7 +91,7 @@ BINOMIAL = Rule(
 )
 
 
-@op(method=False, rule=BINOMIAL)
+@general(method=False, rule=BINOMIAL)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Numbers of successes among `count` trials of chance `prob`."""
     _only_floats("binomial_cpu", count)

@@ -9,14 +9,14 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, op
+from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, rowwise
 from skimp._engine.dispatch.pointwise import convert
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import in_windows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import refuse, scalar_type_name
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import return_types
 
 _BLOCK = 1 << 16
@@ -123,7 +123,17 @@ def _same_dtype(name: str) -> None:
     setattr(Tensor, f"{name}_", f)
 
 
-@op(inplace=True, rule=Rule("CumsumBackward0", {
+def _small_cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor | None:
+    x = input._np
+    if x is None or dtype is not None or type(dim) is not int or not x.flags.c_contiguous:
+        return None
+    if not -x.ndim <= dim < x.ndim or input._dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    found = np.add.accumulate(x, dim, np.float64)
+    return fresh(found.astype(x.dtype, copy=False), input._dtype)
+
+
+@rowwise(inplace=True, fast=_small_cumsum, rule=Rule("CumsumBackward0", {
     "input": lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)}))  # fmt: skip
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The sums of the elements so far along a dim; integers are summed as int64."""
@@ -160,7 +170,7 @@ def _cat(tensors: Any, dim: int) -> Any:
     return NAMESPACES[""]["cat"](tensors, dim)
 
 
-@op(inplace=True, rule=Rule("CumprodBackward0", {"input": _cumprod_back}))
+@rowwise(inplace=True, rule=Rule("CumprodBackward0", {"input": _cumprod_back}))
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The products of the elements so far along a dim; integers are multiplied as int64."""
     return _cumulate_into("cumprod", input, dim, dtype, np.multiply, out)
@@ -174,7 +184,7 @@ _same_dtype("cumprod")
 
 
 def _extremes(name: str, compare: Any, doc: str) -> None:
-    @op(
+    @rowwise(
         name,
         out="same",
         rule=Rule(
@@ -284,7 +294,7 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
     return parts[0] - parts[1]
 
 
-@op(out="same", rule=Rule("LogcumsumexpBackward0", {"input": _log_back}))
+@rowwise(out="same", rule=Rule("LogcumsumexpBackward0", {"input": _log_back}))
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of the exponentials along a dim."""
     if input._dtype.category < dtypes.FLOAT:
@@ -301,7 +311,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 # -- diff -----------------------------------------------------------------------------------------
 
 
-@op(out=True)
+@rowwise(out=True)
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
 ) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -17,7 +17,7 @@ from skimp._ops.create.ranges import linspace
 _NAME = "torch.histogramdd"
 
 
-@op(method=False, composite=False)
+@general(method=False, composite=False)
 def histogramdd(
     input: Tensor, bins: Any, range: Any = None, weight: Any = None, density: bool = False
 ) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import ranks
 from skimp._engine.eval.positions import bits
@@ -62,7 +62,7 @@ def sort(
     return _sort(input, dim if axis is None else axis, bool(descending), out=out)
 
 
-@op(
+@rowwise(
     "_sort",
     method=False,
     namespaces=(),
@@ -123,7 +123,7 @@ def argsort(
 export("argsort", argsort)
 
 
-@op(out="same")
+@rowwise(out="same")
 def msort(input: Tensor) -> Tensor:
     """The values in order along the first dim."""
     return sort(input, 0)[0]
@@ -132,7 +132,7 @@ def msort(input: Tensor) -> Tensor:
 # -- topk, kthvalue -------------------------------------------------------------------------------
 
 
-@op(
+@rowwise(
     out="same",
     rule=Rule(
         "TopkBackward0",
@@ -205,7 +205,7 @@ _REDUCED = {
 }
 
 
-@op(out="same", rule=Rule("KthvalueBackward0", _REDUCED))
+@rowwise(out="same", rule=Rule("KthvalueBackward0", _REDUCED))
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
     """The k-th smallest value along a dim, counted from 1, and where it is."""
     dim = layouts.normalize_dim(dim, input.ndim)
@@ -256,7 +256,9 @@ def _shared(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
 
 
 def _medians(name: str, label: str, at: Any, doc: str) -> None:
-    @op(f"_{name}_all", method=False, namespaces=(), rule=Rule(f"{label}0", {"input": _shared}))
+    @rowwise(
+        f"_{name}_all", method=False, namespaces=(), rule=Rule(f"{label}0", {"input": _shared})
+    )
     def of_all(input: Tensor) -> Tensor:
         _refuse("median_cpu", input, bools=True)
         if not input.numel():
@@ -264,7 +266,9 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
             return fresh(np.asarray(value, input._dtype.np), input._dtype)
         return _chosen(name, input.reshape(-1), 0, False, at)[0]
 
-    @op(f"_{name}_dim", method=False, namespaces=(), out="same", rule=Rule(f"{label}1", _REDUCED))
+    @rowwise(
+        f"_{name}_dim", method=False, namespaces=(), out="same", rule=Rule(f"{label}1", _REDUCED)
+    )
     def along(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
         _refuse("median_out", input, bools=True)
         return getattr(return_types, name)(*_chosen(name, input, dim, keepdim, at))  # type: ignore[no-any-return]
@@ -316,7 +320,7 @@ def _mode_at(block: Array) -> Array:
     return np.take_along_axis(order, last[:, None], axis=1)
 
 
-@op(out="same", rule=Rule("ModeBackward0", _REDUCED))
+@rowwise(out="same", rule=Rule("ModeBackward0", _REDUCED))
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
     """The most frequent value along a dim (the smallest of several) and the last of its
     positions.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import OPS, op
+from skimp._engine.dispatch.forms import OPS, reduction
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -86,7 +86,7 @@ def _at(ordered: Tensor, ranks: Tensor, how: str) -> Tensor:
     return low.lerp(high, weight.to(ordered._dtype))
 
 
-@op(out=True, autocast="float32")
+@reduction(out=True, autocast="float32")
 def quantile(
     input: Tensor,
     q: Any,
@@ -100,7 +100,7 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, False)
 
 
-@op(out=True, autocast="float32")
+@reduction(out=True, autocast="float32")
 def nanquantile(
     input: Tensor,
     q: Any,

@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import NAMESPACES, OPS, export, move, op, watching
+from skimp._engine.dispatch.forms import NAMESPACES, OPS, export, move, reduction, watching
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.runners import run_out
@@ -84,7 +84,7 @@ def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
     return dtypes.int64 if t._dtype.category < dtypes.FLOAT else t._dtype
 
 
-@op("sum", out=True, rule=by_dim("Sum", SPREAD))
+@reduction("sum", out=True, rule=by_dim("Sum", SPREAD))
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over some dims (all by default); integers are summed as int64."""
     x = input._np
@@ -124,7 +124,7 @@ def _nan_into(
     return out
 
 
-@op("nansum")
+@reduction("nansum")
 def nansum(
     input: Tensor,
     dim: Any = None,
@@ -143,7 +143,7 @@ def nansum(
     return sum_(input, dim, keepdim, dtype=dtype)
 
 
-@op(
+@reduction(
     "mean",
     out=True,
     rule=by_dim(
@@ -163,7 +163,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, wide(result))
 
 
-@op("nanmean")
+@reduction("nanmean")
 def nanmean(
     input: Tensor,
     dim: Any = None,
@@ -205,7 +205,7 @@ def _others(x: Tensor, dim: int) -> Any:
     return before * after
 
 
-@op("prod", out=True, rule=by_dim("Prod", {"input": _prod_back}), autocast="float32")
+@reduction("prod", out=True, rule=by_dim("Prod", {"input": _prod_back}), autocast="float32")
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over one dim (all by default); integers are multiplied as int64."""
     if isinstance(dim, (tuple, list)):
@@ -251,7 +251,7 @@ def _spread_args(name: str, input: Tensor, dim: Any, unbiased: Any) -> tuple[Any
     return dim, unbiased
 
 
-@op(
+@reduction(
     "_var",
     method=False,
     namespaces=(),
@@ -272,7 +272,7 @@ def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     )
 
 
-@op(
+@reduction(
     "_std",
     method=False,
     namespaces=(),
@@ -303,7 +303,7 @@ def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
         )
 
 
-@op("var", out=True)
+@reduction("var", out=True)
 def var(
     input: Tensor,
     dim: Any = None,
@@ -319,7 +319,7 @@ def var(
     return _var(input, dim, keepdim, _degrees(unbiased, correction))
 
 
-@op("std", out=True)
+@reduction("std", out=True)
 def std(
     input: Tensor,
     dim: Any = None,
@@ -333,7 +333,7 @@ def std(
     return _std(input, dim, keepdim, _degrees(unbiased, correction))
 
 
-@op("var_mean", method=False, out=True)
+@reduction("var_mean", method=False, out=True)
 def var_mean(
     input: Tensor,
     dim: Any = None,
@@ -347,7 +347,7 @@ def var_mean(
     return _var(input, dim, keepdim, _degrees(unbiased, correction)), mean(input, dim, keepdim)
 
 
-@op("std_mean", method=False, out=True)
+@reduction("std_mean", method=False, out=True)
 def std_mean(
     input: Tensor,
     dim: Any = None,
@@ -392,7 +392,7 @@ def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> N
 
 
 def _extreme(name: str, how: R.Reducer) -> Any:
-    @op(name, out=True, rule=Rule(f"{name.capitalize()}Backward0", {"input": _extreme_back}))
+    @reduction(name, out=True, rule=Rule(f"{name.capitalize()}Backward0", {"input": _extreme_back}))
     def f(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
         dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
@@ -401,7 +401,7 @@ def _extreme(name: str, how: R.Reducer) -> Any:
     return f
 
 
-@op(out=True, composite=False)
+@reduction(out=True, composite=False)
 def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
     """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
     if mode != 0:
@@ -421,7 +421,7 @@ amin = _extreme("amin", R.AMIN)
 
 
 def _place(name: str, how: R.Reducer) -> Any:
-    @op(name, out=True)
+    @reduction(name, out=True)
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
@@ -450,7 +450,7 @@ def _at_back(g: Tensor, input_shape: Any, dim: Any, keepdim: bool, result1: Tens
 def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
-    @op(
+    @reduction(
         f"_{name}_dim",
         method=False,
         namespaces=(),
@@ -524,7 +524,7 @@ max_ = _with_places("max", amax, R.ARGMAX, return_types.max)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 
-@op("aminmax", out="same")
+@reduction("aminmax", out="same")
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
     return return_types.aminmax(
@@ -543,14 +543,14 @@ def _truth(name: str, how: R.Reducer, doc: str) -> Any:
         return reduced(input, dims, keepdim, how, result, input._dtype)
 
     f.__doc__ = doc
-    return op(name, out=True)(f)
+    return reduction(name, out=True)(f)
 
 
 all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")
 any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
 
 
-@op("count_nonzero", composite=False)
+@reduction("count_nonzero", composite=False)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
     return reduced(
@@ -561,7 +561,7 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 # -- logsumexp and norms --------------------------------------------------------------------------
 
 
-@op("logsumexp", out=True, namespaces=("", "special"), rule=Rule("LogsumexpBackward0", {
+@reduction("logsumexp", out=True, namespaces=("", "special"), rule=Rule("LogsumexpBackward0", {
     "input": lambda g, input, result, dim, keepdim: opened(g, tuple(input.shape), dim, keepdim)
     * conj((input - opened(result, tuple(input.shape), dim, keepdim)).exp())}))  # fmt: skip
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
@@ -595,7 +595,7 @@ def _norm_back(
     return (input * size.pow(p - 2) * (g / result.pow(p - 1))).masked_fill(result == 0, 0)
 
 
-@op("vector_norm", method=False, namespaces=("linalg",), out=True)
+@reduction("vector_norm", method=False, namespaces=("linalg",), out=True)
 def vector_norm(
     input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -612,7 +612,7 @@ def vector_norm(
     return _vector_norm(input, float(ord), None if dim == () else dim, keepdim)
 
 
-@op(
+@reduction(
     "_vector_norm",
     method=False,
     namespaces=(),
@@ -642,7 +642,7 @@ def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     return total.pow_(1.0 / p)
 
 
-@op("norm", out=True)
+@reduction("norm", out=True)
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -661,7 +661,7 @@ def norm(
     return vector_norm(input, 2.0 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 
-@op("dist")
+@reduction("dist")
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
     return norm(input - other, p)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import cast, common
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import in_windows, windows
@@ -21,7 +21,7 @@ NARROW = (dtypes.float16, dtypes.bfloat16)
 # -- searchsorted ---------------------------------------------------------------------------------
 
 
-@op(out="same", composite=False)
+@general(out="same", composite=False)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -172,7 +172,7 @@ def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Ar
     return low
 
 
-@op(method=False, out="same")
+@general(method=False, out="same")
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
@@ -213,7 +213,7 @@ def _only_floats(name: str, input: Tensor) -> Array:
     return input.array()
 
 
-@op(out="same", composite=False)
+@general(out="same", composite=False)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range
     if they are equal).
@@ -235,7 +235,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     return fresh(counts.astype(input._dtype.np), input._dtype)
 
 
-@op(out="same", composite=False)
+@general(out="same", composite=False)
 def histogram(
     input: Tensor,
     bins: Any = 100,
@@ -306,7 +306,7 @@ def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
     return (kind(low - 0.5), kind(high + 0.5)) if low == high else (kind(low), kind(high))
 
 
-@op(composite=False)
+@general(composite=False)
 def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
     if input._dtype.category != dtypes.INT:
@@ -334,7 +334,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 # -- membership -----------------------------------------------------------------------------------
 
 
-@op(method=False, out="same", composite=False)
+@general(method=False, out="same", composite=False)
 def isin(
     elements: Any = None,
     test_elements: Any = None,

@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.reduce import map_rows
@@ -201,7 +201,7 @@ def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
     return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y))
 
 
-@op(
+@rowwise(
     "_softmax",
     method=False,
     namespaces=(),
@@ -212,7 +212,7 @@ def _softmax(input: Any, dim: int) -> Any:
     return _mapped(input, dim, _softmax_block)
 
 
-@op(
+@rowwise(
     "_log_softmax",
     method=False,
     namespaces=(),
@@ -229,19 +229,19 @@ def _typed(input: Any, dtype: Any) -> Any:
     return input if dtype is None or dtype is input._dtype else input.to(dtype)
 
 
-@op(out=True, namespaces=("", "special"))
+@rowwise(out=True, namespaces=("", "special"))
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
     return _softmax(_typed(input, dtype), dim)
 
 
-@op(out=True, namespaces=("", "special"))
+@rowwise(out=True, namespaces=("", "special"))
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """The logarithm of `softmax`, without its overflow and underflow."""
     return _log_softmax(_typed(input, dtype), dim)
 
 
-@op(
+@rowwise(
     "_softmax_backward_data",
     method=False,
     out=True,
@@ -293,7 +293,7 @@ _functional("log_softmax", "The logarithm of `softmax`.", _log_softmax)
 _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
 
 
-@op("_safe_softmax", method=False)
+@rowwise("_safe_softmax", method=False)
 def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """`softmax` with zeros where a whole row is -inf."""
     x = _typed(input, dtype)

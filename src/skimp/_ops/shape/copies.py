@@ -11,7 +11,7 @@ from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import (
     WHOLE,
     Pointwise,
@@ -86,7 +86,7 @@ def describe(t: Tensor) -> str:
     return f"a tensor with strides {tuple(t.layout_of().strides)}"
 
 
-@op(rule=IDENTITY)
+@general(rule=IDENTITY)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).
@@ -95,7 +95,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     return copied(input, strides, input._dtype, "clone", lambda: f"clone of {describe(input)}")
 
 
-@op(method=True, namespaces=(), composite=False)
+@general(method=True, namespaces=(), composite=False)
 def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
     """The tensor itself where it is contiguous in the format already, else a copy that is."""
     if formats.is_format(input, memory_format) and not (input._conj or input._neg):
@@ -103,7 +103,7 @@ def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format)
     return _laid_out(input, memory_format=memory_format)
 
 
-@op("_laid_out", method=False, namespaces=(), rule=IDENTITY)
+@general("_laid_out", method=False, namespaces=(), rule=IDENTITY)
 def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
     strides = formats.strides_for(input, memory_format)
     return copied(
@@ -111,7 +111,7 @@ def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
     )
 
 
-@op("_to_copy", method=False, namespaces=(), rule=TO_COPY)
+@general("_to_copy", method=False, namespaces=(), rule=TO_COPY)
 def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Tensor:
     def why() -> str:
         return f"to({dtype}) of {describe(input)} of {input._dtype}"
@@ -191,7 +191,7 @@ COPY_ROWS = {
 COPIED = Rule("CopyBackwards", {"other": lambda g, other_dtype: g.to(other_dtype)})
 
 
-@op("copy_", namespaces=(), composite=False)
+@general("copy_", namespaces=(), composite=False)
 def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Write `other` (a number too), broadcast and converted, over the elements."""
     if not isinstance(other, Tensor):
@@ -295,7 +295,7 @@ def fill(target: Tensor, value: Any) -> None:
     target.written(array)
 
 
-@op("fill_", composite=False)
+@general("fill_", composite=False)
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Write one value, a number or a 0-d tensor, over all elements."""
     if isinstance(value, Tensor):
@@ -311,13 +311,13 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     return _filled(input, value)
 
 
-@op("fill", method=False)
+@general("fill", method=False)
 def filled(input: Tensor, value: Any) -> Tensor:
     """A tensor of one value, shaped as the input."""
     return fill_(clone(input), value)
 
 
-@op("zero_", namespaces=("",), composite=False)
+@general("zero_", namespaces=("",), composite=False)
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over all elements."""
     return _filled(input, 0, ZERO)

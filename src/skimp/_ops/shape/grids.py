@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
@@ -18,7 +18,7 @@ from skimp._ops.shape.joining import cat, stack, varargs
 from skimp._ops.shape.views import as_int, ints
 
 
-@op(method=False)
+@general(method=False)
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """Views of the tensors in the shape to which they broadcast together."""
     given = varargs(tensors)
@@ -80,7 +80,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 export("meshgrid", meshgrid, method=False)
 
 
-@op(method=False)
+@general(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
     """Every combination of an element of each vector, as rows."""
     given = varargs(tensors)
@@ -92,7 +92,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     return stack([g.flatten() for g in meshgrid(*given, indexing="ij")], 1)
 
 
-@op()
+@general()
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every way to choose r elements of a vector, in order, as rows."""
     if input.ndim != 1:
@@ -122,7 +122,7 @@ def _chosen(n: int, r: int, repeats: bool) -> list[Any]:
     return columns
 
 
-@op(namespaces=())
+@general(namespaces=())
 def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Summed over the dimensions that `size` lacks or has as 1: what undoes a broadcast."""
     wanted, shape = ints(sizes if size is None else (size,)), tuple(input.shape)
@@ -207,7 +207,7 @@ def _weights(name: str, w: Tensor, observations: int, whole: bool) -> Tensor:
     return w.reshape(-1)
 
 
-@op()
+@general()
 def cov(
     input: Tensor,
     *,
@@ -248,7 +248,7 @@ def cov(
     return (x @ weighted.t().conj() / norm).squeeze()
 
 
-@op()
+@general()
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation matrix of variables (rows) over observations (columns)."""
     if input.ndim > 2:

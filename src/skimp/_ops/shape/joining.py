@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, op
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank, pour, target
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
@@ -66,7 +66,7 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
-@op("cat", method=False, rule=Rule("CatBackward0", {"tensors": _cat_back}))
+@general("cat", method=False, rule=Rule("CatBackward0", {"tensors": _cat_back}))
 def _cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     given = tensor_list("cat", tensors)
     if not given:
@@ -183,7 +183,7 @@ def _stack_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return [g.select(dim, i) for i in range(len(tensors_shape))]
 
 
-@op(method=False, rule=Rule("StackBackward0", {"tensors": _stack_back}), autocast="widest")
+@general(method=False, rule=Rule("StackBackward0", {"tensors": _stack_back}), autocast="widest")
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors side by side along a new dimension, in their promoted type."""
     given = tensor_list("stack", tensors)
@@ -256,7 +256,7 @@ def _atleast(name: str, raised: Any, doc: str) -> None:
         return tuple([raised(t) for t in given])
 
     f.__doc__ = doc
-    op(name, method=False)(f)
+    general(name, method=False)(f)
 
 
 _atleast("atleast_1d", _atleast_1d, "The tensors with at least one dimension.")
@@ -284,7 +284,7 @@ def _stacking(
         return cat(raised_, along, out=out)
 
     f.__doc__ = doc
-    op(name, method=False, aliases=aliases)(f)
+    general(name, method=False, aliases=aliases)(f)
 
 
 _stacking(
@@ -311,7 +311,7 @@ def _block_diag_back(g: Tensor, tensors_shape: Any) -> list[Tensor]:
     return grads
 
 
-@op(
+@general(
     "_block_diag",
     method=False,
     namespaces=(),
@@ -338,7 +338,7 @@ def _two_dims(layout: Layout) -> Layout:
     return Layout((1,) * lead + layout.shape, (1,) * lead + layout.strides, layout.offset)
 
 
-@op(method=False)
+@general(method=False)
 def block_diag(*tensors: Any) -> Tensor:
     """The tensors, as matrices, along the diagonal of a matrix of zeros."""
     given = varargs(tensors)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import op
+from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
@@ -39,7 +39,7 @@ def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
     return roll(g, back, dims)
 
 
-@op(rule=Rule("RollBackward0", {"input": _roll_back}))
+@general(rule=Rule("RollBackward0", {"input": _roll_back}))
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted around along dimensions; without dims, along the flattened tensor."""
     steps = as_tuple(shifts)
@@ -97,7 +97,7 @@ def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
     return flip(g, _chosen(order, dims))
 
 
-@op(rule=Rule("FlipBackward0", {"input": _flip_back}))
+@general(rule=Rule("FlipBackward0", {"input": _flip_back}))
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept."""
     along = layouts.normalize_dims(_chosen(order, dims), input.ndim)
@@ -109,7 +109,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return made
 
 
-@op()
+@general()
 def fliplr(input: Tensor) -> Tensor:
     """The columns in reverse order."""
     if input.ndim < 2:
@@ -117,7 +117,7 @@ def fliplr(input: Tensor) -> Tensor:
     return flip(input, 1)
 
 
-@op()
+@general()
 def flipud(input: Tensor) -> Tensor:
     """The rows in reverse order."""
     if input.ndim < 1:
@@ -129,7 +129,7 @@ def _rot90_back(g: Tensor, k: int, dims: Any) -> Tensor:
     return rot90(g, -k, dims)
 
 
-@op(rule=Rule("Rot90Backward0", {"input": _rot90_back}))
+@general(rule=Rule("Rot90Backward0", {"input": _rot90_back}))
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Rotated by k quarter turns in a plane, from its first dimension towards the second."""
     if input.ndim < 2:
@@ -164,7 +164,7 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
     return (whole.sum(many) if many else whole).reshape(tuple(input_shape))
 
 
-@op(namespaces=(), rule=Rule("RepeatBackward0", {"input": _repeat_back}))
+@general(namespaces=(), rule=Rule("RepeatBackward0", {"input": _repeat_back}))
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor beside each other, so many along each dimension."""
     times = _chosen(sizes, repeats)
@@ -184,14 +184,14 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     return made
 
 
-@op()
+@general()
 def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Copies of the tensor beside each other; dims that `dims` leaves out stay as they are."""
     times = _chosen(order, dims)
     return input.repeat((1,) * (input.ndim - len(times)) + times)
 
 
-@op("_positions_repeated", method=False, namespaces=(), composite=False)
+@general("_positions_repeated", method=False, namespaces=(), composite=False)
 def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     """0 as often as the first repeat says, 1 as often as the second..."""
     if repeats.ndim > 1:
@@ -207,7 +207,7 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     return fresh(np.repeat(np.arange(counts.size, dtype=repeats._dtype.np), counts), repeats._dtype)
 
 
-@op()
+@general()
 def repeat_interleave(
     input: Any = None, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> Tensor:

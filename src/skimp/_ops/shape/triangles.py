@@ -10,7 +10,7 @@ from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import export, move, op
+from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.targets import blank, check_out, pour, target
 from skimp._engine.eval.convert import laid
 from skimp._engine.eval.copy import copy
@@ -74,7 +74,7 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         return input
 
     f.__doc__ = doc
-    op(name, rule=rule)(f)
+    general(name, rule=rule)(f)
     in_place.__name__ = in_place.__qualname__ = f"{name}_"
     in_place.__doc__ = f"{doc} In place."
     export(f"{name}_", in_place, namespaces=())
@@ -97,7 +97,7 @@ _triangle(
 # -- diagonals ------------------------------------------------------------------------------------
 
 
-@op(
+@general(
     rule=Rule(
         "DiagEmbedBackward0",
         {"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)},
@@ -131,7 +131,7 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     return zeros
 
 
-@op(
+@general(
     "_diagonal_copy",
     method=False,
     namespaces=(),
@@ -152,7 +152,7 @@ def _diag(input: Tensor, diagonal: int) -> Tensor:
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
 
 
-@op()
+@general()
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The matrix with this vector as a diagonal, or the diagonal of this matrix, copied."""
     result = _diag(input, diagonal)
@@ -163,7 +163,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     return out
 
 
-@op()
+@general()
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """The matrix with the elements, in order, as a diagonal."""
     return diag_embed(input.reshape(-1), offset)
@@ -176,7 +176,7 @@ def _trace_back(g: Tensor, input_shape: Any) -> Tensor:
     return zeros
 
 
-@op(rule=Rule("TraceBackward0", {"input": _trace_back}), autocast="float32")
+@general(rule=Rule("TraceBackward0", {"input": _trace_back}), autocast="float32")
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:
@@ -195,7 +195,7 @@ def _shuffle_back(g: Tensor, input_shape: Any, groups: int) -> Tensor:
     return channel_shuffle(g, input_shape[1] // groups)
 
 
-@op(
+@general(
     method=False,
     namespaces=("", "nn.functional"),
     rule=Rule("ChannelShuffleBackward0", {"input": _shuffle_back}),

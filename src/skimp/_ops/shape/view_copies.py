@@ -8,7 +8,7 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import METHODS, export, op
+from skimp._engine.dispatch.forms import METHODS, export, general
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats
@@ -154,7 +154,7 @@ def _strided_cleared(g: Any, size: Any, stride: Any, storage_offset: Any, src_sh
     return as_strided_scatter(g.contiguous(), src, size, stride, storage_offset)
 
 
-@op(
+@general(
     out="same",
     rule=Rule(
         "AsStridedScatterBackward0",

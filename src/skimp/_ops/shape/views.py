@@ -9,7 +9,7 @@ from typing import Any
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import OPS, export, op, view
+from skimp._engine.dispatch.forms import OPS, export, general, view
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_bits as B
 from skimp._engine.memory import layout_splits as S
@@ -154,7 +154,7 @@ def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None
 _VIEW: Callable[..., Tensor] = Tensor.view
 
 
-@op(composite=False)
+@general(composite=False)
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where the strides allow it, else a copy, which the
     ledger is told.
@@ -171,26 +171,26 @@ def _reshape_alias(layout: Layout, wanted: tuple[int, ...]) -> Layout:
     return V.view_or_raise(layout, wanted)
 
 
-@op(rule=Rule("UnsafeViewBackward0", BACK), method=False, namespaces=(), name="_reshape_copy")
+@general(rule=Rule("UnsafeViewBackward0", BACK), method=False, namespaces=(), name="_reshape_copy")
 def _reshape_copy(input: Tensor, wanted: tuple[int, ...]) -> Tensor:
     strides = layouts.contiguous_strides(tuple(input.shape))
     whole = copied(input, strides, input._dtype, "reshape", lambda: f"reshape of {describe(input)}")
     return alias(whole, Layout(wanted, layouts.contiguous_strides(wanted), 0))
 
 
-@op(namespaces=())
+@general(namespaces=())
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """`view` in the shape of `other`."""
     return _VIEW(input, other.shape)
 
 
-@op(namespaces=())
+@general(namespaces=())
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """`reshape` to the shape of `other`."""
     return reshape(input, other.shape)
 
 
-@op()
+@general()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim to end_dim as one: a view where the strides allow it."""
     if start_dim == end_dim and input.ndim and not isinstance(start_dim, str):
@@ -200,7 +200,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return input if wanted == tuple(input.shape) else reshape(input, wanted)
 
 
-@op()
+@general()
 def ravel(input: Tensor) -> Tensor:
     """One dimension: a view where the tensor is contiguous."""
     return contiguous(input).view(-1)
@@ -250,13 +250,13 @@ def expand(layout: Layout, *sizes: Any, size: Any = None, implicit: bool = False
     return V.expand(layout, ints(sizes if size is None else (size,)))
 
 
-@op(namespaces=())
+@general(namespaces=())
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """Broadcast to the shape of `other`."""
     return input.expand(other.shape)
 
 
-@op()
+@general()
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
     """Broadcast to a shape, as a view."""
     return input.expand(size)
@@ -435,13 +435,13 @@ def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
 _pieces: Callable[..., tuple[Tensor, ...]] = _cut
 
 
-@op(method=False)
+@general(method=False)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
     return _split(tensor, split_size_or_sections, dim)
 
 
-@op("split", namespaces=())
+@general("split", namespaces=())
 def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
     shape = tuple(self.shape)
@@ -450,25 +450,25 @@ def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     return _pieces(self, S.split(shape, as_int(split_size), dim), dim)
 
 
-@op()
+@general()
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter) along a dimension."""
     return _pieces(input, S.split(tuple(input.shape), as_int(split_size), dim), dim)
 
 
-@op(aliases=("unsafe_split_with_sizes",))
+@general(aliases=("unsafe_split_with_sizes",))
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the sizes given along a dimension."""
     return _pieces(input, S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim), dim)
 
 
-@op(aliases=("unsafe_chunk",))
+@general(aliases=("unsafe_chunk",))
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of one size (the last may be shorter)."""
     return _pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
 
 
-@op()
+@general()
 def tensor_split(
     input: Tensor,
     tensor_indices_or_sections: Any = None,
@@ -517,7 +517,7 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
         return tensor_split(input, how, dim)
 
     f.__doc__ = doc
-    op(name)(f)
+    general(name)(f)
 
 
 _stacked_pieces("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1, "Pieces along the columns.")
