@@ -16,6 +16,7 @@ import pytest
 import torch
 import torch.nn.attention
 import torch.utils.benchmark
+import torch.utils.collect_env as collect_env
 import torch.utils.model_zoo
 
 import skimp
@@ -274,6 +275,54 @@ def test_collect_env_names_versions() -> None:
     command = [sys.executable, "-m", "skimp", "run", "--quiet", "-m", "torch.utils.collect_env"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=True)
     assert "threads that skimp uses" in done.stdout
+
+
+ASKED = [
+    "get_gcc_version", "get_clang_version", "get_cmake_version", "get_nvidia_driver_version",
+    "get_gpu_info", "get_running_cuda_version", "get_lsb_version", "check_release_file", "get_os",
+    "get_cpu_info",
+]  # fmt: skip
+ANSWERS = {  # of a machine that has everything
+    "gcc --version": "gcc (Debian 12.2.0-14) 12.2.0\nCopyright",
+    "clang --version": "Debian clang version 14.0.6\nTarget: x86",
+    "cmake --version": "cmake version 3.25.1\n\nmaintained",
+    "nvcc --version": "Cuda compilation tools, release 12.4, V12.4.131\nBuild",
+    "lsb_release -a": "Description:\tDebian GNU/Linux 12",
+    "cat /etc/*-release": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"',
+    "lscpu": "Architecture: x86_64",
+    "nvidia-smi": "| NVIDIA-SMI 550.54.15  Driver Version: 550.54.15  CUDA Version: 12.4 |",
+    "nvidia-smi -L": "GPU 0: NVIDIA H100 (UUID: GPU-1)\nGPU 1: NVIDIA H100 (UUID: GPU-2)",
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("there", [True, False])
+def test_collect_env_asks_and_reads_as_pytorch(name: str, there: bool) -> None:
+    def run(command: Any) -> tuple[int, str, str]:
+        out = ANSWERS.get(command if isinstance(command, str) else " ".join(command))
+        return (0, out, "") if there and out is not None else (127, "", "no such program")
+
+    ours, theirs = getattr(skimp.utils.collect_env, name), getattr(collect_env, name)
+    if name == "get_cpu_info" and not there:
+        assert ours(run) is None  # PyTorch answers with what the shell says
+    else:
+        assert ours(run) == theirs(run)
+
+
+def test_collect_env_runs_commands_and_knows_the_machine() -> None:
+    ours = skimp.utils.collect_env
+    for command in ("echo hi; echo no >&2", "exit 3", ["false"], "printf 'a\nb12\n'"):
+        assert ours.run(command) == collect_env.run(command)
+        for f in ("run_and_read_all", "run_and_return_first_line"):
+            assert getattr(ours, f)(ours.run, command) == getattr(collect_env, f)(
+                collect_env.run, command
+            )
+    for name in ("get_platform", "get_python_platform", "get_libc_version", "get_nvidia_smi"):
+        assert getattr(ours, name)() == getattr(collect_env, name)()
+    assert ours.SystemEnv._fields == collect_env.SystemEnv._fields
+    info = ours.get_env_info()
+    assert (info.os, info.cpu_info is None) == (collect_env.get_os(collect_env.run), False)
+    assert f"numpy=={np.__version__}" in info.pip_packages.splitlines()
 
 
 # -- torch.testing --------------------------------------------------------------------------------

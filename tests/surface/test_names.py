@@ -154,6 +154,7 @@ def test_fork_waits() -> None:
 OWN = {("skimp", "array_api")}
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, importing its own
 @pytest.mark.parametrize("module", sorted(table.MODULES.keys() - {"skimp.utils.bottleneck"}))
 def test_every_row_is_a_name_of_torchs_and_is_what_the_file_says(module: str) -> None:
     ours, theirs = importlib.import_module(module), importlib.import_module(table.theirs(module))

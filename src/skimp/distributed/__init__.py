@@ -6,8 +6,24 @@ import enum
 import os
 
 from skimp._compat.modules import lookup, public
+from skimp.distributed.errors import (
+    DistBackendError,
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    QueueEmptyError,
+)
 
-__all__ = ["ReduceOp", "get_node_local_rank", "group"]
+__all__ = [
+    "DistBackendError",
+    "DistError",
+    "DistNetworkError",
+    "DistStoreError",
+    "QueueEmptyError",
+    "ReduceOp",
+    "get_node_local_rank",
+    "group",
+]
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
 
@@ -22,26 +38,6 @@ class group:  # noqa: N801  (PyTorch's name)
     """The group of all processes: there is none."""
 
     WORLD = None
-
-
-class DistError(RuntimeError):
-    """For `except`: an error between processes."""
-
-
-class DistBackendError(DistError):
-    """For `except`: an error of a way to communicate."""
-
-
-class DistNetworkError(DistError):
-    """For `except`: an error of the network."""
-
-
-class DistStoreError(DistError):
-    """For `except`: an error of the processes' common store."""
-
-
-class QueueEmptyError(DistStoreError):
-    """For `except`: a queue in the store has nothing."""
 
 
 class DebugLevel(enum.Enum):
