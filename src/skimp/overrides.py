@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from skimp._compat.modules import lookup
 from skimp._engine.dispatch import overrides as engine
 from skimp._engine.dispatch.overrides import TorchFunctionMode
 from skimp._engine.dispatch.row import FORMS, NAMESPACES
@@ -24,6 +25,7 @@ __all__ = [
     "resolve_name",
     "wrap_torch_function",
 ]
+__getattr__ = lookup(__name__)
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
