@@ -10,8 +10,8 @@ def named(name: str, *fields: str) -> Any:
     """A tuple type with PyTorch's field names and repr."""
 
     def new(cls: Any, *values: Any) -> Any:
-        if len(values) == 1 and isinstance(values[0], (tuple, list)):
-            values = tuple(values[0])
+        if len(values) in (1, 2) and isinstance(values[0], (tuple, list)):
+            values = tuple(values[0])  # a dict behind it is what pickles of PyTorch's have
         if len(values) != len(fields):
             raise TypeError(
                 f"torch.return_types.{name}() takes a {len(fields)}-sequence "
@@ -27,7 +27,7 @@ def named(name: str, *fields: str) -> Any:
         "__slots__": (), "__new__": new, "__repr__": show, "_fields": fields,
         "__match_args__": fields, "n_fields": len(fields), "n_sequence_fields": len(fields),
         "n_unnamed_fields": 0, "__module__": "torch.return_types",
-        "__reduce__": lambda self: (type(self), tuple(self)),
+        "__reduce__": lambda self: (type(self), (tuple(self), {})),
     }  # fmt: skip
     for i, f in enumerate(fields):
         space[f] = property(operator.itemgetter(i))

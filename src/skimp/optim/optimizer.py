@@ -275,10 +275,10 @@ class Optimizer:
         self.__dict__.update(state)
         for name in _HOOKS:
             self.__dict__.setdefault(name, OrderedDict())
-        self.defaults.setdefault("differentiable", False)
         for group in self.param_groups:  # options that are younger than what was saved
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
+        self.defaults.setdefault("differentiable", False)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

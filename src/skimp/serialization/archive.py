@@ -14,6 +14,8 @@ from skimp._engine.tensor.tensor import Array
 
 ALIGNMENT = 64
 CHUNK = 1 << 20  # bytes that are checked and copied at a time: they stay in the cache
+HEADER = 30  # bytes of a record's header without the name and what is optional
+UNFOLDED = 100  # times the file's length: what deflated records may have in all
 LARGE = 1 << 30  # from here on a record's header has room for sizes of 8 bytes
 
 
@@ -58,18 +60,22 @@ def _padding(start: int, info: zipfile.ZipInfo, large: bool) -> bytes:
 
 
 class ArchiveReader:
-    """Reads the records of a file that is open for reading."""
+    """Reads the records of a file that is open for reading.
+
+    What its directory says of the records' places and sizes is compared with the file first.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         try:
             self._zip = zipfile.ZipFile(file)
             self._records = {info.filename: info for info in self._zip.infolist()}
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        except Exception as error:
             raise RuntimeError(
                 "PytorchStreamReader failed reading zip archive: failed finding central directory. "
-                f"The file is damaged, or its end is missing ({error}); write it again"
+                f"The file is damaged, or its end is missing ({_said(error)}); write it again"
             ) from error
+        _check_places(list(self._records.values()), file.seek(0, 2))
         self._root = next(iter(self._records), "").partition("/")[0]
 
     def __contains__(self, name: str) -> bool:
@@ -81,23 +87,29 @@ class ArchiveReader:
 
     def read(self, name: str) -> bytes:
         """All bytes of a small record."""
+        info = self._info(name)
         try:
-            return self._zip.read(self._info(name))
-        except (zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
-            raise _damaged(name, error) from error
+            return self._zip.read(info)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise _damaged(name, _said(error)) from error
 
     def read_into(self, name: str, target: Array) -> None:
         """A record's bytes, checked, into an array of just that many."""
         view = memoryview(target.data)
+        info = self._info(name)
         done = 0
         try:
-            with self._zip.open(self._info(name)) as record:
+            with self._zip.open(info) as record:
                 while piece := record.read(min(CHUNK, len(view) - done)):
                     view[done : done + len(piece)] = piece
                     done += len(piece)
                 record.read(1)  # at the end the sum is compared
-        except (zipfile.BadZipFile, EOFError, OSError, zlib.error) as error:
-            raise _damaged(name, error) from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise _damaged(name, _said(error)) from error
         if done != len(view):
             raise _damaged(name, f"{done} of {len(view)} bytes")
 
@@ -129,3 +141,33 @@ def _damaged(name: str, why: object) -> RuntimeError:
     return RuntimeError(
         f"PytorchStreamReader failed reading file {name}: the record is damaged ({why})"
     )
+
+
+def _said(error: Exception) -> str:
+    return str(error)[:200] or type(error).__name__
+
+
+def _check_places(records: list[zipfile.ZipInfo], length: int) -> None:
+    """Records lie within the file, one behind the other, and unfold to a bounded number of bytes.
+
+    A few bytes could otherwise stand for many: records on the same place, or deflated zeros.
+    """
+    end = unfolded = 0
+    for info in sorted(records, key=lambda info: info.header_offset):
+        if info.header_offset < end:
+            raise _damaged(info.filename[:200], "it overlaps another one")
+        end = info.header_offset + HEADER + info.compress_size
+        if end > length:
+            raise _damaged(info.filename[:200], f"it ends {end - length} bytes behind the file")
+        if info.compress_type == zipfile.ZIP_STORED and info.compress_size != info.file_size:
+            raise _damaged(info.filename[:200], "it has two sizes")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise _damaged(info.filename[:200], f"it is of type {info.compress_type}")
+        if info.compress_type == zipfile.ZIP_DEFLATED:
+            unfolded += info.file_size
+    if unfolded > UNFOLDED * length:
+        raise RuntimeError(
+            f"PytorchStreamReader failed reading zip archive: its records are deflated, and would "
+            f"be {unfolded} bytes, more than {UNFOLDED} times the file's; write it again without "
+            "compression"
+        )

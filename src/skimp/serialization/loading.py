@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pickle
-import pickletools
 import sys
 from typing import IO, Any
 
@@ -14,15 +13,15 @@ import numpy as np
 from skimp._engine.memory import storage as storages
 from skimp._engine.tensor.tensor import Array
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
-from skimp._ops.create.tensor_types import STORAGE_TYPES
-from skimp.serialization import files, names, safe, safetensors
+from skimp.serialization import files, legacy, names, options, safe, safetensors
 from skimp.serialization.archive import ArchiveReader
+from skimp.serialization.limits import refuse
+from skimp.serialization.pids import Reference, in_this_order, parsed
 from skimp.serialization.places import Place, place_of
-from skimp.serialization.rebuild import refuse
+from skimp.serialization.scan import globals_of
 from skimp.serialization.unpickler import Unpickler, read
 
 ZIP = b"PK\x03\x04"
-LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # how PyTorch's files began before version 1.6
 
 
 def load(
@@ -37,8 +36,11 @@ def load(
     """The object in a file of `torch.save`, of PyTorch or of skimp.
 
     Only tensors, plain values, containers and what `serialization.add_safe_globals` allows is
-    built; `weights_only=False` adds the modules of `torch.nn`. With `mmap=True` the bytes stay in
-    the file until they are read; writes to such tensors don't reach the file.
+    built; `weights_only=False` adds a longer list: layers, optimizers, schedules, distributions,
+    NumPy's arrays, dates. No function of the file's is called, and no class that is neither on the
+    list nor named by the program is built: that is an UnpicklingError, which says the line to
+    write. With `mmap=True` the bytes stay in the file until they are read; writes to such tensors
+    don't reach the file.
     """
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
@@ -47,8 +49,15 @@ def load(
         return safetensors.load_file(f, "cpu" if map_location is None else map_location)
     if mmap and not files.is_path(f):
         raise ValueError("f must be a file path in order to use the mmap argument")
+    whole, encoding = weights_only is False, pickle_load_args.get("encoding", "utf-8")
     with files.reading(f) as file:
-        _check_kind(file)
+        if not _is_archive(file):
+            if mmap:
+                raise RuntimeError(
+                    "mmap can only be used with files saved with "
+                    f"`torch.save(_use_new_zipfile_serialization=True)`, {f} is of the older kind"
+                )
+            return legacy.load(file, place, whole, encoding)
         mapped = np.memmap(f, np.uint8, "c") if mmap else None
         archive = ArchiveReader(file)
         if "constants.pkl" in archive:
@@ -56,33 +65,29 @@ def load(
                 "The file is a TorchScript archive, which skimp can't load; save the "
                 "state_dict instead"
             )
-        if "byteorder" in archive and archive.read("byteorder") != sys.byteorder.encode():
-            raise RuntimeError(
-                "The file was written on a machine of the other byte order, which skimp can't read"
-            )
-        encoding = pickle_load_args.get("encoding", "utf-8")
-        return read(_Loader(archive, place, mapped, weights_only is False, encoding))
+        return read(_Loader(archive, place, mapped, whole, encoding))
 
 
-def _check_kind(file: IO[bytes]) -> None:
-    """Raise what describes a file that is no archive."""
+def _is_archive(file: IO[bytes]) -> bool:
+    """Whether it is a zip file; raises what describes a file that is nothing of the kind."""
     start = file.tell()
     head = file.read(264)
     file.seek(start)
     if head[:4] == ZIP:
-        return
+        return True
     if not head:
         raise EOFError("Ran out of input: the file is empty")
-    if head.startswith(LEGACY) or head[257:262] == b"ustar":
+    if head[257:262] == b"ustar":
         raise pickle.UnpicklingError(
-            "Weights only load failed. The file is in a format that PyTorch wrote before "
-            "version 1.6, which skimp does "
-            "not read; load it with PyTorch and save it again"
+            "Weights only load failed. The file is in the tar format that PyTorch wrote before "
+            "version 0.1.10, which skimp does not read; load it with PyTorch and save it again"
         )
-    raise pickle.UnpicklingError(
-        "Weights only load failed. The file is none that torch.save wrote: it begins "
-        f"with {head[:8]!r}"
-    )
+    if head[:1] != pickle.PROTO or len(head) < 2 or head[1] > pickle.HIGHEST_PROTOCOL:
+        raise pickle.UnpicklingError(
+            "Weights only load failed. The file is none that torch.save wrote: it begins "
+            f"with {head[:8]!r}"
+        )
+    return False
 
 
 class _Loader(Unpickler):
@@ -93,63 +98,64 @@ class _Loader(Unpickler):
         archive: ArchiveReader,
         place: Place,
         mapped: Array | None,
-        modules: bool,
+        whole: bool,
         encoding: str,
     ) -> None:
-        super().__init__(io.BytesIO(archive.read("data.pkl")), modules, encoding)
+        super().__init__(io.BytesIO(archive.read("data.pkl")), whole, encoding)
         self._archive = archive
         self._place = place
         self._mapped = mapped
+        self._order = _byte_order(archive)
         self._found: dict[str, UntypedStorage] = {}
 
     def persistent_load(self, pid: Any) -> Any:
         """A storage: ("storage", type, key, place, number of elements)."""
-        if not isinstance(pid, tuple) or len(pid) != 5 or pid[0] != "storage":
-            refuse(f"an object from outside the pickle: {pid!r}")
-        _, kind, key, tag, n = pid
-        if kind is UntypedStorage:
-            return self._storage(key, tag, n)
-        dtype = next((d for d, t in STORAGE_TYPES.items() if t is kind), None)
-        if dtype is None:
-            refuse(f"a storage of type {kind!r}")
-        return TypedStorage(wrap_storage=self._storage(key, tag, n * dtype.itemsize), dtype=dtype)
+        reference = parsed(pid)
+        found = self._storage(reference)
+        if reference.dtype is None:
+            return found
+        return TypedStorage(wrap_storage=found, dtype=reference.dtype)
 
-    def _storage(self, key: Any, tag: Any, nbytes: Any) -> UntypedStorage:
-        found = self._found.get(key)
+    def _storage(self, reference: Reference) -> UntypedStorage:
+        found = self._found.get(reference.key)
         if found is None:
-            name = f"data/{key}"
-            if nbytes != self._archive.size(name):
-                refuse(f"{nbytes} bytes of {name}, which has {self._archive.size(name)}")
-            found = self._place(UntypedStorage(self._bytes(name, nbytes)), str(tag))
-            self._found[key] = found
+            name = f"data/{reference.key}"
+            size = self._archive.size(name)
+            if reference.nbytes != size:
+                refuse(f"{reference.nbytes} bytes of {name}, which has {size}")
+            found = self._place(UntypedStorage(self._bytes(name, reference)), reference.tag)
+            self._found[reference.key] = found
         return found
 
-    def _bytes(self, name: str, nbytes: int) -> storages.Storage:
-        if self._mapped is not None and nbytes:
+    def _bytes(self, name: str, reference: Reference) -> storages.Storage:
+        nbytes = reference.nbytes
+        if self._mapped is not None and nbytes and self._order == sys.byteorder:
             start = self._archive.offset(name)
             array = np.asarray(self._mapped)[start : start + nbytes]
             if start % 16 == 0 and len(array) == nbytes:
                 return storages.external(array)
         new = storages.empty(nbytes)
         self._archive.read_into(name, new.flat())
+        in_this_order(new.flat(), reference.dtype, self._order)
         return new
+
+
+def _byte_order(archive: ArchiveReader) -> str:
+    """The order of the bytes in the records: the file's own word, or the process's setting."""
+    if "byteorder" in archive:
+        found = archive.read("byteorder")
+        if found not in (b"little", b"big"):
+            raise ValueError(f"Unknown endianness type: {found[:20]!r}")
+        return found.decode()
+    order = options.get_default_load_endianness()
+    return sys.byteorder if order is None else options.ORDERS[order]
 
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
     """The names in a file that loading would refuse; nothing is built."""
-
     with files.reading(f) as file:
+        if not _is_archive(file):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save")
         pickled = ArchiveReader(file).read("data.pkl")
-    found: list[str] = []
-    words: list[str] = []
-    for op, value, _ in pickletools.genops(pickled):
-        if op.name in ("BINUNICODE", "SHORT_BINUNICODE", "UNICODE"):
-            words.append(str(value))
-        elif op.name == "GLOBAL":
-            found.append(str(value).replace(" ", "."))
-        elif op.name == "STACK_GLOBAL" and len(words) > 1:
-            found.append(".".join(words[-2:]))
-    known = {
-        name.replace("builtins.", "__builtin__.") for name in names.DEFAULT
-    } | names.DEFAULT.keys()
-    return sorted(set(found) - known - safe.allowed().keys())
+    found = {".".join(one) for one in globals_of(io.BytesIO(pickled))}
+    return sorted(found - names.DEFAULT.keys() - safe.allowed().keys())

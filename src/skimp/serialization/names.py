@@ -5,22 +5,26 @@ or calls.
 from __future__ import annotations
 
 import collections
+import functools
+from collections.abc import Callable
+from types import FunctionType
 from typing import Any, Final
 
-import numpy as np
-
 from skimp._compat.homes import HOMES
+from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import device
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops import return_types
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.create.tensor_types import NAMES as TYPES
-from skimp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
-from skimp.serialization import arrays, rebuild
+from skimp.nn.parameter import Parameter
+from skimp.serialization import plain, rebuild
 
 OURS, THEIRS = "skimp", "torch"
 
+# What a file may name in every mode. What it may call of that stands in CALLS.
 DEFAULT: Final[dict[str, Any]] = {
     "collections.OrderedDict": collections.OrderedDict,
     "collections.Counter": collections.Counter,
@@ -32,6 +36,7 @@ DEFAULT: Final[dict[str, Any]] = {
     "torch.Size": Size,
     "torch.device": device,
     "torch.nn.parameter.Parameter": Parameter,
+    "torch._utils._rebuild_sparse_tensor": rebuild.sparse,
     "torch.storage.UntypedStorage": UntypedStorage,
     "torch.storage.TypedStorage": TypedStorage,
     "torch.serialization._get_layout": rebuild.layout,
@@ -45,18 +50,17 @@ DEFAULT: Final[dict[str, Any]] = {
     **{f"torch.{name}": t for name, t in TYPES.items()},
 }
 
-# What `weights_only=False` adds, besides the modules of `torch.nn`.
-WHOLE: Final[dict[str, Any]] = {
-    "torch.nn.parameter.UninitializedParameter": UninitializedParameter,
-    "torch.nn.parameter.UninitializedBuffer": UninitializedBuffer,
-    "builtins.bytes": rebuild.no_bytes,
-    "numpy.dtype": arrays.dtype,
-    "numpy.ndarray": np.ndarray,
-    **{
-        f"numpy.{core}.multiarray.{name}": f
-        for core in ("core", "_core")
-        for name, f in (("scalar", arrays.scalar), ("_reconstruct", arrays.blank))
-    },
+# What is called for a name: never the class itself, for a file could ask it for sizes.
+CALLS: Final[dict[str, Callable[..., Any]]] = {
+    "collections.OrderedDict": plain.make_ordered_dict,
+    "collections.Counter": plain.make_counter,
+    "builtins.bytearray": plain.make_bytearray,
+    "builtins.set": plain.make_set,
+    "builtins.complex": plain.make_complex,
+    "torch.Size": plain.make_size,
+    "torch.device": plain.make_device,
+    "torch.nn.parameter.Parameter": rebuild.parameter,
+    **{name: f for name, f in DEFAULT.items() if isinstance(f, FunctionType)},
 }
 
 # By identity: dtypes and classes are singletons. The name that a file gets for an object of ours.
@@ -76,11 +80,9 @@ ABSENT: Final = (
     "QUInt2x4Storage",
     "complex32",
     "float4_e2m1fn_x2",
-    "_rebuild_sparse_tensor",
     "_rebuild_qtensor",
     "_rebuild_meta_tensor_no_storage",
     "_rebuild_nested_tensor",
-    "_rebuild_sparse_csr_tensor",
     "_rebuild_device_tensor_from_numpy",
 )
 
@@ -88,33 +90,52 @@ ABSENT: Final = (
 BLOCKED: Final = ("sys", "os", "posix", "nt", "subprocess")
 
 
-FUNCTIONAL: Final = ("torch.nn.functional", "torch._C._nn")  # where its functions say they are
-
-# Where PyTorch keeps modules, optimizers and schedules that are elsewhere here.
-_TREES = ("nn.modules.", "optim.")
+# Where PyTorch keeps what is elsewhere here: (our name, our module's first part) to its own.
+_TREES: Final = ("nn", "optim", "distributions", "utils", "_C")
 _ELSEWHERE: Final = {
-    name: f"{THEIRS}.{home}"
-    for home, names in HOMES.items()
-    if home.startswith(_TREES)
-    for name in names
+    (ours, home.partition(".")[0]): (f"{THEIRS}.{home}", shown)
+    for home, found in HOMES.items()
+    if home.partition(".")[0] in _TREES
+    for shown, (_, ours) in found.items()
+} | {
+    ("Generator", "_ops"): (f"{THEIRS}._C", "Generator"),
+    ("RemovableHandle", "_engine"): (f"{THEIRS}.utils.hooks", "RemovableHandle"),
 }
 
 
-def theirs(module: str, name: str = "") -> str:
-    """The module's name in PyTorch's files; that of a class in it, where PyTorch has it
-    elsewhere.
-    """
+FUNCTIONAL: Final = ("torch.nn.functional", "torch._C._nn")  # where its functions say they are
+
+
+def theirs(module: str, name: str) -> tuple[str, str]:
+    """Module and name in PyTorch's files of a class or function of ours; others as they are."""
     if module != OURS and not module.startswith(OURS + "."):
-        return module
-    found = THEIRS + module[len(OURS) :]
-    if not module.startswith(tuple(f"{OURS}.{tree}" for tree in _TREES)):
-        return found
-    return _ELSEWHERE.get(name, found)
+        return module, name
+    tree = module[len(OURS) + 1 :].partition(".")[0]
+    return _ELSEWHERE.get((name, tree)) or (THEIRS + module[len(OURS) :], name)
+
+
+@functools.cache
+def functions() -> dict[int, tuple[str, str]]:
+    """The names of functions and of their result types, by identity: PyTorch's files know them by
+    namespace.
+    """
+    known = {}
+    for space, found in NAMESPACES.items():
+        for name, f in found.items():
+            known[id(f)] = f"{THEIRS}.{space}".rstrip("."), name
+    for name, f in NAMESPACES["nn.functional"].items():
+        known[id(f)] = FUNCTIONAL[0], name
+    for cls in return_types.all_return_types():
+        known[id(cls)] = f"{THEIRS}.return_types", cls.__name__
+    return known
+
+
+def parts(found: Any) -> tuple[str, str]:
+    """Module and name under which files know a class or function of a program, or of ours."""
+    known = WRITTEN.get(id(found)) or functions().get(id(found))
+    return known or theirs(str(found.__module__), found.__qualname__)
 
 
 def full_name(found: Any) -> str:
-    """The name under which files know a class or function of a program, or of ours."""
-    known = WRITTEN.get(id(found))
-    if known is not None:
-        return ".".join(known)
-    return f"{theirs(found.__module__, found.__qualname__)}.{found.__qualname__}"
+    """The same in one piece."""
+    return ".".join(parts(found))

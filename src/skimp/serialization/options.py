@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import mmap
+import sys
 from typing import Any
 
 
@@ -11,6 +12,13 @@ class LoadEndianness(enum.Enum):
     """In which order a file without a mark has its bytes."""
 
     NATIVE, LITTLE, BIG = 1, 2, 3
+
+
+ORDERS = {
+    LoadEndianness.NATIVE: sys.byteorder,
+    LoadEndianness.LITTLE: "little",
+    LoadEndianness.BIG: "big",
+}  # the words that files have for them
 
 
 class SourceChangeWarning(Warning):

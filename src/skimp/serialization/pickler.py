@@ -9,15 +9,16 @@ from collections import OrderedDict
 from types import FunctionType
 from typing import IO, Any
 
-from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.memory.storage import Storage
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.formats import layout
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.create.tensor_types import STORAGE_TYPES
-from skimp.nn.parameter import Parameter
+from skimp._ops.random.random import Generator
+from skimp._ops.sparse.tensor import SparseTensor
+from skimp.nn.parameter import Parameter, is_lazy
 from skimp.serialization import names, rebuild
 
 _Base: Any = pickle._Pickler  # the one whose names of globals can be chosen
@@ -58,8 +59,14 @@ class Pickler(_Base):  # type: ignore[misc]
         kind = type(obj)
         if kind in ATOMS:
             return NotImplemented
+        if isinstance(obj, Tensor) and is_lazy(obj):
+            return kind, (obj.requires_grad, None, obj.dtype)
+        if isinstance(obj, SparseTensor) and type(obj) is SparseTensor:
+            return _sparse(obj)
         if isinstance(obj, Tensor):
             return _tensor(obj)
+        if kind is Generator:
+            return Generator, (devices.CPU,), (obj.initial_seed(), None, obj.get_state())
         if kind is Size:
             return Size, (tuple(obj),)
         if kind is layout:
@@ -68,17 +75,14 @@ class Pickler(_Base):  # type: ignore[misc]
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
         """The name of a class or function; ours go under PyTorch's."""
-        known = names.WRITTEN.get(id(obj))
+        known = names.WRITTEN.get(id(obj)) or names.functions().get(id(obj))
         if known is None:
             module = str(getattr(obj, "__module__", ""))
             title = name or obj.__qualname__
             if not module.startswith("skimp.") or "." in title:
                 super().save_global(obj, name)
                 return
-            if NAMESPACES["nn.functional"].get(title) is obj:
-                known = names.FUNCTIONAL[0], title
-            else:
-                known = names.theirs(module, title), title
+            known = names.theirs(module, title)
         if self.proto >= 4:
             self.save(known[0])
             self.save(known[1])
@@ -122,6 +126,12 @@ def _tensor(t: Tensor) -> tuple[Any, ...]:
     if state or type(t) is not Tensor:
         return rebuild.from_type, (build, type(t), args, state)
     return build, args
+
+
+def _sparse(t: SparseTensor) -> tuple[Any, ...]:
+    data = t.detach()
+    parts = data._indices(), data._values(), data.size(), data.is_coalesced()
+    return rebuild.sparse, (formats.sparse_coo, parts)
 
 
 def _attributes(t: Tensor) -> dict[str, Any]:

@@ -4,22 +4,29 @@ lie.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Mapping
-from typing import Any, NoReturn
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
 
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, formats
+from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
-from skimp.nn.parameter import Parameter
+from skimp._ops.random.random import Generator
+from skimp._ops.sparse.sparse import sparse_coo_tensor
+from skimp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from skimp.nn.utils.rnn import PackedSequence
+from skimp.serialization.limits import refuse, shown
 
 
 def tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:
     """torch._utils._rebuild_tensor: a tensor on a typed storage."""
     if not isinstance(storage, TypedStorage):
-        refuse(f"a tensor on a {type(storage).__name__}, which is no typed storage")
+        refuse(f"a tensor on {shown(storage)}, which is no typed storage")
     return _on(storage.untyped(), storage.dtype, storage_offset, size, stride)
 
 
@@ -70,8 +77,10 @@ def parameter_with_state(
 
 def from_type(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
     """torch._tensor._rebuild_from_type_v2: a tensor with attributes, or of a subclass."""
-    if func not in BUILDERS or not isinstance(args, tuple):
+    if not any(func is known for known in BUILDERS) or type(args) is not tuple:
         refuse("a tensor built by something that builds none")
+    if new_type in (UninitializedParameter, UninitializedBuffer):
+        refuse("a tensor without a shape that has one")
     new = func(*args)
     if (
         isinstance(new_type, type)
@@ -86,23 +95,88 @@ def from_type(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
 def layout(name: Any) -> Any:
     """torch.serialization._get_layout."""
     known = {"torch.strided": formats.strided, "torch.sparse_coo": formats.sparse_coo}
-    if name not in known:
-        refuse(f"the layout {name!r}")
+    if type(name) is not str or name not in known:
+        refuse(f"the layout {shown(name)}")
     return known[name]
 
 
 def encode(text: Any, encoding: Any = "latin1") -> bytes:
     """_codecs.encode as protocol 2 uses it: bytes are written as text in latin1."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        refuse(f"an encoding {encoding!r}")
+        refuse(f"the encoding {shown(encoding)}")
     return text.encode("latin1")
 
 
-def no_bytes(*args: Any) -> bytes:
-    """How protocol 2 writes b""."""
-    if args:
-        refuse("bytes made of something else")
-    return b""
+def sparse(layout: Any, data: Any) -> Tensor:
+    """torch._utils._rebuild_sparse_tensor: indices that lie within the shape, values, the shape."""
+    if layout is not formats.sparse_coo:
+        refuse(f"a tensor of layout {layout}, which skimp does not have")
+    if type(data) is not tuple or len(data) not in (3, 4):
+        refuse("a sparse tensor without indices, values and size")
+    indices, values, size = data[:3]
+    if not _is_plain(indices) or not _is_plain(values) or indices.dtype is not dtypes.int64:
+        refuse("a sparse tensor without indices and values")
+    made = sparse_coo_tensor(indices, values, _ints(size), is_coalesced=bool((*data, False)[3]))
+    if made.is_coalesced() and not _is_sorted(indices.numpy()):
+        refuse("a coalesced tensor whose indices are not in order")
+    return made
+
+
+def _is_plain(t: Any) -> bool:
+    return isinstance(t, Tensor) and not t.is_sparse and type(t) is Tensor
+
+
+def _is_sorted(at: np.ndarray[Any, Any]) -> bool:
+    """Whether every column of indices is above the one before it."""
+    steps = np.diff(at, axis=1)
+    first = (steps != 0).argmax(0) if steps.size else np.empty(0, np.int64)
+    return bool((steps[first, np.arange(len(first))] > 0).all()) if len(first) else True
+
+
+def uninitialized_parameter(
+    requires_grad: Any = True, device: Any = None, dtype: Any = None
+) -> UninitializedParameter:
+    """A parameter of a lazy module."""
+    return UninitializedParameter(bool(requires_grad), None, _dtype(dtype))
+
+
+def uninitialized_buffer(
+    requires_grad: Any = False, device: Any = None, dtype: Any = None
+) -> UninitializedBuffer:
+    """A buffer of a lazy module."""
+    return UninitializedBuffer(bool(requires_grad), None, _dtype(dtype))
+
+
+def _dtype(found: Any) -> Any:
+    if found is not None and not isinstance(found, dtypes.dtype):
+        refuse(f"the dtype {shown(found)}")
+    return found
+
+
+def packed_sequence(*args: Any) -> PackedSequence:
+    """torch.nn.utils.rnn.PackedSequence, of tensors."""
+    if len(args) != 4 or not isinstance(args[0], Tensor) or not isinstance(args[1], Tensor):
+        refuse("a PackedSequence without data and batch sizes")
+    if not all(t is None or isinstance(t, Tensor) for t in args[2:]):
+        refuse("a PackedSequence whose order is in no tensors")
+    return PackedSequence(*args)
+
+
+def generator(place: Any = None) -> Generator:
+    """torch.Generator, whose state comes later."""
+    return Generator("cpu" if place is None else str(place)[:20])
+
+
+def results_of(cls: type[tuple[Any, ...]]) -> Callable[..., Any]:
+    """A builder of `torch.return_types`: of tensors."""
+
+    def make(*args: Any) -> Any:
+        values = args[0] if len(args) in (1, 2) and type(args[0]) in (tuple, list) else args
+        if not all(isinstance(value, Tensor) for value in values):
+            refuse(f"a {cls.__name__} of something else than tensors")
+        return cls(values)
+
+    return make
 
 
 def set_attributes(t: Tensor, state: Any) -> None:
@@ -113,13 +187,14 @@ def set_attributes(t: Tensor, state: Any) -> None:
     if not isinstance(found, Mapping):
         refuse(f"attributes of a tensor in a {type(found).__name__}")
     for name, value in found.items():
-        if not isinstance(name, str) or name in OWN:
-            refuse(f"the attribute {name!r} of a tensor, which is not the program's")
+        if type(name) is not str or name in OWN or name[:2] == "__":
+            refuse(f"the attribute {shown(name)} of a tensor, which is not the program's")
         setattr(t, name, value)
 
 
 OWN = frozenset(Tensor.__annotations__) | frozenset(dir(Tensor))
-BUILDERS = (tensor, tensor_v2, tensor_v3, parameter, parameter_with_state)
+DIMENSIONS = 64  # as many as NumPy's arrays and PyTorch's tensors may have
+BUILDERS = (tensor, tensor_v2, tensor_v3, parameter, parameter_with_state, sparse)
 
 
 def _on(
@@ -128,7 +203,9 @@ def _on(
     shape, strides = _ints(size), _ints(stride)
     [start] = _ints((offset,))
     if len(shape) != len(strides):
-        refuse(f"a tensor of shape {shape} with strides {strides}")
+        refuse(f"a tensor of {len(shape)} sizes and {len(strides)} strides")
+    if math.prod([n for n in shape if n]) >= 1 << 63:
+        refuse(f"a tensor of shape {shown(shape)}")
     found = Layout(shape, strides, start)
     need = layouts.nbytes_needed(found, dtype.itemsize)
     if need > storage.nbytes():
@@ -137,8 +214,10 @@ def _on(
 
 
 def _ints(values: Any) -> tuple[int, ...]:
-    if not isinstance(values, (tuple, list)) or any(type(n) is not int or n < 0 for n in values):
-        refuse(f"sizes, strides or an offset that are no counts: {values!r}")
+    if type(values) not in (tuple, list, Size) or len(values) > DIMENSIONS:
+        refuse(f"the sizes or strides {shown(values)}")
+    if any(type(n) is not int or not 0 <= n < 1 << 63 for n in values):
+        refuse(f"sizes, strides or an offset that are no counts: {shown(values)}")
     return tuple(values)
 
 
@@ -150,8 +229,3 @@ def _finish(t: Tensor, requires_grad: Any, metadata: Any) -> Tensor:
     if requires_grad:
         t.requires_grad_(True)
     return t
-
-
-def refuse(what: str) -> NoReturn:
-    """The error for a file that asks for what no file of `torch.save` asks for."""
-    raise pickle.UnpicklingError(f"Weights only load failed. The file asks for {what}")

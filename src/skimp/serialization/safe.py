@@ -59,6 +59,6 @@ def _name(one: Any) -> tuple[str, Any]:
                 f"Expected tuple of length 2 (global, str of callable full path), but got {one!r}"
             )
         return one[1], one[0]
-    if not hasattr(one, "__qualname__"):
+    if not hasattr(one, "__qualname__") and names.functions().get(id(one)) is None:
         raise TypeError(f"a safe global is a class or a function, not {one!r}")
     return names.full_name(one), one

@@ -8,7 +8,7 @@ import pickle
 import sys
 from typing import IO, Any
 
-from skimp.serialization import files
+from skimp.serialization import files, legacy
 from skimp.serialization.archive import ALIGNMENT, ArchiveWriter
 from skimp.serialization.pickler import Pickler
 
@@ -23,7 +23,8 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Write `obj` to a path or an open file, in the zip format that PyTorch reads.
+    """Write `obj` to a path or an open file, in the zip format that PyTorch reads, or the one
+    before it (`_use_new_zipfile_serialization=False`).
 
     A path is replaced when all is written: a save that is killed leaves the old file. Tensors that
     share a storage share it after loading, and a view writes all of its storage.
@@ -32,14 +33,18 @@ def save(
         raise ValueError(
             f"skimp pickles with the standard library's pickle only, not {pickle_module!r}"
         )
-    if not _use_new_zipfile_serialization:
-        raise ValueError("skimp writes the zip format only, which PyTorch reads since version 1.6")
     if files.is_path(f):
         root = os.path.splitext(os.path.basename(os.fspath(f)))[0]
         with files.replacing(f) as file:
-            _write(obj, file, root if root.isascii() and root else "archive", pickle_protocol)
+            if _use_new_zipfile_serialization:
+                _write(obj, file, root if root.isascii() and root else "archive", pickle_protocol)
+            else:
+                legacy.save(obj, file, pickle_protocol)
     elif hasattr(f, "write"):
-        _write(obj, f, "archive", pickle_protocol)
+        if _use_new_zipfile_serialization:
+            _write(obj, f, "archive", pickle_protocol)
+        else:
+            legacy.save(obj, f, pickle_protocol)
     else:
         raise AttributeError(
             "expected 'f' to be string, path, or a file-like object with a 'write' "

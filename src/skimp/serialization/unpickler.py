@@ -1,247 +1,148 @@
-"""An unpickler that builds what is on a list and nothing else: it never imports, and calls only
-what is listed.
+"""The unpickler of `load`: it builds what is on a list, and what the program has named.
+
+It never imports and looks no name up on an object. docs/notes/saving.md says why that is enough.
 """
 
 from __future__ import annotations
 
-import _compat_pickle
 import pickle
+import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from types import FunctionType
-from typing import IO, Any, NoReturn
+from typing import IO, Any, Final
 
 import numpy as np
 
-from skimp import nn
 from skimp._engine.dispatch.forms import NAMESPACES
-from skimp.serialization import arrays, names, own, safe
-from skimp.serialization.rebuild import refuse
+from skimp.nn.modules.module import Module
+from skimp.nn.parameter import Parameter
+from skimp.serialization import arrays, limits, listed, names, safe, states, unlisted
+from skimp.serialization.limits import refuse, refused, shown
+from skimp.serialization.listed import Listed
+from skimp.serialization.machine import MODERN, OLD, Machine
+from skimp.serialization.scan import modern
 
-# What may stand in a file: numbers, text, containers, memo, references, calls of listed functions.
-PLAIN = (
-    pickle.PROTO,
-    pickle.FRAME,
-    pickle.STOP,
-    pickle.MARK,
-    pickle.POP,
-    pickle.POP_MARK,
-    pickle.DUP,
-    pickle.NONE,
-    pickle.NEWTRUE,
-    pickle.NEWFALSE,
-    pickle.INT,
-    pickle.BININT,
-    pickle.BININT1,
-    pickle.BININT2,
-    pickle.LONG,
-    pickle.LONG1,
-    pickle.LONG4,
-    pickle.FLOAT,
-    pickle.BINFLOAT,
-    pickle.UNICODE,
-    pickle.BINUNICODE,
-    pickle.SHORT_BINUNICODE,
-    pickle.BINUNICODE8,
-    pickle.BINBYTES,
-    pickle.SHORT_BINBYTES,
-    pickle.BINBYTES8,
-    pickle.BYTEARRAY8,
-    pickle.STRING,
-    pickle.BINSTRING,
-    pickle.SHORT_BINSTRING,
-    pickle.EMPTY_TUPLE,
-    pickle.TUPLE,
-    pickle.TUPLE1,
-    pickle.TUPLE2,
-    pickle.TUPLE3,
-    pickle.EMPTY_LIST,
-    pickle.LIST,
-    pickle.EMPTY_DICT,
-    pickle.DICT,
-    pickle.EMPTY_SET,
-    pickle.FROZENSET,
-    pickle.GET,
-    pickle.BINGET,
-    pickle.LONG_BINGET,
-    pickle.PUT,
-    pickle.BINPUT,
-    pickle.LONG_BINPUT,
-    pickle.MEMOIZE,
-    pickle.GLOBAL,
-    pickle.STACK_GLOBAL,
-    pickle.PERSID,
-    pickle.BINPERSID,
-)
-_Base: Any = pickle._Unpickler  # the one whose opcodes can be chosen
+CALLED: Final = (OrderedDict, Counter, tuple, Parameter)  # written as instances or as calls
 
 
-class Unpickler(_Base):  # type: ignore[misc]
-    """Reads one pickle. `modules`: PyTorch's modules may be named too (`weights_only=False`)."""
+class Unpickler(Machine):
+    """Reads one pickle. `whole`: the longer list (`weights_only=False`)."""
 
-    def __init__(self, file: IO[bytes], modules: bool = False, encoding: str = "utf-8") -> None:
-        super().__init__(file, encoding=encoding)
+    def __init__(self, file: IO[bytes], whole: bool = False, encoding: str = "utf-8") -> None:
+        super().__init__(file, encoding)
+        self.operations = MODERN | OLD if whole else MODERN
+        self._whole = whole
         self._allowed = safe.allowed()
-        self._modules = modules
-        self._given: dict[int, Any] = {}  # the listed objects that this file has named
+        self.users = frozenset(
+            cls for cls in self._allowed.values() if isinstance(cls, type)
+        ) - frozenset(names.DEFAULT.values())
+        self._named: dict[int, Listed] = {}  # the listed objects that this file has named
+        self._users: dict[int, Any] = {}  # those of the program's
+        self._filled: dict[int, Any] = {}  # NumPy's arrays and types take their state once
 
-    def find_class(self, module: str, name: str) -> Any:
-        """The object behind a name on the list."""
-        if self.proto < 3:
-            module, name = _compat_pickle.NAME_MAPPING.get(
-                (module, name), (_compat_pickle.IMPORT_MAPPING.get(module, module), name)
-            )
+    def find(self, module: str, name: str) -> Any:
+        """The object behind a name on the list, or one that the program has named."""
+        module, name = modern(module, name, self.proto < 3)
         full = f"{module}.{name}"
         if module.partition(".")[0] in names.BLOCKED:
-            _refuse_blocked(module, full)
-        found = names.DEFAULT.get(full) or self._allowed.get(full) or self._module(module, name)
-        if found is None and self._modules:
-            found = names.WHOLE.get(full)
-        if found is None and self._modules:
-            found = own.find(module, name)
-            if isinstance(found, FunctionType):
-                return found  # to be kept, not to be called
-        if found is None:
-            _refuse_global(module, name)
-        self._given[id(found)] = found
-        return found
+            raise unlisted.blocked(module, full)
+        row = self._row(module, name)
+        if row is not None:
+            self._named[id(row.value)] = row
+            return row.value
+        if full in self._allowed:
+            found = self._allowed[full]
+            self._users[id(found)] = found
+            return found
+        raise unlisted.unlisted(module, name, self._whole, self._file)
 
-    def _module(self, module: str, name: str) -> Any:
-        """A class of `torch.nn`, in whichever of its files PyTorch keeps it, or a function of
-        `torch.nn.functional`, as modules keep their activation.
+    def _row(self, module: str, name: str) -> Listed | None:
+        """What the lists say of a name. Without `whole`, the longer one's for what the program has
+        named.
         """
-        if self._modules and module in names.FUNCTIONAL:
-            return NAMESPACES["nn.functional"].get(name)
-        if not module.startswith("torch.nn."):
+        full = f"{module}.{name}"
+        if full in names.DEFAULT:
+            return Listed(names.DEFAULT[full], names.CALLS.get(full))
+        if self._whole and (found := listed.find(module, name)) is not None:
+            return found
+        if not self._allowed:
             return None
-
-        found = getattr(nn.modules, name, None)
-        if not isinstance(found, type) or not issubclass(found, nn.Module):
+        found = listed.find(module, name) or _function(module, name)
+        if found is None or not any(found.value is one for one in self._allowed.values()):
             return None
-        return found if self._modules or found in self._allowed.values() else None
-
-    def persistent_load(self, pid: Any) -> Any:
-        refuse("an object from outside the pickle")
-
-    def _called(self, what: str) -> Any:
-        """The function or class that an opcode is about to call, if this file may."""
-        found = self.stack[-1]
-        if id(found) not in self._given or not callable(found):
-            refuse(f"{what} of {type(found).__name__}, which is not a listed function or class")
         return found
 
-    def load_reduce(self) -> None:
-        args = self.stack.pop()
-        func = self._called("a call")
-        if not isinstance(args, tuple):
-            refuse("a call without a tuple of arguments")
-        self.stack[-1] = func(*args)
+    # -- calls, instances, states -----------------------------------------------------------------
 
-    def load_newobj(self) -> None:
-        args = self.stack.pop()
-        self._new(args, {})
+    def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """The result of a listed builder, or of what the program has named."""
+        row = self._named.get(id(function))
+        if row is not None and row.call is not None:
+            result = row.call(*args)
+            return self.nest(result, result) if type(result) is frozenset else result
+        if id(function) in self._users and callable(function):
+            return function(*args)
+        if row is not None and row.bare:
+            refuse(f"a call of {_title(function)}, of which files make bare instances")
+        raise refused(f"a call of {_title(function)}, which is not a listed function or class")
 
-    def load_newobj_ex(self) -> None:
-        keywords = self.stack.pop()
-        args = self.stack.pop()
-        self._new(args, keywords)
+    def new(self, cls: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A bare instance of a listed class, or one of a class that the program has named."""
+        row = self._named.get(id(cls))
+        if row is not None and row.bare and not args and not keywords:
+            return object.__new__(cls)
+        if row is not None and isinstance(cls, type) and issubclass(cls, CALLED) and not keywords:
+            return self.call(cls, args)
+        if id(cls) in self._users and isinstance(cls, type):
+            if any(type(key) is not str for key in keywords):
+                refuse("an instance with keywords that are no names")
+            return cls.__new__(cls, *args, **keywords)
+        raise refused(f"a bare instance of {_title(cls)}")
 
-    def _new(self, args: Any, keywords: Any) -> None:
-        cls = self._called("an instance")
-        if not isinstance(cls, type) or not self._is_programs(cls):
-            refuse(f"a bare instance of {getattr(cls, '__name__', cls)}")
-        self.stack[-1] = cls.__new__(cls, *args, **keywords)
-
-    def _is_programs(self, cls: type) -> bool:
-        if cls in self._allowed.values() or cls in (OrderedDict, Counter):
-            return True
-        return cls not in names.DEFAULT.values()  # a module of `torch.nn`
-
-    def load_build(self) -> None:
-        state = self.stack.pop()
-        found = self.stack[-1]
-        if type(found) is OrderedDict and isinstance(state, dict):
-            found.__dict__.update(state)
-        elif self._modules and isinstance(found, (np.ndarray, np.dtype)):
-            arrays.set_state(found, state)
-        elif self._is_given(type(found)) and self._is_programs(type(found)):
+    def fill(self, found: Any, state: Any) -> None:
+        """Give an instance its state: by the list's function, or as its class does."""
+        kind = type(found)
+        if kind is OrderedDict:
+            states.attributes(found, state)
+        elif kind in self.users and id(kind) in self._users:
+            if isinstance(found, Module):
+                states.check_module(found, state)
             _set_state(found, state)
+        elif isinstance(found, np.ndarray | np.dtype) and self._whole:
+            self._fill_numpy(found, state)
+        elif kind in listed.fillers() and (self._whole or id(kind) in self._named):
+            listed.fillers()[kind](found, state)
         else:
-            refuse(f"the state of a {type(found).__name__}")
+            refuse(f"the state of {shown(found)}")
 
-    def _is_given(self, cls: type) -> bool:
-        return id(cls) in self._given
+    def _fill_numpy(self, found: Any, state: Any) -> None:
+        """Once: an array could otherwise be put into itself, and one type changed under another."""
+        if id(found) in self._filled:
+            refuse("a second state of an array or its type")
+        if isinstance(found, np.dtype):
+            arrays.fill_dtype(found, state)
+        else:
+            arrays.set_state(found, state, self._nest_objects)
+        self._filled[id(found)] = found
 
-    def _container(self, *kinds: type) -> Any:
-        found = self.stack[-1]
-        if not isinstance(found, kinds):
-            refuse(f"items for a {type(found).__name__}")
-        return found
-
-    def load_append(self) -> None:
-        value = self.stack.pop()
-        self._container(list).append(value)
-
-    def load_appends(self) -> None:
-        values = self.pop_mark()
-        self._container(list).extend(values)
-
-    def load_setitem(self) -> None:
-        value = self.stack.pop()
-        key = self.stack.pop()
-        self._container(dict)[key] = value
-
-    def load_setitems(self) -> None:
-        items = self.pop_mark()
-        target = self._container(dict)
-        for i in range(0, len(items) - 1, 2):
-            target[items[i]] = items[i + 1]
-
-    def load_additems(self) -> None:
-        values = self.pop_mark()
-        self._container(set).update(values)
-
-    dispatch: dict[int, Callable[[Any], None]] = {op[0]: _Base.dispatch[op[0]] for op in PLAIN} | {
-        pickle.REDUCE[0]: load_reduce,
-        pickle.NEWOBJ[0]: load_newobj,
-        pickle.NEWOBJ_EX[0]: load_newobj_ex,
-        pickle.BUILD[0]: load_build,
-        pickle.APPEND[0]: load_append,
-        pickle.APPENDS[0]: load_appends,
-        pickle.SETITEM[0]: load_setitem,
-        pickle.SETITEMS[0]: load_setitems,
-        pickle.ADDITEMS[0]: load_additems,
-    }
+    def _nest_objects(self, found: Any, items: list[Any]) -> None:
+        for item in items:
+            if isinstance(item, np.ndarray) and id(item) not in self._filled:
+                refuse("an array of arrays that have no state yet")
+        self.nest(found, items)
 
 
-def read(unpickler: Unpickler) -> Any:
-    """The object of a pickle; whatever is wrong with it is an UnpicklingError, or the file's end an
-    EOFError.
-    """
-    try:
-        return unpickler.load()
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        MemoryError,
-        RuntimeError,
-        NotImplementedError,
-        AssertionError,
-    ):
-        raise
-    except KeyError as error:
-        what = error.args[0] if error.args else None
-        if isinstance(what, int):
-            raise pickle.UnpicklingError(
-                f"Weights only load failed. Unsupported operand {what}"
-            ) from error
-        raise pickle.UnpicklingError(
-            f"Weights only load failed. The pickle is damaged: {error!r}"
-        ) from error
-    except Exception as error:
-        raise pickle.UnpicklingError(
-            f"Weights only load failed. The pickle is damaged: {error!r}"
-        ) from error
+def _function(module: str, name: str) -> Listed | None:
+    """A function of PyTorch's, by reference, that the program may have named."""
+    space = "nn.functional" if module in names.FUNCTIONAL else module.partition("torch.")[2]
+    found = NAMESPACES.get(space, {}).get(name) if module.startswith("torch") else None
+    if found is None and module.startswith("torch."):
+        found = vars(sys.modules.get("skimp" + module[5:], object)).get(name)
+    return None if found is None or isinstance(found, type) else Listed(found)
+
+
+def _title(found: Any) -> str:
+    name = getattr(found, "__name__", None) if callable(found) else None
+    return name[:100] if type(name) is str else shown(found)
 
 
 def _set_state(found: Any, state: Any) -> None:
@@ -256,28 +157,25 @@ def _set_state(found: Any, state: Any) -> None:
         setattr(found, name, value)
 
 
-def _refuse_blocked(module: str, full: str) -> NoReturn:
-    raise pickle.UnpicklingError(
-        f"Weights only load failed. Trying to load unsupported GLOBAL {full} whose module "
-        f"{module} is blocked. "
-        "No file needs it to hold data: do not use this file."
-    )
+def read(unpickler: Machine) -> Any:
+    """The object of a pickle; whatever is wrong with it is an UnpicklingError, or the file's end an
+    EOFError.
+    """
+    try:
+        return unpickler.load()
+    except (pickle.UnpicklingError, EOFError, NotImplementedError, AssertionError, MemoryError):
+        raise
+    except RecursionError as error:
+        raise _damaged("RecursionError") from error
+    except RuntimeError as error:
+        if len(str(error)) > limits.MESSAGE:
+            raise RuntimeError(str(error)[: limits.MESSAGE]) from None
+        raise
+    except Exception as error:
+        told = all(type(arg) in (str, int, float) for arg in error.args)
+        why = f"{type(error).__name__}: {str(error)[:200]}" if told else type(error).__name__
+        raise _damaged(why) from (error if told else None)
 
 
-def _refuse_global(module: str, name: str) -> NoReturn:
-    full = f"{module}.{name}"
-    if name in names.ABSENT and module.partition(".")[0] == "torch":
-        raise pickle.UnpicklingError(
-            f"Weights only load failed. The file holds {full}, which skimp does not have; "
-            "convert those tensors with PyTorch, to float32 for example, and save the file again."
-        )
-    raise pickle.UnpicklingError(
-        f"Weights only load failed. Unsupported global: GLOBAL {full} was not an allowed "
-        "global by default. "
-        f"Please use `torch.serialization.add_safe_globals([{name}])` or the "
-        f"`torch.serialization.safe_globals([{name}])` context manager to allowlist this "
-        "global if you trust this "
-        "class/function. skimp builds only what is on its list, with weights_only=False "
-        "too: loading runs no code of "
-        "the file's."
-    )
+def _damaged(why: str) -> pickle.UnpicklingError:
+    return pickle.UnpicklingError(f"Weights only load failed. The pickle is damaged: {why}")

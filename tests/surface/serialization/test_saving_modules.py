@@ -23,10 +23,7 @@ def written(library: Any, value: Any) -> io.BytesIO:
     return file
 
 
-LAZY = [name for name in ROWS if name.startswith("Lazy")]
-
-
-@pytest.mark.parametrize("name", [n for n in ROWS if n not in LAZY])
+@pytest.mark.parametrize("name", ROWS)
 def test_whole_modules_both_ways(name: str) -> None:
     for here, there in ((skimp, torch), (torch, skimp)):
         here.manual_seed(0)
@@ -37,6 +34,9 @@ def test_whole_modules_both_ways(name: str) -> None:
         state, wanted = found.state_dict(), module.state_dict()
         assert list(state) == list(wanted)
         for key, value in wanted.items():
+            if name.startswith("Lazy") and "uninitialized" in repr(type(value)).lower():
+                assert type(state[key]).__name__ == type(value).__name__
+                continue
             np.testing.assert_array_equal(state[key].numpy(), value.numpy())
 
 
@@ -99,13 +99,6 @@ def test_numpys_values(i: int) -> None:
         value = VALUES[i]
 
 
-def test_arrays_of_objects_are_refused() -> None:
-    for value in (np.array([{}], dtype=object), np.zeros(2, [("a", "i4")]), np.zeros(2, ">i4")):
-        file = written(torch, value)
-        with pytest.raises(pickle.UnpicklingError, match="The file asks for"):
-            skimp.load(file, weights_only=False)
-
-
 def test_arrays_whose_bytes_do_not_fit_are_refused() -> None:
     from skimp.serialization import arrays
 
@@ -114,11 +107,12 @@ def test_arrays_whose_bytes_do_not_fit_are_refused() -> None:
         (1, (4,), np.dtype("i4"), False, b"123"),
         (1, (-1,), np.dtype("i4"), False, b""),
         (1, [1], np.dtype("i1"), False, b"1"),
-        (1, (1,), np.dtype(object), False, [print]),
+        (1, (1,), np.dtype(object), False, (print,)),
+        (1, (2,), np.dtype(object), False, [print]),
         None,
     ]:
         with pytest.raises(pickle.UnpicklingError, match="asks for"):
-            arrays.set_state(blank, state)
+            arrays.set_state(blank, state, lambda *_: None)
     with pytest.raises(pickle.UnpicklingError, match="an array of class"):
         arrays.blank(np.matrix, (0,), b"b")
     with pytest.raises(pickle.UnpicklingError, match="NumPy"):

@@ -19,8 +19,9 @@ class LazyModuleMixin:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         me: Any = self
-        self._load_hook = me._register_load_state_dict_pre_hook(_lazy_load_hook, with_module=True)
-        self._initialize_hook = me.register_forward_pre_hook(_infer_parameters, with_kwargs=True)
+        self._load_hook = me._register_load_state_dict_pre_hook(self._lazy_load_hook)
+        hook = self._infer_parameters
+        self._initialize_hook = me.register_forward_pre_hook(hook, with_kwargs=True)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         for name, param in self._parameters.items():
@@ -45,39 +46,37 @@ class LazyModuleMixin:
         """Whether a parameter or buffer still waits."""
         return any(is_lazy(p) for p in (*self._parameters.values(), *self._buffers.values()))
 
+    def _lazy_load_hook(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: Any,
+        missing: Any,
+        unexpected: Any,
+        errors: Any,
+    ) -> None:
+        """Parameters that wait take the shapes of what is loaded."""
+        for name, param in (*self._parameters.items(), *self._buffers.items()):
+            key = prefix + name
+            if (
+                param is not None
+                and key in state_dict
+                and is_lazy(param)
+                and not is_lazy(state_dict[key])
+            ):
+                param.materialize(state_dict[key].shape)
 
-def _lazy_load_hook(
-    module: Any,
-    state_dict: Any,
-    prefix: str,
-    local_metadata: Any,
-    strict: Any,
-    missing: Any,
-    unexpected: Any,
-    errors: Any,
-) -> None:
-    """Parameters that wait take the shapes of what is loaded."""
-    for name, param in (*module._parameters.items(), *module._buffers.items()):
-        key = prefix + name
-        if (
-            param is not None
-            and key in state_dict
-            and is_lazy(param)
-            and not is_lazy(state_dict[key])
-        ):
-            param.materialize(state_dict[key].shape)
-
-
-def _infer_parameters(module: Any, args: Any, kwargs: Any = None) -> None:
-    """The first call: shapes, then the module is an ordinary one."""
-    module.initialize_parameters(*args, **(kwargs or {}))
-    if module.has_uninitialized_params():
-        raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
-    module._initialize_hook.remove()
-    module._load_hook.remove()
-    del module._initialize_hook, module._load_hook
-    if module.cls_to_become is not None:
-        module.__class__ = module.cls_to_become
+    def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
+        """The first call: shapes, then the module is an ordinary one."""
+        module.initialize_parameters(*args, **(kwargs or {}))
+        if module.has_uninitialized_params():
+            raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
+        module._initialize_hook.remove()
+        module._load_hook.remove()
+        del module._initialize_hook, module._load_hook
+        if module.cls_to_become is not None:
+            module.__class__ = module.cls_to_become
 
 
 __all__ = ["LazyModuleMixin", "UninitializedParameter"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.autograd.nodes import RemovableHandle
 from skimp._engine.tensor.tensor import Tensor
+from skimp.nn.modules.hooks import WrappedHook
 from skimp.nn.modules.tree import Tree
 from skimp.nn.parameter import Parameter, is_lazy
 
@@ -120,7 +120,7 @@ class State(Tree):
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        called = partial(hook, self) if with_module else hook  # which can be pickled and copied
+        called = WrappedHook(hook, self if with_module else None)
         return RemovableHandle.put(self._load_state_dict_pre_hooks, called)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:

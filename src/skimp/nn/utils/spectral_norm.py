@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp import linalg
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
@@ -11,7 +12,13 @@ from skimp.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspos
 from skimp.nn.parameter import Parameter, is_lazy
 from skimp.nn.utils import norms
 
-__all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
+__all__ = [
+    "SpectralNorm",
+    "SpectralNormLoadStateDictPreHook",
+    "SpectralNormStateDictHook",
+    "remove_spectral_norm",
+    "spectral_norm",
+]
 
 
 def default_dim(module: Any) -> int:
@@ -85,11 +92,9 @@ class SpectralNorm:
         module.register_buffer(name + "_u", u)
         module.register_buffer(name + "_v", v)
         module.register_forward_pre_hook(fn)
-        module._register_state_dict_hook(fn._note_version)
+        module._register_state_dict_hook(SpectralNormStateDictHook(fn))
+        module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(fn))
         return fn
-
-    def _note_version(self, module: Any, state_dict: Any, prefix: str, local_metadata: Any) -> None:
-        local_metadata.setdefault("spectral_norm", {})[self.name + ".version"] = self._version
 
     def remove(self, module: Any) -> None:
         """Give the module an ordinary weight again."""
@@ -101,6 +106,56 @@ class SpectralNorm:
 
     def __call__(self, module: Any, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
+
+
+class SpectralNormStateDictHook:
+    """Notes in a state_dict which version of the norm it is from."""
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(self, module: Any, state_dict: Any, prefix: str, local_metadata: Any) -> None:
+        versions = local_metadata.setdefault("spectral_norm", {})
+        versions[self.fn.name + ".version"] = self.fn._version
+
+
+class SpectralNormLoadStateDictPreHook:
+    """Makes `v` for a state_dict of the first version, which has `u` and the normed weight only.
+
+    With v = W^+ u, rescaled, the largest singular value is u^T W v = mean(W / normed weight).
+    """
+
+    def __init__(self, fn: SpectralNorm) -> None:
+        self.fn = fn
+
+    def __call__(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        key = prefix + self.fn.name
+        versions = local_metadata.get("spectral_norm", {})
+        version = versions.get(self.fn.name + ".version")
+        if version is not None and version >= 1:
+            return
+        is_new = all(key + end in state_dict for end in ("_orig", "_u", "_v"))
+        if version is None and is_new and key not in state_dict:
+            return
+        missing = [key + end for end in ("_orig", "", "_u") if key + end not in state_dict]
+        if missing:
+            missing_keys.extend(missing if strict else [])
+            return
+        with no_grad():
+            first = state_dict[key + "_orig"]
+            sigma = (first / state_dict.pop(key)).mean()
+            w, u = norms.as_matrix(first, self.fn.dim), state_dict[key + "_u"]
+            v = linalg.multi_dot([(w.t() @ w).pinverse(), w.t(), u.unsqueeze(1)]).squeeze(1)
+            state_dict[key + "_v"] = v.mul_(sigma / whole.dot(u, w @ v))
 
 
 def spectral_norm(
@@ -127,7 +182,12 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
     else:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
     for key, hook in module._state_dict_hooks.items():
-        if getattr(hook, "__self__", None).__class__ is SpectralNorm and hook.__self__.name == name:
+        if isinstance(hook, SpectralNormStateDictHook) and hook.fn.name == name:
             del module._state_dict_hooks[key]
+            break
+    for key, wrapped in module._load_state_dict_pre_hooks.items():
+        hook = wrapped.hook
+        if isinstance(hook, SpectralNormLoadStateDictPreHook) and hook.fn.name == name:
+            del module._load_state_dict_pre_hooks[key]
             break
     return module

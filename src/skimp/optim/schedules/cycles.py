@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from skimp.optim.schedules.base import (
@@ -76,8 +77,7 @@ class CyclicLR(LRScheduler):
         self.gamma = gamma
         self._scale_fn_custom: Any = scale_fn
         self.scale_mode = scale_mode
-        if scale_fn is None:
-            self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
+        self._init_scale_fn()
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             _needs_momentum(optimizer)
@@ -89,13 +89,35 @@ class CyclicLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 
+    def _init_scale_fn(self) -> None:
+        """The mode's own function, in the attribute that PyTorch's files have it in."""
+        if self._scale_fn_custom is not None:
+            return
+        self.scale_mode = "iterations" if self.mode == "exp_range" else "cycle"
+        if self.mode == "triangular":
+            self._scale_fn_ref: Any = self._triangular_scale_fn
+        elif self.mode == "triangular2":
+            self._scale_fn_ref = self._triangular2_scale_fn
+        else:
+            self._scale_fn_ref = partial(self._exp_range_scale_fn, self.gamma)
+
     def scale_fn(self, x: float) -> float:
         """How high a cycle (or an iteration) goes."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)  # type: ignore[no-any-return]
-        if self.mode == "triangular2":
-            return 1 / 2.0 ** (x - 1)  # type: ignore[no-any-return]
-        return math.pow(self.gamma, x) if self.mode == "exp_range" else 1.0
+        return self._scale_fn_ref(x)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _triangular_scale_fn(x: float) -> float:
+        return 1.0
+
+    @staticmethod
+    def _triangular2_scale_fn(x: float) -> float:
+        return 1 / 2.0 ** (x - 1)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _exp_range_scale_fn(gamma: float, x: float) -> float:
+        return gamma**x  # type: ignore[no-any-return]
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
@@ -117,6 +139,7 @@ class CyclicLR(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """All but the optimizer and a plain scale function."""
         state = super().state_dict()
+        state.pop("_scale_fn_ref", None)
         function = state.pop("_scale_fn_custom")
         state["_scale_fn_custom"] = None if function is None else saved_function(function)
         return state
@@ -127,6 +150,7 @@ class CyclicLR(LRScheduler):
         super().load_state_dict(rest)
         if saved is not None:
             self._scale_fn_custom.__dict__.update(saved)
+        self._init_scale_fn()
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
