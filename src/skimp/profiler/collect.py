@@ -14,7 +14,7 @@ import time
 from types import CodeType, FrameType
 from typing import Any
 
-from skimp._engine.autograd.record import OpNode
+from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.dispatch.forms import METHODS, NAMESPACES
 from skimp._engine.eval import run
 from skimp._engine.memory.call_site import op_name

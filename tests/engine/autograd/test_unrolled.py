@@ -1,14 +1,17 @@
-"""What a plan's own functions do once it has been used a few times is what the general way does."""
+"""What is written out for a rule that has been used a few times does what the general way does."""
 
 from __future__ import annotations
 
+import gc
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import skimp
-from skimp._engine.autograd import record
+from skimp._engine.autograd import unrolled
+from skimp._engine.autograd.rules import Rule
 from tests.engine.autograd.test_autograd_twins import same
 
 
@@ -148,30 +151,58 @@ def gradients_that_are_missing(torch):
     return got, b
 
 
+def forget() -> None:
+    """Let every rule be as if it had not been used."""
+    for rule in gc.get_objects():
+        if type(rule) is Rule:
+            rule.uses, rule.recorder = 0, None
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_written_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in PyTorch before plans are written out, and where they are."""
-    monkeypatch.setattr(record, "USES", 10**9)
+    """As in PyTorch before what records is written out, and where it is."""
+    monkeypatch.setattr(unrolled, "USES", 10**9)
+    forget()
     same(PROGRAMS[name])
-    monkeypatch.setattr(record, "USES", 1)
+    monkeypatch.setattr(unrolled, "USES", 1)
     for _ in range(3):
         same(PROGRAMS[name])
 
 
-def test_plans_are_written_out_after_some_uses() -> None:
+def test_a_rule_is_written_out_after_some_uses() -> None:
+    forget()
     x = skimp.rand(3, 3, requires_grad=True)
-    for _ in range(2 * record.USES):
+    for _ in range(2 * unrolled.USES):
         y = x.softmax(1)
         y.sum().backward()
     plan = y.grad_fn._plan
-    assert plan.recorder is not None
-    assert plan.recorder.__code__.co_filename.startswith("<skimp ")  # not the user's line
-    assert plan.runner.__code__.co_filename.startswith("<skimp ")
+    for made in (plan.rule.recorder, plan.runner):
+        assert made is not None
+        assert made.__code__.co_filename.startswith("<skimp ")  # not the user's line
+
+
+def test_a_new_plan_is_written_into_its_rule() -> None:
+    forget()
+    a, b = skimp.rand(3, requires_grad=True), skimp.rand(3)
+    for first, second in ((a, b), (b, a), (a, a)):
+        for _ in range(2 * unrolled.USES):
+            y = first * second
+        assert y.grad_fn._plan.rule.recorder is not None
+        assert [n is not None for n, _ in y.grad_fn.next_functions] == [first is a, second is a]
+
+
+def test_tracebacks_have_the_lines_that_are_written() -> None:
+    x = skimp.rand(3, requires_grad=True)
+    y = x.exp().sum()
+    y.backward()
+    with pytest.raises(RuntimeError) as e:
+        y.backward()
+    assert "raise freed(node)" in "".join(traceback.format_exception(e.value))
 
 
 def test_lines_are_the_users() -> None:
     x = skimp.rand(3, 3, requires_grad=True)
-    for _ in range(2 * record.USES):
+    for _ in range(2 * unrolled.USES):
         y = x.t()
         skimp.mm(y, y).sum().backward()
     z = skimp.mm(x, x)

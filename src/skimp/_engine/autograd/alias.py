@@ -14,7 +14,8 @@ from typing import Any
 from skimp._engine.autograd import errors, modes
 from skimp._engine.autograd import node_lines as lines
 from skimp._engine.autograd.nodes import Extra, Grads, Node, init, shape_of
-from skimp._engine.autograd.record import OpNode, begin, edge, finish, record, save_results
+from skimp._engine.autograd.op_node import OpNode
+from skimp._engine.autograd.record import begin, edge, finish, record, save_results
 from skimp._engine.autograd.refresh import (
     Window,
     empty_like_base,

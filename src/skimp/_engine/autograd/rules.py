@@ -47,10 +47,9 @@ class Slot(NamedTuple):
 class Step(NamedTuple):
     """One formula to run: whose gradients it gives, and which values it takes."""
 
-    names: tuple[str, ...]
-    positions: tuple[int, ...]  # of the names among the rule's names
+    positions: tuple[int, ...]  # of its names among the rule's names
     formula: Formula
-    reads: tuple[int, ...]
+    reads: tuple[int | str, ...]  # slots' places; "g", "grads", "g0" and on
     joint: bool  # returns one gradient for each name
 
 
@@ -59,20 +58,14 @@ class Plan:
 
     __slots__ = (
         "cls",
-        "codes",
         "frees",
         "frees_if_tensor",
-        "gcount",
         "keeps",
         "mask",
-        "recorder",
         "rule",
         "runner",
-        "single",
         "slots",
         "steps",
-        "uses",
-        "zeros",
     )
 
     def __init__(self, rule: Rule, mask: tuple[bool, ...], bound: Iterable[str]) -> None:
@@ -82,13 +75,6 @@ class Plan:
         wanted = frozenset(n for n, w in zip(rule.names, mask, strict=True) if w)
         used = [(key, f) for key, f in rule.formulas.items() if wanted & set(_tuple(key))]
         bound = set(bound)
-        grads = [p for _, f in used for p in parameters(f) if _is_grad(p)]
-        several = [int(p[1:]) + 1 for p in grads if p not in ("g", "grads")]
-        self.gcount = max(several, default=0)
-        self.zeros = "grads" in grads
-        if self.zeros and "g" in grads:
-            self.gcount = max(self.gcount, 1)
-        self.single = not self.gcount and not self.zeros
         slots: dict[str, Slot] = {}
         self.steps = tuple([self._step(key, f, slots, bound, wanted) for key, f in used])
         if not wanted:
@@ -105,31 +91,24 @@ class Plan:
             if self.frees
             else tuple([2 * i for i, s in enumerate(self.slots) if s.kind in (ARG, CONSTANT)])
         )
-        self.codes = _codes(self.slots, rule.args)
-        # what the loops of `record` and of `apply` become when the plan has been used for a while
-        self.uses = 0
-        self.recorder: Any = None
-        self.runner: Any = None
+        self.runner: Callable[..., Any] | None = None  # what runs its nodes (`unrolled`)
 
     def _step(
         self, key: Key, f: Formula, slots: dict[str, Slot], bound: set[str], wanted: frozenset[str]
     ) -> Step:
-        reads = []
+        reads: list[int | str] = []
         given = parameters(f)
         defaults = f.__defaults__ or ()
         optional = dict(zip(given[len(given) - len(defaults) :], defaults, strict=True))
         for p in given:
-            if p == "grads":
-                reads.append(0)
-            elif _is_grad(p):
-                reads.append(0 if self.single else 1 + int(p[1:] or 0))
+            if _is_grad(p):
+                reads.append(p)
             else:
                 if p not in slots:
                     slots[p] = self._slot(p, bound, wanted, optional)
-                reads.append(1 + self.gcount + list(slots).index(p))
-        names = _tuple(key)
-        positions = tuple([self.rule.names.index(n) for n in names])
-        return Step(names, positions, f, tuple(reads), isinstance(key, tuple))
+                reads.append(list(slots).index(p))
+        positions = tuple([self.rule.names.index(n) for n in _tuple(key)])
+        return Step(positions, f, tuple(reads), isinstance(key, tuple))
 
     def _slot(
         self, p: str, bound: set[str], wanted: frozenset[str], optional: dict[str, Any]
@@ -159,7 +138,8 @@ class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient."""
 
     __slots__ = (
-        "_class", "again", "args", "formulas", "masks", "name", "names", "one", "sheds", "two",
+        "_class", "again", "args", "formulas", "masks", "name", "names", "numbers", "recorder",
+        "sheds", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -169,6 +149,7 @@ class Rule:
         args: tuple[str, ...] | None = None,
         again: Formula | None = None,
         sheds: bool = False,
+        numbers: Mapping[str, Rule] | None = None,
     ) -> None:
         self.name = name
         self.again = again
@@ -176,8 +157,10 @@ class Rule:
         self.formulas = dict(formulas)
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
         self.args = args or _guess(self.names)
-        self.one: Plan | None = None
-        self.two: list[Plan | None] = [None, None, None, None]
+        self.numbers = numbers or {}
+        # what the loops of `record` become when the rule has been used for a while (`unrolled`)
+        self.uses = 0
+        self.recorder: Callable[..., bool] | None = None
         # by which inputs need gradients, as a number: the first name's bit is the lowest
         self.masks: dict[int, Plan] = {}
         self._class: type[Node] | None = None
@@ -188,7 +171,7 @@ class Rule:
     def node_class(self) -> type[Node]:
         """The class of this rule's nodes: `type(y.grad_fn).__name__` is the rule's name."""
         if self._class is None:
-            from skimp._engine.autograd.record import OpNode
+            from skimp._engine.autograd.op_node import OpNode  # which runs rules
 
             space = {
                 "__slots__": (),
@@ -205,6 +188,7 @@ class Rule:
         found = self.masks.get(bits)
         if found is None:
             found = self.masks[bits] = Plan(self, mask, bound)
+            self.uses, self.recorder = 0, None  # which does not know this plan
         return found
 
 
@@ -239,16 +223,3 @@ def _tuple(key: Key) -> tuple[str, ...]:
 def _guess(names: tuple[str, ...]) -> tuple[str, ...]:
     """The operands of a pointwise op by the usual names, where a rule does not name its own."""
     return names if len(names) == 2 else ("input", "other")
-
-
-def _codes(slots: tuple[Slot, ...], args: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Slots as places in (first operand, second operand, result); None where there are others."""
-    codes = []
-    for s in slots:
-        if s.kind == RESULT and s.of == 0:
-            codes.append(2)
-        elif s.kind == ARG and s.of in args[:2]:
-            codes.append(args.index(s.of))
-        else:
-            return None
-    return tuple(codes)

@@ -187,11 +187,7 @@ def keep(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | 
             return _keep_tensor(node, value, result)
         if value._np is None and value._rg and result is None:
             value = remade.instead_of(value)
-        s = value._storage
-        s.kept = True
-        counter = value._counter
-        version = s.version if counter is None else counter.version
-        return (value if result is None else ghost(value)), version
+        return _kept(value, result)
     if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):
         pairs: list[Any] = []
         for v in value:
@@ -209,32 +205,14 @@ def _keep_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | 
     if state.hooks:
         pack, unpack = state.hooks[-1]
         return Packed(t if result is None else revived(t, node, result), pack, unpack, result), None
+    return _kept(t, result)
+
+
+def _kept(t: Tensor, result: int | None) -> tuple[Tensor, int]:
     s = t._storage
     s.kept = True
-    version = s.version if t._counter is None else t._counter.version
-    return (t if result is None else ghost(t)), version
-
-
-def keep_fast(codes: tuple[int, ...], a: Any, b: Any, out: Tensor) -> list[Any]:
-    """`keep` for operands (0, 1) and the result (2), with no hooks about."""
-    kept: list[Any] = []
-    for c in codes:
-        if c == 2:
-            t = ghost(out)
-        else:
-            t = b if c else a
-            if not isinstance(t, Tensor):
-                kept += (t, None)
-                continue
-            if t._inference:
-                raise RuntimeError(errors.INFERENCE_SAVED)
-            if t._np is None and t._rg:
-                t = remade.instead_of(t)
-        s = t._storage
-        s.kept = True
-        counter = t._counter
-        kept += (t, s.version if counter is None else counter.version)
-    return kept
+    counter = t._counter
+    return t if result is None else ghost(t), s.version if counter is None else counter.version
 
 
 def meta_of(value: Any, meta: str) -> Any:
@@ -255,27 +233,6 @@ def meta_of(value: Any, meta: str) -> Any:
 
 
 # -- out -------------------------------------------------------------------------------------------
-
-
-def unpack(node: Any, values: list[Any]) -> None:
-    """Append what `node` saved to `values`, checked."""
-    kept = node._saved
-    if kept is None:
-        raise errors.freed(node)
-    slots = node._plan.slots
-    revive = modes.state.grad
-    i = 0
-    for slot in slots:
-        value = kept[i]
-        version = kept[i + 1]
-        i += 2
-        if version is None:
-            values.append(value.unpack(node) if type(value) in SPECIAL else value)
-            continue
-        check(node, slot, value, version)
-        if revive and slot[0] == 1:
-            value = revived(value, node, slot[2])
-        values.append(value)
 
 
 def holds_tensor(node: Any) -> bool:

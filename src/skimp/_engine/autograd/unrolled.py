@@ -1,8 +1,9 @@
-"""The two functions that every call of an op with a rule goes through, written out for a plan.
+"""The functions that record and run the nodes of ops, written out: no loops over names and slots.
 
-What records a node and what runs it is a loop over the rule's names and the plan's slots; a small
-op spends more time in these loops than in its kernel. A plan that has been used a few times gets
-both as text without loops, compiled. What they don't cover is left to the general way in `record`.
+A small op spends more time in such loops than in its kernel. What runs the nodes of a plan is
+written when the first of them runs; what records those of a rule, after a few uses of it:
+until then, and for what it doesn't cover, there is the general way in `record`. Both are compiled
+text, with its lines in tracebacks and debuggers.
 """
 
 from __future__ import annotations
@@ -10,186 +11,288 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from skimp._engine.autograd import errors, modes, saving
+from skimp._engine.autograd import engine, errors, modes, saving
 from skimp._engine.autograd import node_lines as lines
-from skimp._engine.autograd.nodes import accumulate_of, sequence
+from skimp._engine.autograd.nodes import Grads, Node, accumulate_of, sequence, shape_of
 from skimp._engine.autograd.refresh import node_of_view
-from skimp._engine.autograd.rules import ARG, ARG_META, RESULT, RESULT_META, Plan, Slot
+from skimp._engine.autograd.rules import (
+    ARG,
+    ARG_META,
+    CONSTANT,
+    RESULT,
+    RESULT_META,
+    Plan,
+    Rule,
+    Slot,
+    Step,
+)
 from skimp._engine.generated import compiled
 from skimp._engine.tensor.tensor import Tensor
 
-USES: Final = 16  # of a plan before it is written out: compiling takes as long as 50 to 100 uses
+USES: Final = 16  # of a rule before it is written out: compiling takes as long as 50 to 100 uses
 
 Recorder = Callable[[dict[str, Any], Tensor, Any], bool]
-Runner = Callable[[Any, Any, Any], Any]
+Runner = Callable[[Any, Grads, set[Node] | None], Any]
 
 
-def recorder(plan: Plan) -> Recorder:
-    """`record` for one fresh output: f(bindings, output, frame of the call).
+def recorder_of(rule: Rule) -> Recorder | None:
+    """The recorder of a rule that has none; None until it has been used for a while."""
+    rule.uses += 1
+    if rule.uses < USES or not rule.masks:
+        return None
+    rule.recorder = made = recorder(rule)
+    return made
 
-    False, with nothing done, where an input's gradient has nowhere to go.
+
+def recorder(rule: Rule) -> Recorder:
+    """`record` for one fresh output: f(bindings, output, frame of the call or above).
+
+    It knows the plans that the rule has had by now. False, with nothing done, where it is asked for
+    another one, for lists of tensors, or where an input's gradient has nowhere to go.
     """
-    names = plan.rule.names
-    given = [n for n, wanted in zip(names, plan.mask, strict=True) if wanted]
-    read = {s.of for s in plan.slots if s.kind in (ARG, ARG_META)}
-    local = {name: f"x{i}" for i, name in enumerate(dict.fromkeys([*given, *sorted(read)]))}
-    edges = []
-    text = ["def record(given, out, frame):"]
-    for name, x in local.items():
-        text.append(f"    {x} = given.get({name!r})")
-        if name in given:
-            text += [
-                f"    n{x} = {x}._node if {x}._base is None else node_of_view({x})",
-                f"    if n{x} is None:",
-                f"        if {x}._inherits:",
-                "            return False",
-                f"        n{x} = accumulate_of({x})",
-            ]
-    for name, wanted in zip(names, plan.mask, strict=True):
-        edges.append(f"n{local[name]}, {local[name]}._index" if wanted else "None, 0")
-    text += [
-        "    node = cls()",
-        f"    node._edges = ({', '.join(edges)},)",
-        "    node._plan = plan",
-        "    node._extra = None",
-        "    node._number = next_number()",
-        "    array = out._np",
-        "    node._shape = array.shape if array is not None else out._layout.shape",
-        "    node._dtype = out._dtype",
-        "    node._code, node._lasti = outside(frame)",
-    ]
-    pairs = [
-        _kept(i, slot, local.get(slot.of, ""), slot.of in given, text)
-        for i, slot in enumerate(plan.slots)
-    ]
-    text += [
-        f"    node._saved = [{', '.join(pairs)}]",
-        "    out._rg = True",
-        "    out._node = node",
-        "    out._index = 0",
-        "    return True",
-    ]
-    space = {
+    plans = dict(sorted(rule.masks.items(), reverse=True))
+    kept = {s.of for plan in plans.values() for s in plan.slots if s.kind in (ARG, ARG_META)}
+    local = {name: f"x{i}" for i, name in enumerate(dict.fromkeys([*rule.names, *sorted(kept)]))}
+    space: dict[str, Any] = {
         "Tensor": Tensor,
         "accumulate_of": accumulate_of,
-        "cls": plan.cls,
-        "constants": [slot.of for slot in plan.slots],
-        "ghost": saving.ghost,
+        "cls": rule.node_class(),
         "keep": saving.keep,
         "meta_of": saving.meta_of,
         "next_number": sequence.__next__,
         "node_of_view": node_of_view,
         "outside": lines.outside,
-        "plan": plan,
+        "recorder_of": recorder_of,
+        "shape_of": shape_of,
+        "users": lines.OUTSIDE,
     }
-    return compiled("record", text, space)  # type: ignore[no-any-return]
+    text = [
+        "def record(given, out, frame):",
+        *[f"    {x} = given.get({name!r})" for name, x in local.items()],
+        "    bits = 0",
+    ]
+    for i, name in enumerate(rule.names):
+        x = local[name]
+        text += [
+            f"    if isinstance({x}, Tensor):",
+            f"        if {x}._rg:",
+            f"            bits |= {1 << i}",
+            f"    elif isinstance({x}, (list, tuple)):",
+            "        return False",
+        ]
+        if name in rule.numbers:
+            space[f"of_{x}"] = rule.numbers[name]
+            text += [
+                f"    elif {x} is not None:",
+                f"        f = of_{x}.recorder or recorder_of(of_{x})",
+                "        return f is not None and f(given, out, frame)",
+            ]
+    text.append("    if not bits:")
+    text.append("        return True")
+    for bits, plan in plans.items():
+        space[f"plan{bits}"] = plan
+        text += [f"    {'elif' if bits != next(iter(plans)) else 'if'} bits == {bits}:"]
+        text += [f"        {line}" for line in _of_plan(plan, bits, local, space)]
+    text += [
+        "    else:",
+        "        return False",
+        "    node._extra = None",
+        "    node._number = next_number()",
+        "    node._shape = shape_of(out)",
+        "    node._dtype = out._dtype",
+        "    code = frame.f_code",
+        "    if code.co_filename in users:",
+        "        node._code = code",
+        "        node._lasti = frame.f_lasti",
+        "    else:",
+        "        node._code, node._lasti = outside(frame)",
+        "    out._rg = True",
+        "    out._node = node",
+        "    out._index = 0",
+        "    return True",
+    ]
+    return compiled("record", text, space, f"{rule.name} ")  # type: ignore[no-any-return]
 
 
-def _kept(i: int, slot: Slot, x: str, known: bool, text: list[str]) -> str:
-    """Write what keeps a slot; the text of its (value, version). `known`: it is a tensor."""
+def _of_plan(plan: Plan, bits: int, local: dict[str, str], space: dict[str, Any]) -> list[str]:
+    """The lines that make a plan's node, with its edges and what it keeps of its inputs."""
+    text = []
+    edges = []
+    given = [name for name, wanted in zip(plan.rule.names, plan.mask, strict=True) if wanted]
+    for name in plan.rule.names:
+        x = local[name]
+        if name not in given:
+            edges.append("None, 0")
+            continue
+        edges.append(f"n{x}, {x}._index")
+        text += [
+            f"n{x} = {x}._node if {x}._base is None else node_of_view({x})",
+            f"if n{x} is None:",
+            f"    if {x}._inherits:",
+            "        return False",
+            f"    n{x} = accumulate_of({x})",
+        ]
+    pairs = []
+    for i, slot in enumerate(plan.slots):
+        if slot.kind == CONSTANT:
+            space[f"c{bits}_{i}"] = slot.of
+        pairs.append(_kept(slot, f"c{bits}_{i}", local.get(slot.of, ""), slot.of in given))
+    return [
+        *text,
+        "node = cls()",
+        f"node._edges = ({', '.join(edges)},)",
+        f"node._plan = plan{bits}",
+        f"node._saved = [{', '.join(pairs)}]" if pairs else "node._saved = ()",
+    ]
+
+
+def _kept(slot: Slot, constant: str, x: str, known: bool) -> str:
+    """The text of a slot's (value, version). `known`: the argument is a tensor."""
     if slot.kind == ARG:
-        plain = f"{x}._np is not None and not {x}._marked"
-        plain = plain if known else f"isinstance({x}, Tensor) and {plain}"
-        text += [
-            f"    if {plain}:",
-            f"        s = {x}._storage",
-            "        s.kept = True",
-            f"        k{i}, v{i} = {x}, s.version",
-            "    else:",
-            f"        k{i}, v{i} = keep(node, {x})",
-        ]
-        return f"k{i}, v{i}"
+        return f"*keep(node, {x})"
     if slot.kind == RESULT:
-        text += [
-            "    if out._marked:",
-            f"        k{i}, v{i} = keep(node, out, 0)",
-            "    else:",
-            "        s = out._storage",
-            "        s.kept = True",
-            f"        k{i}, v{i} = ghost(out), s.version",
-        ]
-        return f"k{i}, v{i}"
+        return "*keep(node, out, 0)"
     if slot.kind in (ARG_META, RESULT_META):
         t = x if slot.kind == ARG_META else "out"
         if slot.meta == "_shape" and (known or t == "out"):
-            text += [
-                f"    array = {t}._np",
-                f"    k{i} = array.shape if array is not None else {t}._layout.shape",
-            ]
-            return f"k{i}, None"
+            return f"shape_of({t}), None"
         return f"meta_of({t}, {slot.meta!r}), None"
-    return f"constants[{i}], None"
+    return f"{constant}, None"
 
 
-def runner(plan: Plan, general: Runner) -> Runner:
-    """`OpNode.apply` for nodes of one output.
+# -- backward -------------------------------------------------------------------------------------
 
-    Those with lists among their inputs, without a gradient, or that shed, go to `general`; so do
-    all where the formulas want more than the gradient of one output.
+
+def runner_of(plan: Plan) -> Runner:
+    """What runs the nodes of a plan, written when the first of them runs."""
+    plan.runner = made = runner(plan)
+    return made
+
+
+def runner(plan: Plan) -> Runner:
+    """Gradients of the inputs from those of the outputs: f(node, gradients, wanted nodes).
+
+    Where an argument is a list of tensors, or an in-place op left no trace, edges and names don't
+    go together (`listed`): then all formulas run, and `spread` puts their gradients in order.
     """
-    if not plan.single:
-        return general
-    count = len(plan.rule.names)
-    large = " or g._np is None" if plan.rule.sheds else ""
+    names = sorted({str(r) for step in plan.steps for r in step.reads if not isinstance(r, int)})
+    results = [f"r{p}" for p in range(len(plan.rule.names))]
     text = [
         "def run(node, grads, wanted):",
-        "    g = grads[0]",
         "    edges = node._edges",
-        f"    if g is None or len(edges) != {2 * count}{large}:",
-        "        return general(node, grads, wanted)",
+        *[f"    {line}" for line in _gradients(names)],
+        "    extra = node._extra",
+        "    listed = extra is not None and (extra.spans is not None or extra.zeroed)",
     ]
     if plan.slots:
-        text += [
-            "    kept = node._saved",
-            "    if kept is None:",
-            "        raise freed(node)",
-        ]
-        if any([slot.kind == RESULT for slot in plan.slots]):
-            text.append("    revive = state.grad")
+        text += ["    kept = node._saved", "    if kept is None:", "        raise freed(node)"]
+    if any([slot.kind == RESULT for slot in plan.slots]):
+        text.append("    revive = state.grad")
     for i, slot in enumerate(plan.slots):
-        text.append(f"    v{i} = kept[{2 * i}]")
-        if slot.kind not in (ARG, RESULT):
-            continue
-        text += [
-            f"    version = kept[{2 * i + 1}]",
-            "    if version is None:",
-            f"        if type(v{i}) in SPECIAL:",
-            f"            v{i} = v{i}.unpack(node)",
-            "    else:",
-            f"        t = v{i}",
-            "        if t._storage.version != version or t._cut is not None or t._marked:",
-            f"            check(node, slots[{i}], t, version)",
-        ]
-        if slot.kind == RESULT:
-            text += ["        if revive:", f"            v{i} = revived(v{i}, node, {slot.of})"]
-    results = ["None"] * count
+        text += [f"    {line}" for line in _unpacked(i, slot)]
+    if results:
+        text.append(f"    {' = '.join(results)} = None")
+    if plan.rule.sheds:
+        text += ["    if not listed and large(node, g):", "        node._saved = kept = t = None"]
+        text += [f"        {line}" for line in _shedding(plan)]
+        text.append(f"        return [{', '.join(results)}]")
     for i, step in enumerate(plan.steps):
-        ends = [
-            f"(edges[{2 * p}] is not None and (wanted is None or edges[{2 * p}] in wanted))"
-            for p in step.positions
-        ]
-        call = f"f{i}({', '.join(['g' if r == 0 else f'v{r - 1}' for r in step.reads])})"
-        made = [f"r{p}" for p in step.positions]
-        for p, r in zip(step.positions, made, strict=True):
-            results[p] = r
-        text += [f"    {' = '.join(made)} = None", f"    if {' or '.join(ends)}:"]
-        if step.joint:
-            text.append(f"        {', '.join(made)}, = {call}")
-        else:
-            text += [
-                f"        {made[0]} = {call}",
-                f"        if type({made[0]}) is list:",
-                f"            {made[0]} = {made[0]}[0]",
-            ]
-    text.append(f"    return [{', '.join(results)}]")
+        text += [f"    {line}" for line in _run(i, step, "listed or ")]
+    text += [
+        "    if listed:",
+        f"        return spread(node, grads, [{', '.join(results)}])",
+        f"    return [{', '.join(results)}]",
+    ]
     space: dict[str, Any] = {f"f{i}": step.formula for i, step in enumerate(plan.steps)}
     space |= {
         "SPECIAL": saving.SPECIAL,
         "check": saving.check,
         "freed": errors.freed,
-        "general": general,
+        "large": _is_large,
         "revived": saving.revived,
         "slots": plan.slots,
+        "spread": _spread,
         "state": modes.state,
+        "with_zeros": saving.with_zeros,
     }
-    return compiled("run", text, space)  # type: ignore[no-any-return]
+    asked = "".join(["x" if wanted else "-" for wanted in plan.mask])
+    return compiled("run", text, space, f"{plan.rule.name} {asked} ")  # type: ignore[no-any-return]
+
+
+def _gradients(names: list[str]) -> list[str]:
+    """The lines that give the formulas' gradients their names; none run where none arrived."""
+    nothing = "    return (None,) * (len(edges) >> 1)"
+    if not [n for n in names if n != "g"]:
+        return ["g = grads[0]", "if g is None:", nothing]
+    text = ["if not any([g is not None for g in grads]):", nothing]
+    text += [f"{n} = grads[{n[1:] or 0}]" for n in names if n != "grads"]
+    return [*text, "grads = with_zeros(node, grads)"] if "grads" in names else text
+
+
+def _unpacked(i: int, slot: Slot) -> list[str]:
+    """The lines that take a saved value out, checked."""
+    text = [f"v{i} = kept[{2 * i}]"]
+    if slot.kind not in (ARG, RESULT):
+        return text
+    text += [
+        f"version = kept[{2 * i + 1}]",
+        "if version is None:",
+        f"    if type(v{i}) in SPECIAL:",
+        f"        v{i} = v{i}.unpack(node)",
+        "else:",
+        f"    t = v{i}",
+        "    if t._storage.version != version or t._cut is not None or t._marked:",
+        f"        check(node, slots[{i}], t, version)",
+    ]
+    if slot.kind == RESULT:
+        text += ["    if revive:", f"        v{i} = revived(v{i}, node, {slot.of})"]
+    return text
+
+
+def _run(i: int, step: Step, unless: str = "") -> list[str]:
+    """The lines that run a formula if a gradient that it gives is wanted."""
+    ends = [
+        f"(edges[{2 * p}] is not None and (wanted is None or edges[{2 * p}] in wanted))"
+        for p in step.positions
+    ]
+    call = f"f{i}({', '.join([f'v{r}' if isinstance(r, int) else r for r in step.reads])})"
+    made = ", ".join([f"r{p}" for p in step.positions])
+    return [f"if {unless}{' or '.join(ends)}:", f"    {made}{',' if step.joint else ''} = {call}"]
+
+
+def _shedding(plan: Plan) -> list[str]:
+    """The lines that run the formulas from the last to the first, each followed by letting go of
+    what no other will read.
+    """
+    text = []
+    for i, step in reversed(list(enumerate(plan.steps))):
+        later = {r for other in plan.steps[:i] for r in other.reads}
+        text += _run(i, step)
+        text += [f"v{r} = None" for r in step.reads if isinstance(r, int) and r not in later]
+    return text
+
+
+def _is_large(node: Any, g: Tensor) -> bool:
+    """Whether to let go of what was saved formula by formula, not when all have run.
+
+    A product's gradients are as large as its factors. Where the first factor is made again for
+    backward (`rematerialize`), its bytes and those of its gradient would be there at once: in a
+    transformer that is the peak of the step. So the gradient of the second factor, the small one in
+    most programs, is computed first, and what only it reads goes before the next one is made.
+    """
+    return g._np is None and not g._hollow and bool(node._saved) and not engine.retains()
+
+
+def _spread(node: Node, grads: Grads, found: list[Any]) -> list[Any]:
+    """The gradients by edge, of those by name, where a list of tensors has an edge for each of
+    them, or an in-place op left no trace of what it wrote to.
+    """
+    extra = node.more()
+    out: list[Any] = []
+    for name, r in zip(node._plan.rule.names, found, strict=True):
+        n = 1 if extra.spans is None else extra.spans[name]
+        out.extend([None] * n if r is None else r if isinstance(r, (list, tuple)) else [r])
+    if extra.zeroed:
+        like = next(g for g in grads if g is not None)
+        out.append(like.new_zeros((), dtype=node._dtype).expand(node._shape))
+    return out

@@ -1,0 +1,32 @@
+"""The node of an op with a rule: what it saved comes out, its formulas run, what it saved goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._engine.autograd import saving, unrolled
+from skimp._engine.autograd.nodes import Grads, Node
+from skimp._engine.autograd.rules import Rule
+
+
+class OpNode(Node):
+    """The node of an op with a rule; each rule has a subclass of its own, named as in PyTorch."""
+
+    __slots__ = ()
+    rule: Rule
+
+    def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
+        """Run the formulas of the inputs that need gradients."""
+        plan = self._plan
+        return (plan.runner or unrolled.runner_of(plan))(self, grads, wanted)
+
+    def release(self) -> None:
+        """Forget what was saved, if a tensor was among it: what kept only numbers and shapes can
+        run again, as in PyTorch.
+        """
+        plan = self._plan
+        if plan.frees or (plan.frees_if_tensor and saving.holds_tensor(self)):
+            self._saved = None
+
+    def __getattr__(self, name: str) -> Any:
+        return saving.attribute(self, name)
