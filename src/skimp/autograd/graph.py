@@ -13,7 +13,7 @@ from skimp._engine.autograd.graph_hooks import (
     saved_tensors_hooks,
 )
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
-from skimp._engine.autograd.record import record, record1, record2
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 
 __all__ = [
@@ -26,8 +26,6 @@ __all__ = [
     "get_gradient_edge",
     "increment_version",
     "record",
-    "record1",
-    "record2",
     "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp._engine.autograd.record import record, record1, record2
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 
 
@@ -148,41 +148,39 @@ def test_unknown_parameter() -> None:
 
 
 @pytest.mark.parametrize("needs", [(True, False), (False, True), (True, True)])
-def test_the_short_way_is_the_long_way(needs: tuple[bool, bool]) -> None:
+def test_what_is_written_out_does_what_the_loops_do(needs: tuple[bool, bool]) -> None:
     rule = Rule(
         "XBackward0",
         {"input": lambda g, other: g * other, "other": lambda g, input, result: g * input * result},
     )
     found = []
-    for short in (True, False):
+    for uses in (0, 10**3):
         a, b = [skimp.tensor([v]).requires_grad_(n) for v, n in zip((2.0, 3.0), needs, strict=True)]
         for wrap in (False, True):
             x, y = (a * 1, b * 1) if wrap else (a, b)
             out = result_of(6)
-            if short:
-                record2(rule, x, y, out, needs[0] + 2 * needs[1])
-            else:
-                record(rule, {"input": x, "other": y}, out)
+            rule.uses = uses
+            record(rule, {"input": x, "other": y}, out)
             out.backward()
+        assert (rule.recorder is not None) == (uses > 0)
         found.append([None if t.grad is None else t.grad.tolist() for t in (a, b)])
     assert found[0] == found[1]
 
 
-def test_the_short_way_with_a_number_and_of_one_operand() -> None:
-    x, out, again = leaf(2), result_of(6), result_of(5)
-    record2(
-        Rule(
-            "MulBackward0",
-            {"input": lambda g, other: g * other, "other": lambda g, input: g * input},
-        ),
-        x,
-        3,
-        out,
-        1,
+@pytest.mark.parametrize("uses", [0, 10**3])
+def test_a_number_may_have_a_rule_of_its_own(uses: int) -> None:
+    rule = Rule(
+        "XBackward1",
+        {"input": lambda g, other: g * other, "other": lambda g, input: g * input},
+        numbers={"other": Rule("XBackward0", {"input": lambda g, other: g * other})},
     )
-    assert out.grad_fn._saved_other == 3
-    out.backward()
-    record1(Rule("ExpBackward0", {"input": lambda g, result: g * result}), x, again)
-    again.backward()
-    assert x.grad.tolist() == [8]
-    assert again.grad_fn.name() == "ExpBackward0"
+    for other, edges in ((leaf(3), 2), (3, 1), (2.5, 1)):
+        for _ in range(2):
+            x, out = leaf(2), result_of(6)
+            rule.uses = rule.numbers["other"].uses = uses
+            record(rule, {"input": x, "other": other}, out)
+            assert out.grad_fn.name() == f"XBackward{edges - 1}"
+            assert len(out.grad_fn.next_functions) == edges
+            out.backward()
+            assert x.grad.tolist() == [2.5 if other == 2.5 else 3]
+

@@ -164,17 +164,3 @@ def save_results(node: OpNode, results: Sequence[Tensor]) -> None:
             kept[2 * i : 2 * i + 2] = saving.keep(node, results[of], of)
         elif kind == RESULT_META:
             kept[2 * i] = meta_of(results[of], meta)
-
-
-# -- what pointwise forms call ---------------------------------------------------------------------
-
-
-def record1(rule: Rule, a: Tensor, out: Tensor) -> None:
-    """`record` for an op whose only argument is a tensor."""
-    record(rule, {rule.args[0]: a}, out)
-
-
-def record2(rule: Rule, a: Any, b: Any, out: Tensor, which: int) -> None:
-    """`record` for two operands."""
-    args = rule.args
-    record(rule, {args[0]: a, args[1]: b}, out)

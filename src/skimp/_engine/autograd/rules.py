@@ -138,7 +138,7 @@ class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient."""
 
     __slots__ = (
-        "_class", "again", "args", "formulas", "masks", "name", "names", "numbers", "recorder",
+        "_class", "again", "formulas", "masks", "name", "names", "numbers", "recorder",
         "sheds", "uses",
     )  # fmt: skip
 
@@ -146,7 +146,6 @@ class Rule:
         self,
         name: str,
         formulas: Mapping[Any, Formula],
-        args: tuple[str, ...] | None = None,
         again: Formula | None = None,
         sheds: bool = False,
         numbers: Mapping[str, Rule] | None = None,
@@ -156,7 +155,6 @@ class Rule:
         self.sheds = sheds
         self.formulas = dict(formulas)
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
-        self.args = args or _guess(self.names)
         self.numbers = numbers or {}
         # what the loops of `record` become when the rule has been used for a while (`unrolled`)
         self.uses = 0
@@ -218,8 +216,3 @@ def _is_grad(p: str) -> bool:
 
 def _tuple(key: Key) -> tuple[str, ...]:
     return key if isinstance(key, tuple) else (key,)
-
-
-def _guess(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The operands of a pointwise op by the usual names, where a rule does not name its own."""
-    return names if len(names) == 2 else ("input", "other")

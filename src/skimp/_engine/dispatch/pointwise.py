@@ -13,7 +13,7 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record, record1
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.row import ORDINARY
@@ -97,8 +97,6 @@ class Pointwise:
         # refuses values that the kernel would refuse, at the call: the kernel may run later
         self.check = check
         self.plain = plain_dtypes(self)
-        if rule is not None and not params and len(args) <= 2:
-            rule.args = args if len(args) == 2 else (args[0], "other")
 
     def kernel(self, dtype: dtypes.dtype) -> Kernel:
         found = self.kernels.get(dtype)
@@ -216,10 +214,7 @@ def call(
     made = None if out is not None else at_hand(row, args, params)
     if made is not None:
         if row.rule is not None and modes.state.grad and any([t._rg for t in args]):
-            if len(args) == 1 and not params:
-                record1(row.rule, args[0], made)
-            else:
-                record(row.rule, bindings(row, args, params), made)
+            record(row.rule, bindings(row, args, params), made)
         return made
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]

@@ -15,7 +15,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
-from skimp._engine.autograd.record import record1, record2
+from skimp._engine.autograd.record import record
 from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call, predicate
 from skimp._engine.dispatch.row import FORMS, OPS, ORDINARY, Form, Op, publish
 from skimp._engine.dispatch.transforms import active
@@ -57,7 +57,7 @@ def function({a}, *, out=None):
         if x is not None and {a}._dtype in ok and not {a}._turned{dense}:
             made = fresh(ufunc(x), result or {a}._dtype)
             if {a}._rg and rule is not None and state.grad:
-                record1(rule, {a}, made)
+                record(rule, {{"{a}": {a}}}, made)
             return made
     if active or type({a}) not in known:
         return dispatch(form, ({a},), {{"out": out}})
@@ -75,9 +75,8 @@ def function({a}, {b}, *, out=None):
                     made = fresh(ufunc(x, y), result or dtype)
                 except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                     return call(row, ({a}, {b}))
-                first, second = {a}._rg, {b}._rg
-                if (first or second) and rule is not None and state.grad:
-                    record2(rule, {a}, {b}, made, (3 if second else 1) if first else 2)
+                if ({a}._rg or {b}._rg) and rule is not None and state.grad:
+                    record(rule, {{"{a}": {a}, "{b}": {b}}}, made)
                 return made
     if active or type({a}) not in known or type({b}) not in known:
         return dispatch(form, ({a}, {b}), {{"out": out}})
@@ -164,8 +163,8 @@ class Forms:
         OPS[row.name] = self.op
         predicates = row.types is predicate
         self._space: dict[str, Any] = {
-            "call": call, "fresh": fresh, "ok": ok, "ordinary": ORDINARY, "record1": record1,
-            "record2": record2, "result": dtypes.bool if predicates else None, "row": row,
+            "call": call, "fresh": fresh, "ok": ok, "ordinary": ORDINARY, "record": record,
+            "result": dtypes.bool if predicates else None, "row": row,
             "rule": None if predicates else row.rule, "short_inplace": short_inplace,
             "state": _state, "ufunc": ufunc,
         }  # fmt: skip
@@ -255,6 +254,7 @@ def operators(
     ufunc, ok = _strided(row)
     numbers, whole = FLOATS & ok, ok & {dtypes.int64}
     rule: Any = row.rule
+    first, second = row.args
     usual = dtypes.float32 if dtypes.float32 in ok else None  # found without hashing
 
     def operator(self: Tensor, other: Any) -> Tensor:
@@ -271,9 +271,8 @@ def operators(
                         made = fresh(ufunc(x, y), dtype)
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return slow(self, other)
-                    first, second = self._rg, other._rg
-                    if (first or second) and _state.grad:
-                        record2(rule, self, other, made, (3 if second else 1) if first else 2)
+                    if (self._rg or other._rg) and _state.grad:
+                        record(rule, {first: self, second: other}, made)
                     return made
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
@@ -284,7 +283,7 @@ def operators(
             ):
                 made = fresh(ufunc(x, other), self._dtype)
                 if self._rg and _state.grad:
-                    record2(rule, self, other, made, 1)
+                    record(rule, {first: self, second: other}, made)
                 return made
         elif not isinstance(other, OPERANDS):
             return NotImplemented  # type: ignore[no-any-return]
@@ -301,7 +300,7 @@ def operators(
             ):
                 made = fresh(ufunc(other, x), self._dtype)
                 if self._rg and _state.grad:
-                    record2(rule, other, self, made, 2)
+                    record(rule, {first: other, second: self}, made)
                 return made
         return slow(other, self) if isinstance(other, OPERANDS) else NotImplemented
 

@@ -116,10 +116,13 @@ def _fill_kernel(mask: Array, x: Array, value: Array, *, out: Array) -> None:
 
 
 FILL_RULE = Rule(
-    "MaskedFillBackward0",
+    "MaskedFillBackward1",
     {
         "input": lambda g, mask: masked_fill(g, mask, 0),
         "value": lambda g, mask: where(mask, g, 0).sum(),
+    },
+    numbers={
+        "value": Rule("MaskedFillBackward0", {"input": lambda g, mask: masked_fill(g, mask, 0)})
     },
 )
 FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FILL_RULE,

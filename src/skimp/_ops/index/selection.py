@@ -293,10 +293,12 @@ def _need_place(input: Tensor, dim: int, index: Tensor) -> tuple[int, Array]:
     return dim, where
 
 
-@writer(out=False, rule=Rule("IndexFillBackward0", {
+@writer(out=False, rule=Rule("IndexFillBackward1", {
     "input": lambda g, dim, index: _unselected(g, dim, index),
     "value": lambda g, dim, index: g.index_select(dim, _front(g, dim, index).unique()).sum(),
-}))  # fmt: skip
+}, numbers={"value": Rule("IndexFillBackward0", {
+    "input": lambda g, dim, index: _unselected(g, dim, index),
+})}))  # fmt: skip
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
     """Write one value over the slices at the positions in a vector."""
     if isinstance(value, Tensor):

@@ -44,7 +44,12 @@ ADD = Pointwise(
     "add",
     np.add,
     same,
-    Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}),
+    Rule(
+        "AddBackward0",
+        {"input": lambda g: g, "other": lambda g: g},
+        # 2 + x is x + 2: the tensor's edge comes first
+        numbers={"input": Rule("AddBackward0", {"other": lambda g: g, "input": lambda g: g})},
+    ),
     PAIR,
     title="add_stub",
     bare=True,
@@ -62,7 +67,11 @@ RSUB = Pointwise(
     "rsub",
     SUB.kernels,
     same,
-    Rule("RsubBackward1", {"input": lambda g: g, "other": lambda g: -g}),
+    Rule(
+        "RsubBackward0",
+        {"other": lambda g: -g, "input": lambda g: g},  # its first argument is what is subtracted
+        numbers={"input": Rule("RsubBackward1", {"other": lambda g: -g})},
+    ),
     PAIR,
     title="add_stub",
 )
@@ -232,6 +241,16 @@ MUL: Pointwise = Pointwise(
         "MulBackward0",
         {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)},
         again=lambda input, other: call(MUL, (input, other)),
+        numbers={
+            "input": Rule(  # 2 * x is x * 2: the tensor's edge comes first
+                "MulBackward0",
+                {
+                    "other": lambda g, input: g * conj(input),
+                    "input": lambda g, other: g * conj(other),
+                },
+                again=lambda input, other: call(MUL, (input, other)),
+            )
+        },
     ),
     PAIR,
     bare=True,

@@ -37,11 +37,12 @@ REMAINDER = Pointwise(
     {I: K.remainder, F: K.remainder},
     same,
     Rule(
-        "RemainderBackward0",
+        "RemainderBackward1",
         {
             "input": lambda g: g,
             "other": lambda g, input, other: -g * div(input, other, rounding_mode="floor"),
         },
+        numbers={"other": Rule("RemainderBackward0", {"input": lambda g: g})},
     ),
     PAIR,
     check=no_zero,
@@ -51,11 +52,12 @@ FMOD = Pointwise(
     {I: K.fmod, F: K.fmod},
     same,
     Rule(
-        "FmodBackward0",
+        "FmodBackward1",
         {
             "input": lambda g: g,
             "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc"),
         },
+        numbers={"other": Rule("FmodBackward0", {"input": lambda g: g})},
     ),
     PAIR,
     check=no_zero,
@@ -165,6 +167,12 @@ binary(
             {
                 "input": lambda g, input, result: where(input == 0, 0, g * (result / input)),
                 "other": lambda g: zeros(g),
+            },
+            numbers={
+                "other": Rule(
+                    "CopysignBackward1",
+                    {"input": lambda g, input, result: where(input == 0, 0, g * (result / input))},
+                )
             },
         ),
         PAIR,

@@ -207,6 +207,10 @@ _alias("multigammaln", "mvlgamma")
 # -- two arguments --------------------------------------------------------------------------------
 
 
+def _xlogy_input_back(g: Tensor, input: Any, other: Any) -> Any:
+    return where((input == 0) & (other <= 0), 0, xlogy(g, other))
+
+
 xlogy: Any = binary(
     Pointwise(
         "xlogy",
@@ -214,11 +218,12 @@ xlogy: Any = binary(
         floating,
         Rule(
             "XlogyBackward0",
-            {
-                "input": lambda g, input, other: where(
-                    (input == 0) & (other <= 0), 0, xlogy(g, other)
+            {"input": _xlogy_input_back, "other": lambda g, input, other: g * (input / other)},
+            numbers={
+                "input": Rule(
+                    "XlogyBackward1", {"other": lambda g, input, other: g * (input / other)}
                 ),
-                "other": lambda g, input, other: g * (input / other),
+                "other": Rule("XlogyBackward2", {"input": _xlogy_input_back}),
             },
         ),
         PAIR,
