@@ -430,3 +430,47 @@ def test_what_is_an_inference_tensor() -> None:
         return [m.is_inference() for m in made]
 
     same(program)
+
+
+COMPARISONS = (
+    "eq_", "ne_", "lt_", "le_", "gt_", "ge_", "not_equal_", "less_", "less_equal_", "greater_",
+    "greater_equal_", "logical_and_", "logical_or_", "logical_xor_", "logical_not_", "sign_",
+    "sgn_", "floor_", "ceil_", "round_", "trunc_", "zero_", "random_", "uniform_", "normal_",
+    "bernoulli_", "exponential_", "geometric_", "cauchy_", "log_normal_", "nextafter_",
+    "floor_divide_", "heaviside_", "fix_", "bitwise_not_", "copysign_", "remainder_", "fmod_",
+)  # fmt: skip
+OTHERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "nothing": lambda torch: (),
+    "a number": lambda torch: (0.5,),
+    "a tensor": lambda torch: (torch.tensor([1.0, 2.0, 0.5]),),
+    "one with a gradient": lambda torch: (torch.tensor([1.0, 2.0, 0.5], requires_grad=True),),
+    "a row": lambda torch: (torch.tensor([[1.0]], requires_grad=True)[0],),
+}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_what_is_written_in_place_and_depends_on_nothing_has_no_gradient(name: str) -> None:
+    """Neither the tensor nor the other operand gets more than the oracle gives it."""
+    for what, others in OTHERS.items():
+        for part in (slice(None), slice(1, 3)):
+            theirs = _written(oracle, name, others, part)
+            if theirs != ("refused",):
+                assert _written(skimp, name, others, part) == theirs, (name, what, part)
+
+
+def _written(torch: Any, name: str, others: Any, part: slice) -> Any:
+    """The gradients after the op, on all of a tensor or on a view of it."""
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * 1.0
+    given = others(torch)
+    leaves = [t for t in given if isinstance(t, torch.Tensor) and t.is_leaf and t.requires_grad]
+    given = tuple([t[part] if isinstance(t, torch.Tensor) and len(t) > 1 else t for t in given])
+    try:
+        getattr(y[part], name)(*given)
+    except (TypeError, RuntimeError, NotImplementedError, ValueError):
+        return ("refused",)
+    try:
+        y.sum().backward()
+    except RuntimeError as e:
+        return ("not implemented" in str(e),)
+    return [None if t.grad is None else t.grad.tolist() for t in (x, *leaves)]

@@ -49,10 +49,13 @@ def record(
     """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by
     `rule`.
     """
-    if not (nondiff or _guarded) and type(outputs) is Tensor and outputs._dtype.category > 1:
-        written = rule.recorder or unrolled.recorder_of(rule)
-        if written is not None and written(bindings, outputs, _frame(2)):
+    if type(outputs) is Tensor:
+        if outputs._dtype.category not in _DIFFERENTIABLE:
             return
+        if not (nondiff or _guarded):
+            written = rule.recorder or unrolled.recorder_of(rule)
+            if written is not None and written(bindings, outputs, _frame(2)):
+                return
     node = begin(rule, bindings)
     if node is not None:
         finish(node, outputs, nondiff)

@@ -365,6 +365,15 @@ export("positive", positive)
 
 # -- comparison -----------------------------------------------------------------------------------
 
+def _flat(node: str) -> Rule:
+    """The rule of a comparison in place: the 0 and 1 that it writes don't depend on anything."""
+    return Rule(
+        f"{node}1",
+        {"input": lambda g: zeros(g), "other": lambda g: zeros(g)},
+        numbers={"other": Rule(f"{node}0", {"input": lambda g: zeros(g)})},
+    )
+
+
 for _word, _ufunc, _name, _mark in (
     ("eq", np.equal, "equal", "=="),
     ("ne", np.not_equal, "not_equal", "!="),
@@ -377,7 +386,16 @@ for _word, _ufunc, _name, _mark in (
     _kinds = _ufunc if _whole else dict.fromkeys((B, I, F), _ufunc)
     _also = dtypes.NARROW if _whole else ()
     _f = binary(
-        Pointwise(_word, _kinds, predicate, None, PAIR, opmath=False, numbers=(1,), also=_also),
+        Pointwise(
+            _word,
+            _kinds,
+            predicate,
+            _flat(f"{_word.title()}Backward"),
+            PAIR,
+            opmath=False,
+            numbers=(1,),
+            also=_also,
+        ),
         aliases=() if _word == "eq" else (_name,),
         doc=f"input {_mark} other, as bools.",
     )
