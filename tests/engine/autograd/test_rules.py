@@ -183,4 +183,3 @@ def test_a_number_may_have_a_rule_of_its_own(uses: int) -> None:
             assert len(out.grad_fn.next_functions) == edges
             out.backward()
             assert x.grad.tolist() == [2.5 if other == 2.5 else 3]
-

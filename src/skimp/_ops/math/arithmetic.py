@@ -365,6 +365,7 @@ export("positive", positive)
 
 # -- comparison -----------------------------------------------------------------------------------
 
+
 def _flat(node: str) -> Rule:
     """The rule of a comparison in place: the 0 and 1 that it writes don't depend on anything."""
     return Rule(
