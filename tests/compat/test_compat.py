@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -382,3 +383,17 @@ def test_what_programs_send_and_store_under_the_name_torch(tmp_path: Path) -> No
     )
     done = skimp("run", "--quiet", str(script), cwd=tmp_path)
     assert done.stdout == "torch torch torch\n", done.stderr
+
+
+def test_machines_that_ask_for_a_modules_names_are_told_at_once() -> None:
+    """`inspect.stack` asks every module for its __file__: no search for names that are near."""
+    from skimp._compat.missing import missing
+
+    def candidates() -> Iterator[str]:
+        raise AssertionError("looked at")
+        yield ""
+
+    with pytest.raises(AssertionError, match="looked at"):
+        missing("skimp.onnx", "exports", candidates())
+    told = str(missing("skimp.onnx", "__file__", candidates()))
+    assert told == "module 'skimp.onnx' has no attribute '__file__'"

@@ -1,10 +1,10 @@
-"""PyTorch's own database of sample inputs, for both libraries."""
+"""Sample inputs of every op, for both libraries: PyTorch's own database, and what it lacks."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cache, reduce
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -12,6 +12,8 @@ import torch as oracle
 from torch.testing._internal.common_methods_invocations import op_db
 
 import skimp
+from skimp._engine.dispatch.forms import METHODS, NAMESPACES, OPS
+from skimp._engine.dispatch.pointwise_forms import ROWS
 from tests.support.samples import twin
 
 
@@ -68,11 +70,87 @@ def samples(count: int, dtype: oracle.dtype = oracle.float64) -> Iterator[Sample
             yield Sample(info.name, i, (s.input, *s.args), s.kwargs)
 
 
-def _of(info: Any, count: int, dtype: oracle.dtype) -> list[Any]:
-    oracle.manual_seed(0)
+# What the database calls otherwise, or lacks: the calls themselves.
+X = oracle.arange(6.0, dtype=oracle.float64).reshape(2, 3) / 3 - 0.5
+PLACES = oracle.tensor([2, 0, 2])
+OWN: dict[str, list[tuple[Any, ...]]] = {
+    "copy_": [(X.clone(), X[0]), (X.float(), PLACES)],
+    "svd_lowrank": [(X, 2), (X.t(), 1)],
+    "pca_lowrank": [(X, 2), (X.t(), 1)],
+    "fill_": [(X.clone(), 2.5), (X.long(), X[0, 0])],
+    "einsum": [("ij,kj->ik", X, X[:1]), ("ij->j", X), ("ij", [X])],
+    "_unsafe_index": [(X, [PLACES // 2]), (X, [PLACES // 2, PLACES])],
+    "native_dropout": [(X, 0.5, True), (X, 0.5, False), (X, 0.0, True)],
+    "_safe_softmax": [(X, 1), (X.masked_fill(X < 0, -oracle.inf), 1)],
+    "embedding": [(X.t(), PLACES), (X.t(), PLACES[None], 0)],
+    "_standard_gamma": [(X.abs() + 0.1,)],
+    "_standard_gamma_grad": [(X.abs() + 0.1, X.abs() + 0.2)],
+    "_sample_dirichlet": [(X.abs() + 0.1,)],
+    "_dirichlet_grad": [(X.abs() / 4 + 0.1, X.abs() + 0.5, X.abs() + 2)],
+    "binomial": [(X.abs().ceil() * 4, oracle.full((2, 3), 0.25, dtype=oracle.float64))],
+}
+
+
+def registry() -> dict[str, tuple[str, ...]]:
+    """The rows of all ops that a program can reach, each with its names in PyTorch."""
+    places: dict[int, list[str]] = {}
+    for space, functions in NAMESPACES.items():
+        for name, f in functions.items():
+            places.setdefault(id(f), []).append(f"{space}.{name}" if space else name)
+    for name, f in METHODS.items():
+        places.setdefault(id(f), []).append(name)
+    found = {
+        title: [name for f in row.forms.values() for name in places.get(id(f), ())]
+        for title, row in OPS.items()
+    }
+    found = {title: names for title, names in found.items() if any(map(_reached, names))}
+    spaces = ("", *(f"{space}." for space in NAMESPACES if space))
+    return {
+        title: tuple(dict.fromkeys([f"{space}{title}" for space in spaces] + found.get(title, [])))
+        for title in sorted([*found, *ROWS])
+    }
+
+
+def _reached(name: str) -> bool:
+    """Whether a program can call it: names that PyTorch keeps to itself are none of these."""
+    try:
+        return all([callable(function_of(library, name)) for library in (oracle, skimp)])
+    except AttributeError:
+        return False
+
+
+@cache
+def _infos() -> dict[str, list[Any]]:
+    """Rows of the database by name and by other names."""
+    found: dict[str, list[Any]] = {}
+    for info in op_db:
+        for name in {info.name, *(alias.name for alias in info.aliases)}:
+            found.setdefault(name, []).append(info)
+    return found
+
+
+def samples_of(title: str, names: tuple[str, ...], count: int) -> list[Sample]:
+    """The first samples of an op by any of its names, of the widest type that it takes."""
+    if title in OWN:
+        return [Sample(title, i, args, {}) for i, args in enumerate(OWN[title])][:count]
+    infos = [info for name in names for info in _infos().get(name, ())]
+    found = []
+    for info in {id(i): i for i in infos}.values():
+        dtype = next(d for d in WIDEST if info.supports_dtype(d, "cpu"))
+        for i, s in enumerate(_of(info, count, dtype, grad=False)):
+            found.append(Sample(info.name, i, (s.input, *s.args), s.kwargs))
+    return found
+
+
+WIDEST = (oracle.float64, oracle.int64, oracle.complex128, oracle.float32, oracle.bool)
+
+
+def _of(info: Any, count: int, dtype: oracle.dtype, grad: bool = True) -> list[Any]:
+    """From the function behind `info.sample_inputs`, which looks at the stack at each sample."""
+    oracle.default_generator.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return list(islice(info.sample_inputs("cpu", dtype, requires_grad=True), count))
+        return list(islice(info.sample_inputs_func(info, "cpu", dtype, grad), count))
 
 
 def tensors_of(value: Any) -> list[Any]:

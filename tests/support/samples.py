@@ -81,7 +81,7 @@ def _tensor(x: torch.Tensor) -> Any:
 
 def array(t: Any) -> np.ndarray[Any, Any]:
     """The elements as a NumPy array of a type that NumPy knows."""
-    t = t.detach()
+    t = t.detach().resolve_conj().resolve_neg()
     if str(t.dtype) == "torch.bfloat16":
         t = t.to(torch.float32 if isinstance(t, torch.Tensor) else skimp.float32)
     found: np.ndarray[Any, Any] = t.numpy()

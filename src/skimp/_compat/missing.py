@@ -14,7 +14,12 @@ def missing(module_name: str, name: str, candidates: Iterable[str]) -> Attribute
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """`; the nearest is 'x'`, or nothing where nothing is near."""
+    """`; the nearest is 'x'`, or nothing where nothing is near.
+
+    Names like __file__ are asked for by machines: `inspect.stack` asks every module.
+    """
+    if name.startswith("__"):
+        return ""
     public = [word for word in candidates if not word.startswith("_")]
     found = difflib.get_close_matches(name, public, n=1)
     return f"; the nearest is {found[0]!r}" if found else ""

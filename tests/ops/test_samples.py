@@ -1,0 +1,45 @@
+"""Every op of the registry has samples, and gives on them what PyTorch gives.
+
+One op: `pytest tests/ops/test_samples.py -k cumsum`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+from tests.support.op_samples import registry, samples_of
+from tests.support.samples import outcome, same
+
+ROWS = registry()
+
+# What is left of a result that is not unique: vectors may have other signs.
+UNIQUE: dict[str, Callable[[Any], Any]] = {
+    "eig": lambda found: found[0],
+    "eigh": lambda found: found[0],
+    "svd_lowrank": lambda found: found[1],
+    "pca_lowrank": lambda found: found[1],
+}
+# PyTorch's own series are as good as that; tests/kernels/test_special.py compares with mpmath.
+ROUGH = {"_standard_gamma_grad": 1e-4} | dict.fromkeys(
+    ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"], 1e-5
+)
+PACKED = ("lstsq",)  # PyTorch's solution lies in the rows of LAPACK's longer array
+
+
+@pytest.mark.skipif(os.environ.get("SKIMP_DEFER") == "never", reason="as by default: all are small")
+@pytest.mark.parametrize("op", ROWS)
+def test_op(op: str) -> None:
+    found = samples_of(op, ROWS[op], count=2)
+    assert found, "an op needs samples: in its row or in tests/support/op_samples.py"
+    unique = UNIQUE.get(op, lambda result: result)
+    for sample in found:
+        theirs, ours = outcome(sample.call, torch), outcome(sample.call, skimp)
+        assert not isinstance(theirs, Exception), (sample, theirs)
+        assert not isinstance(ours, Exception), (sample, ours)
+        same(unique(ours), unique(theirs), ROUGH.get(op, 1e-7), strides=op not in PACKED)
