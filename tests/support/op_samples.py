@@ -103,8 +103,8 @@ WITHOUT = frozenset(
     chain_matmul char clamp_ clamp_max_ clamp_min_ coalesce col_indices conj_physical_
     const_data_ptr conv_tbc crow_indices data_ptr dense_dim dequantize detach detach_
     detach_copy dim dim_order div_ dropout1d dropout_ element_size elu_ embedding_renorm_
-    empty_like exponential exponential_ feature_alpha_dropout_ feature_dropout feature_dropout_
-    fftfreq fill_diagonal_ float_power_ fold fractional_max_pool2d_with_indices
+    exponential exponential_ feature_alpha_dropout_ feature_dropout feature_dropout_ fftfreq
+    fill_diagonal_ float_power_ fold fractional_max_pool2d_with_indices
     fractional_max_pool3d_with_indices from_dlpack from_file from_numpy frombuffer geometric_
     get_device get_rng_state grid_sampler gumbel_softmax hamming_window hann_window hardtanh_
     index indices initial_seed int_repr ipu is_coalesced is_complex is_conj is_contiguous
@@ -112,18 +112,18 @@ WITHOUT = frozenset(
     is_set_to is_shared is_signed kaiser_window leaky_relu_ lerp_ log_normal_ logit_ lp_pool1d
     lp_pool2d lp_pool3d manual_seed map2_ map_ masked_fill_ masked_tensor
     max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices module_load
-    mvlgamma_ nan_to_num_ new new_empty new_empty_strided new_tensor normal normal_ numel numpy
-    pin_memory poisson polygamma polygamma_ pow_ q_per_channel_axis q_per_channel_scales
-    q_per_channel_zero_points q_scale q_zero_point qscheme rand random_ randperm range
-    record_stream reinforce relu_ renorm_ resize resize_as resize_as_sparse_ result_type
-    rfftfreq round_ row_indices rrelu_ seed segment_reduce select_copy selu_ set_ set_rng_state
-    share_memory_ size slice_copy slice_inverse smm sparse_bsc_tensor sparse_bsr_tensor
-    sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor sparse_dim
-    sparse_mask sparse_resize_ sparse_resize_and_clear_ spdiags split_copy sspaddmm
-    storage_offset storage_type stride sub_ symeig tensor threshold_ to to_dense to_mkldnn
-    to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr tolist
-    tril_ triplet_margin_with_distance_loss triu_ type type_as uniform_ untyped_storage upsample
-    values view_as_complex_copy view_as_real_copy where
+    mvlgamma_ nan_to_num_ new new_tensor normal normal_ numel numpy pin_memory poisson polygamma
+    polygamma_ pow_ q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
+    q_zero_point qscheme rand random_ randperm range record_stream reinforce relu_ renorm_
+    resize resize_as resize_as_sparse_ result_type rfftfreq round_ row_indices rrelu_ seed
+    segment_reduce select_copy selu_ set_ set_rng_state share_memory_ size slice_copy
+    slice_inverse smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
+    sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor sparse_dim sparse_mask sparse_resize_
+    sparse_resize_and_clear_ spdiags split_copy sspaddmm storage_offset storage_type stride sub_
+    symeig tensor threshold_ to to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
+    to_sparse_bsr to_sparse_csc to_sparse_csr tolist tril_ triplet_margin_with_distance_loss
+    triu_ type type_as uniform_ untyped_storage upsample values view_as_complex_copy
+    view_as_real_copy where
     """.split()  # noqa: SIM905
 )
 
