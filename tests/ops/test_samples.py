@@ -17,6 +17,10 @@ from tests.support.op_samples import WITHOUT, registry, samples_of
 from tests.support.samples import outcome, same
 
 ROWS = registry()
+EMPTY = (
+    *("empty", "empty_like", "empty_permuted", "empty_strided"),
+    *("new_empty", "new_empty_strided"),
+)
 
 
 def described(found: Any) -> Any:
@@ -26,11 +30,7 @@ def described(found: Any) -> Any:
 
 # What is left of a result that is not unique: vectors may have other signs.
 UNIQUE: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        ("empty", "empty_like", "empty_permuted", "empty_strided")
-        + ("new_empty", "new_empty_strided"),
-        described,
-    ),
+    **dict.fromkeys(EMPTY, described),
     "eig": lambda found: found[0],
     "eigh": lambda found: found[0],
     "svd_lowrank": lambda found: found[1],
