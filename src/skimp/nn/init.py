@@ -44,7 +44,13 @@ _LINEAR = (
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The gain that keeps the variance of what passes the nonlinearity."""
+    """The gain that keeps the variance of what passes the nonlinearity.
+
+    Shape: no tensors: a name ("linear", "relu", "leaky_relu", "tanh", "sigmoid", "selu",
+    "conv1d", ...) and a slope.
+    Raises: ValueError for a name that is none of these, or a slope that is no number.
+    Source: He et al. 2015 for ReLUs; SELU's 3/4 is PyTorch's.
+    """
     if nonlinearity in _LINEAR:
         return 1
     if nonlinearity == "leaky_relu":
@@ -62,30 +68,50 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform numbers between a and b."""
+    """Uniform numbers between a and b.
+
+    Shape: any. The numbers are those of PyTorch's CPU generator.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    """
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal numbers."""
+    """Normal numbers.
+
+    Shape: any. The numbers are those of PyTorch's CPU generator.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    """
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """One value everywhere."""
+    """One value everywhere.
+
+    Shape: any.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    """
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Ones.
+
+    Shape: any.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Zeros.
+
+    Shape: any.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    """
     with no_grad():
         return tensor.zero_()
 
@@ -98,7 +124,12 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Normal numbers between a and b: those outside are drawn again."""
+    """Normal numbers between a and b: those outside are drawn again.
+
+    Shape: any. Bounds are values, not multiples of std: with the default std of 1 they hardly
+    cut.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    """
 
     def cdf(x: float) -> float:
         return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
@@ -148,7 +179,12 @@ def _by_rejection(
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity matrix."""
+    """The identity matrix.
+
+    Shape: (n, m).
+    Raises: ValueError for other ranks.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    """
     _needs_2d(tensor)
     with no_grad():
         whole.eye(*tensor.shape, out=tensor, requires_grad=tensor.requires_grad)
@@ -161,7 +197,13 @@ def _needs_2d(tensor: Tensor) -> None:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Convolution weights that pass their input channels on."""
+    """Convolution weights that pass their input channels on.
+
+    Shape: (out, in / groups, *kernel), one to three dimensions of kernel; channels beyond
+    min(out, in) stay 0.
+    Raises: ValueError for other ranks and for channels that the groups don't divide.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    """
     n = tensor.ndimension()
     if n not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -188,14 +230,28 @@ def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Glorot and Bengio 2010, uniform."""
+    """Glorot and Bengio 2010, uniform.
+
+    Shape: (out, in, ...).
+    Raises: ValueError for fewer than two dimensions.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    Source: Glorot and Bengio 2010, Understanding the difficulty of training deep feedforward
+    networks.
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     a = math.sqrt(3.0) * gain * math.sqrt(2.0 / float(fan_in + fan_out))
     return uniform_(tensor, -a, a, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Glorot and Bengio 2010, normal."""
+    """Glorot and Bengio 2010, normal.
+
+    Shape: (out, in, ...).
+    Raises: ValueError for fewer than two dimensions.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    Source: Glorot and Bengio 2010, Understanding the difficulty of training deep feedforward
+    networks.
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
 
@@ -222,7 +278,15 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """He et al. 2015, uniform."""
+    """He et al. 2015, uniform.
+
+    Shape: (out, in, ...); fan_in is in times the kernel's elements. `a` is the slope of
+    leaky_relu.
+    Raises: ValueError for fewer than two dimensions and for a mode that is neither "fan_in" nor
+    "fan_out".
+    Memory: written in place, without gradient; the tensor itself is returned.
+    Source: He et al. 2015, Delving deep into rectifiers.
+    """
     std = _kaiming(tensor, a, mode, nonlinearity)
     if std is None:
         return tensor
@@ -236,13 +300,28 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """He et al. 2015, normal."""
+    """He et al. 2015, normal.
+
+    Shape: (out, in, ...); fan_in is in times the kernel's elements. `a` is the slope of
+    leaky_relu.
+    Raises: ValueError for fewer than two dimensions and for a mode that is neither "fan_in" nor
+    "fan_out".
+    Memory: written in place, without gradient; the tensor itself is returned.
+    Source: He et al. 2015, Delving deep into rectifiers.
+    """
     std = _kaiming(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0.0, std, generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A (semi) orthogonal matrix: Saxe et al. 2013."""
+    """A (semi) orthogonal matrix: Saxe et al. 2013.
+
+    Shape: (n, ...), a matrix of n rows; rows are orthogonal if n is the smaller side, else
+    columns.
+    Raises: ValueError for fewer than two dimensions.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    Source: Saxe et al. 2013, Exact solutions to the nonlinear dynamics of learning.
+    """
     if tensor.ndimension() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
@@ -262,7 +341,13 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal numbers, of which a fraction in each column is zero."""
+    """Normal numbers, of which a fraction in each column is zero.
+
+    Shape: (n, m).
+    Raises: ValueError for other ranks.
+    Memory: written in place, without gradient; the tensor itself is returned.
+    Source: Martens 2010, Deep learning via Hessian-free optimization.
+    """
     _needs_2d(tensor)
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)

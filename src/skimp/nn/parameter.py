@@ -28,7 +28,12 @@ class _ParameterMeta(type):
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that a module counts among its parameters; requires grad unless told otherwise."""
+    """A tensor that a module counts among its parameters; requires grad unless told otherwise.
+
+    Shape: any.
+    Raises: RuntimeError for integers that shall require grad.
+    Memory: of the tensor's storage, not a copy.
+    """
 
     _is_param = True
     _at_hand = True
@@ -138,6 +143,9 @@ class _BufferMeta(type):
 class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that a module counts among its buffers; `persistent` ones are part of its
     state_dict.
+
+    Shape: any.
+    Memory: of the tensor's storage, not a copy.
     """
 
     persistent: bool
@@ -207,7 +215,10 @@ def _uninitialized(cls: Any, dtype: Any, requires_grad: bool) -> Any:
 
 
 class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
-    """A parameter whose shape the first forward gives."""
+    """A parameter whose shape the first forward gives.
+
+    Shape: none (RuntimeError) until `materialize`.
+    """
 
     cls_to_become = Parameter
 
@@ -224,7 +235,10 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
 
 
 class UninitializedBuffer(_Uninitialized, Tensor):  # type: ignore[misc]
-    """A buffer whose shape the first forward gives."""
+    """A buffer whose shape the first forward gives.
+
+    Shape: none (RuntimeError) until `materialize`.
+    """
 
     cls_to_become = Tensor
 

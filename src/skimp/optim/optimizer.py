@@ -81,7 +81,13 @@ _HOOKS = (
 
 
 class Optimizer:
-    """The base of all optimizers; subclasses define `step`."""
+    """The base of all optimizers; subclasses define `step`.
+
+    Shape: parameters of any shapes, leaves.
+    Raises: TypeError for a tensor in place of an iterable and for what is no tensor, ValueError
+    for none, for non-leaves and for one parameter in two groups.
+    Memory: it holds the parameters themselves; state comes with the first step.
+    """
 
     defaults: dict[str, Any]
     state: defaultdict[Any, Any]

@@ -40,7 +40,12 @@ def _real(t: Tensor) -> bool:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None]:
-    """Exponential moving averages, in place, of lists of tensors."""
+    """Exponential moving averages, in place, of lists of tensors.
+
+    Shape: the function takes two lists of tensors, pairwise alike.
+    Raises: ValueError for a decay outside [0, 1].
+    Memory: the first list is written in place.
+    """
     _check_decay(decay)
 
     @no_grad()  # type: ignore[untyped-decorator]
@@ -55,7 +60,11 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], None
 
 
 def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
-    """Plain averages, in place, of lists of tensors."""
+    """Plain averages, in place, of lists of tensors.
+
+    Shape: the function takes two lists of tensors, pairwise alike.
+    Memory: the first list is written in place.
+    """
 
     @no_grad()  # type: ignore[untyped-decorator]
     def swa_update(averages: Any, currents: Any, num_averaged: Any) -> None:
@@ -70,7 +79,11 @@ def get_swa_multi_avg_fn() -> Callable[[Any, Any, Any], None]:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Tensor]:
-    """An exponential moving average of one tensor."""
+    """An exponential moving average of one tensor.
+
+    Shape: the function takes two tensors of one shape and a count.
+    Raises: ValueError for a decay outside [0, 1].
+    """
     _check_decay(decay)
 
     @no_grad()  # type: ignore[untyped-decorator]
@@ -81,7 +94,10 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Tensor]:
 
 
 def get_swa_avg_fn() -> Callable[[Any, Any, Any], Tensor]:
-    """A plain average of one tensor."""
+    """A plain average of one tensor.
+
+    Shape: the function takes two tensors of one shape and a count.
+    """
 
     @no_grad()  # type: ignore[untyped-decorator]
     def swa_update(average: Tensor, current: Tensor, num_averaged: Any) -> Tensor:
@@ -91,7 +107,13 @@ def get_swa_avg_fn() -> Callable[[Any, Any, Any], Tensor]:
 
 
 class AveragedModel(Module):
-    """A copy of a model that holds the average of its parameters."""
+    """A copy of a model that holds the average of its parameters.
+
+    Shape: as the model's.
+    Raises: AssertionError for both kinds of averaging function.
+    Memory: a deep copy of the model; updates write it in place.
+    Source: Izmailov et al. 2018, Averaging weights leads to wider optima.
+    """
 
     n_averaged: Tensor
 
@@ -144,7 +166,11 @@ class AveragedModel(Module):
 
 @no_grad()  # type: ignore[untyped-decorator]
 def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
-    """Compute the running statistics of a model's BatchNorm layers anew from data."""
+    """Compute the running statistics of a model's BatchNorm layers anew from data.
+
+    Shape: what the loader gives is what the model takes; of tuples and lists the first.
+    Memory: running statistics are written in place.
+    """
     layers = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     if not layers:
         return
@@ -163,7 +189,12 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """From the present rate to a constant one."""
+    """From the present rate to a constant one.
+
+    Shape: none: learning rates of groups.
+    Raises: ValueError for a strategy other than "cos" and "linear", or fewer than 0 epochs.
+    Source: Izmailov et al. 2018, Averaging weights leads to wider optima.
+    """
 
     def __init__(
         self,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import inspect
+import textwrap
 import traceback
 from typing import Any
 
@@ -102,3 +105,55 @@ def test_tracebacks_show_the_lines_of_a_declared_constructor() -> None:
     lines = [frame.line for frame in traceback.extract_tb(refused.tb)]
     assert "self._set_up()" in lines
     assert not [line for line in lines if not line]
+
+
+# -- docstrings -----------------------------------------------------------------------------------
+
+DOCUMENTED = (
+    "nn nn.init nn.utils nn.utils.rnn nn.utils.parametrize nn.utils.parametrizations "
+    "nn.utils.prune nn.utils.stateless optim optim.lr_scheduler optim.swa_utils"
+)
+
+
+def _documented() -> dict[str, Any]:
+    found = {}
+    for space in DOCUMENTED.split():
+        module = importlib.import_module(f"skimp.{space}")
+        for name in getattr(module, "__all__", vars(module)):
+            value = getattr(module, name)
+            home = getattr(value, "__module__", None) or ""
+            if callable(value) and name[0] != "_" and home.startswith(("skimp.nn", "skimp.optim")):
+                found[f"{space}.{name}"] = value
+    return found
+
+
+SPACES = _documented()
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_docstrings_say_shapes(name: str) -> None:
+    """A line that begins with "Shape:", also where no tensors are taken; sections in one order."""
+    text = inspect.getdoc(SPACES[name]) or ""
+    assert "Shape:" in [line.split(" ")[0] for line in text.splitlines()]
+    sections = [line.split(" ")[0] for line in text.splitlines()]
+    order = ["Shape:", "Dtypes:", "Raises:", "Memory:", "Source:"]
+    given = [s for s in sections if s in order]
+    assert given == sorted(given, key=order.index)
+
+
+@pytest.mark.parametrize("name", [n for n in SPACES if n.endswith("_") and ".init." in n])
+def test_docstrings_of_what_writes_in_place_say_so(name: str) -> None:
+    assert "Memory: written in place" in (SPACES[name].__doc__ or "")
+
+
+EXAMPLES = [n for n, v in SPACES.items() if ">>>" in (v.__doc__ or "")]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_in_docstrings_run(name: str) -> None:
+    flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=flags)
+    text = textwrap.dedent(SPACES[name].__doc__)
+    runner.run(parser.get_doctest(text, {"torch": skimp}, name, None, None))
+    assert runner.tries
+    assert not runner.failures

@@ -18,7 +18,14 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log probabilities of the targets, and the mean loss."""
+    """Log probabilities of the targets, and the mean loss.
+
+    Shape: input (N, in_features) or (in_features,), target (N,) or (); output as the target, loss
+    a number.
+    Raises: ValueError for cutoffs that are not unique, positive and increasing; in forward,
+    RuntimeError for shapes or targets that don't fit.
+    Source: Grave et al. 2016, Efficient softmax approximation for GPUs.
+    """
 
     def __init__(
         self,

@@ -13,7 +13,17 @@ from skimp.nn.parameter import Parameter
 
 
 class MultiheadAttention(Module):
-    """Attention in several heads over projections of queries, keys and values."""
+    """Attention in several heads over projections of queries, keys and values.
+
+    The returned weights are the mean over heads, unless `average_attn_weights` is False; without
+    `need_weights` they are None and never made.
+
+    Shape: query (L, N, E), key (S, N, kdim), value (S, N, vdim), N first with `batch_first`, or
+    none of it; the output as query, the weights (N, L, S). Masks (L, S) or (N heads, L, S), and
+    (N, S) for key padding; True leaves out.
+    Raises: ValueError or AssertionError for widths and heads that don't fit.
+    Source: Vaswani et al. 2017, Attention is all you need.
+    """
 
     in_proj_weight: Any
     in_proj_bias: Any

@@ -169,6 +169,9 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Refused: statistics over several processes need torch.distributed, which skimp does not
     have.
+
+    Shape: none.
+    Raises: RuntimeError, always.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

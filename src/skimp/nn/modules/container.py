@@ -21,7 +21,10 @@ def index_of(container: Any, idx: Any) -> int:
 
 
 class Container(Module):
-    """PyTorch's deprecated base of layers that hold others."""
+    """PyTorch's deprecated base of layers that hold others.
+
+    Shape: none; making one warns (FutureWarning).
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
@@ -36,7 +39,11 @@ class Container(Module):
 
 
 class Sequential(Module):
-    """Modules that are called one after the other, each with what the last one returned."""
+    """Modules that are called one after the other, each with what the last one returned.
+
+    Shape: the first module's input to the last one's output.
+    Memory: an index gives the module itself, a slice a Sequential of the same modules.
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -150,7 +157,10 @@ def _check_times(owner: Any, times: Any) -> None:
 
 
 class ModuleList(Module):
-    """A list of modules, which the module that holds it knows of."""
+    """A list of modules, which the module that holds it knows of.
+
+    Shape: none: it has no forward (NotImplementedError when called).
+    """
 
     def __init__(self, modules: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -232,7 +242,10 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules, which the module that holds it knows of."""
+    """A dictionary of modules, which the module that holds it knows of.
+
+    Shape: none: it has no forward (NotImplementedError when called).
+    """
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()

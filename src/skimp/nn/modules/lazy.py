@@ -10,6 +10,10 @@ from skimp.nn.parameter import UninitializedParameter, is_lazy
 class LazyModuleMixin:
     """Beside a module class: its parameters wait for `initialize_parameters`, which the first call
     runs.
+
+    Shape: none before the first call.
+    Raises: NotImplementedError for a class without `initialize_parameters`, RuntimeError where it
+    leaves one uninitialised.
     """
 
     cls_to_become: type[Any] | None = None

@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skimp._engine.tensor.checks import require_positive
+from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
-from skimp.nn import init, whole
+from skimp.nn import init
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.modules.module import Module
-from skimp.nn.parameter import Parameter, UninitializedParameter, is_lazy
+from skimp.nn.parameter import UninitializedParameter, is_lazy
 
 
 class Identity(Module):
-    """Its input, whatever it was made with."""
+    """Its input, whatever it was made with.
+
+    Shape: any.
+    Memory: the input itself, no copy.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -23,27 +29,30 @@ class Identity(Module):
         return input
 
 
+@options
 class Linear(Module):
-    """input @ weight.T + bias."""
+    """input @ weight.T + bias: a row of `weight` for each output.
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.weight = Parameter(
-            whole.empty((out_features, in_features), device=device, dtype=dtype)
-        )
-        if bias:
-            self.bias = Parameter(whole.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+    Shape: (..., in_features) to (..., out_features); weight (out_features, in_features), bias
+    (out_features,).
+    Dtypes: input, weight and bias alike.
+    Raises: TypeError in forward for what is no tensor, RuntimeError for another width or dtype.
+    Memory: a new tensor; backward keeps the input and the weight.
+    Source: the initial weights: He et al. 2015 with a = sqrt(5), which is uniform within
+    1 / sqrt(in_features), as the bias is.
+    """
+
+    _shows = "in_features=, out_features=, bias="
+    in_features: int
+    out_features: int
+    bias: InitVar[bool] = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def _set_up(self, bias: bool, device: Any, dtype: Any) -> None:
+        weight = (self.out_features, self.in_features)
+        bias_shape = self.out_features if bias else None
+        self._new_parameters(device, dtype, weight=weight, bias=bias_shape)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -55,41 +64,42 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
+        own = self._parameters  # an attribute that is none costs Python an exception first
+        if "weight" in own and "bias" in own:
+            return F.linear(input, own["weight"], own["bias"])
         return F.linear(input, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        bias = self.bias is not None
-        return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}"
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear; quantisation, which PyTorch guards by this name, is not here."""
+    """A Linear; quantisation, which PyTorch guards by this name, is not here.
+
+    Shape: as Linear's.
+    """
 
 
+@options
 class Bilinear(Module):
-    """input1 @ weight[k] @ input2 + bias[k]."""
+    """input1 @ weight[k] @ input2 + bias[k], for each output k.
 
-    def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        if in1_features <= 0:
-            raise ValueError(f"in1_features must be > 0, but got {in1_features}")
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        shape = (out_features, in1_features, in2_features)
-        self.weight = Parameter(whole.empty(shape, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(whole.empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+    Shape: (..., in1_features) and (..., in2_features), alike else, to (..., out_features); weight
+    (out_features, in1_features, in2_features).
+    Raises: ValueError for no in1_features; RuntimeError in forward for other shapes.
+    Memory: a new tensor.
+    """
+
+    _shows = "in1_features=, in2_features=, out_features=, bias="
+    in1_features: int
+    in2_features: int
+    out_features: int
+    bias: InitVar[bool] = True
+    device: InitVar[Any] = None
+    dtype: InitVar[Any] = None
+
+    def _set_up(self, bias: bool, device: Any, dtype: Any) -> None:
+        require_positive(self.in1_features, "in1_features must be > 0, but got {got}")
+        weight = (self.out_features, self.in1_features, self.in2_features)
+        bias_shape = self.out_features if bias else None
+        self._new_parameters(device, dtype, weight=weight, bias=bias_shape)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -102,16 +112,12 @@ class Bilinear(Module):
     def forward(self, input1: Tensor, input2: Tensor) -> Tensor:
         return F.bilinear(input1, input2, self.weight, self.bias)
 
-    def extra_repr(self) -> str:
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, "
-            f"bias={self.bias is not None}"
-        )
-
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A Linear whose in_features the first input tells."""
+    """A Linear whose in_features the first input tells; then it is one.
+
+    Shape: (..., any) at the first call.
+    """
 
     cls_to_become = Linear
     weight: Any

@@ -81,7 +81,8 @@ class MSELoss(_Loss):
     Shapes that differ broadcast, and only warn; (N,) against (N, 1) makes N N differences:
 
     >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as told:
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     torch.nn.MSELoss(reduction="none")(torch.ones(3), torch.ones(3, 1)).shape
     torch.Size([3, 3])
 

@@ -71,6 +71,12 @@ class Module(Hooked, State):
     A class says in `_shows` what its repr has between the parentheses, names separated by commas:
     `name` shows the bare value, `name=` both (`name!r=` the value's repr), `name?` both, unless the
     value is the option's default. A parameter is shown by whether there is one.
+
+    Shape: forward's, which a subclass defines.
+    Raises: AttributeError for parameters and modules assigned before `__init__` ran;
+    NotImplementedError when called without a forward.
+    Memory: it holds the tensors themselves; `to` and its like replace their bytes, not the
+    objects.
     """
 
     _shows: ClassVar[str] = ""

@@ -32,7 +32,11 @@ def _line(name: str, p: Any, kind_of: Callable[[Tensor], object]) -> str:
 
 
 class ParameterList(Module):
-    """A list of parameters (and anything else), which the module that holds it knows of."""
+    """A list of parameters (and anything else), which the module that holds it knows of.
+
+    Shape: any shapes.
+    Memory: tensors become parameters of the same storage; parameters stay the same objects.
+    """
 
     _size: int
 
@@ -90,7 +94,11 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters (and anything else), which the module that holds it knows of."""
+    """A dictionary of parameters (and anything else), which the module that holds it knows of.
+
+    Shape: any shapes.
+    Memory: tensors become parameters of the same storage; parameters stay the same objects.
+    """
 
     _keys: dict[str, None]
 

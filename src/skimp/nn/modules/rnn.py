@@ -30,7 +30,10 @@ _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 @options
 class RNNBase(Module):
-    """Weights and the forward of recurrent layers."""
+    """Weights and the forward of recurrent layers.
+
+    Shape: as RNN, LSTM and GRU say.
+    """
 
     _shows = (
         "input_size, hidden_size, proj_size?, num_layers?, bias?, batch_first?, dropout?, "

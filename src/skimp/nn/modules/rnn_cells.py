@@ -5,15 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import init, whole
 from skimp.nn.modules import recurrence
 from skimp.nn.modules.module import Module
-from skimp.nn.parameter import Parameter
+
+_WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class RNNCellBase(Module):
-    """The weights of a cell."""
+    """The weights of a cell.
+
+    Shape: as RNNCell, LSTMCell and GRUCell say.
+    """
 
     _mode: str
     weight_ih: Any
@@ -35,11 +40,14 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         gates = num_chunks * hidden_size
-        self.weight_ih = Parameter(whole.empty((gates, input_size), device=device, dtype=dtype))
-        self.weight_hh = Parameter(whole.empty((gates, hidden_size), device=device, dtype=dtype))
-        for name in ("bias_ih", "bias_hh"):
-            made = Parameter(whole.empty(gates, device=device, dtype=dtype)) if bias else None
-            self.register_parameter(name, made)
+        self._new_parameters(
+            device,
+            dtype,
+            weight_ih=(gates, input_size),
+            weight_hh=(gates, hidden_size),
+            bias_ih=gates if bias else None,
+            bias_hh=gates if bias else None,
+        )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -56,19 +64,22 @@ class RNNCellBase(Module):
             text += f", nonlinearity={self.nonlinearity}"
         return text
 
+    def _refuse(self, which: str, t: Tensor) -> None:
+        says = f"{type(self).__name__}: Expected {which} to be {{wanted}}, got {{got}}D instead"
+        require_ndim(t, 1, 2, says=says)
+
     def _step(self, input: Tensor, hx: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
         """One step; a batch dimension is added for the computation where there is none."""
-        name = type(self).__name__
         if input.dim() not in (1, 2):
-            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+            self._refuse("input", input)
         for i, h in enumerate(hx):
             if h is not None and h.dim() not in (1, 2):
-                which = "hidden" if len(hx) == 1 else f"hx[{i}]"
-                raise ValueError(f"{name}: Expected {which} to be 1D or 2D, got {h.dim()}D instead")
+                self._refuse("hidden" if len(hx) == 1 else f"hx[{i}]", h)
         batched = input.dim() == 2
         rows = input if batched else input.unsqueeze(0)
         state = tuple([self._state(h, rows, batched) for h in hx])
-        weights = (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, None)
+        own = self._parameters  # an attribute that is none costs Python an exception first
+        weights = (*[own[n] if n in own else getattr(self, n) for n in _WEIGHTS], None)
         new = recurrence.once(self._mode, rows, state, weights)
         return new if batched else tuple([s.squeeze(0) for s in new])
 
@@ -79,7 +90,15 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """A step of an Elman RNN."""
+    """A step of an Elman RNN: tanh(W_ih x + b_ih + W_hh h + b_hh), or ReLU.
+
+    Shape: input (N, input_size) or (input_size,); hx (N, hidden_size) or (hidden_size,), zeros
+    if not given; the result like the state.
+    Dtypes: input, state and weights alike.
+    Raises: ValueError in forward for other ranks, RuntimeError for other widths.
+    Memory: a new tensor.
+    Source: Elman 1990, Finding structure in time.
+    """
 
     def __init__(
         self,
@@ -104,7 +123,15 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """A step of an LSTM."""
+    """A step of an LSTM: from (h, c) to the next (h, c).
+
+    Shape: input (N, input_size) or (input_size,); h and c (N, hidden_size) or (hidden_size,), zeros
+    if not given; the result like the state.
+    Dtypes: input, state and weights alike.
+    Raises: ValueError in forward for other ranks, RuntimeError for other widths.
+    Memory: a new tensor.
+    Source: Hochreiter and Schmidhuber 1997.
+    """
 
     _mode = "LSTM"
 
@@ -123,7 +150,15 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """A step of a GRU."""
+    """A step of a GRU; the reset gate multiplies after the product, as in cuDNN.
+
+    Shape: input (N, input_size) or (input_size,); hx (N, hidden_size) or (hidden_size,), zeros
+    if not given; the result like the state.
+    Dtypes: input, state and weights alike.
+    Raises: ValueError in forward for other ranks, RuntimeError for other widths.
+    Memory: a new tensor.
+    Source: Cho et al. 2014.
+    """
 
     _mode = "GRU"
 

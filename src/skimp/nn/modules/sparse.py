@@ -52,7 +52,17 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """The rows of a table that the input names."""
+    """The rows of a table that the input names.
+
+    The row of `padding_idx` is 0 at first and gets no gradient. `max_norm` renormalizes looked-up
+    rows of the table itself, in place, before they are read.
+
+    Shape: any of indices, to (*, embedding_dim); weight (num_embeddings, embedding_dim).
+    Dtypes: indices int32 or int64; the result's is the weight's.
+    Raises: AssertionError for a padding_idx or a table that doesn't fit; IndexError in forward
+    for an index outside the table.
+    Memory: a new tensor; with `sparse` the weight's gradient is a sparse tensor of the rows.
+    """
 
     def __init__(
         self,
@@ -132,7 +142,15 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sums, means or maxima of bags of rows."""
+    """Sums, means or maxima of bags of rows.
+
+    Shape: (N, L) gives (N, embedding_dim), one bag a row; (L,) with offsets (N,) gives the same,
+    bag i from offset i to the next. per_sample_weights as the input, for "sum".
+    Dtypes: indices and offsets int32 or int64, alike.
+    Raises: AssertionError for a padding_idx or a table that doesn't fit; in forward, ValueError
+    for offsets that don't fit the rank.
+    Memory: a new tensor; rows are never gathered in full.
+    """
 
     def __init__(
         self,

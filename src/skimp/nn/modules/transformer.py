@@ -57,7 +57,12 @@ def _get_activation_fn(activation: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention and two linear layers, each with dropout, a shortcut and a norm."""
+    """Self-attention and two linear layers, each with dropout, a shortcut and a norm.
+
+    Shape: (S, N, E), (N, S, E) with `batch_first`, or (S, E), and the same for the output;
+    src_mask (S, S) or (N heads, S, S), src_key_padding_mask (N, S).
+    Source: Vaswani et al. 2017; `norm_first`: Xiong et al. 2020.
+    """
 
     def __init__(
         self,
@@ -134,7 +139,11 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerDecoderLayer(Module):
-    """Self-attention, attention over the encoder's output, and two linear layers."""
+    """Self-attention, attention over the encoder's output, and two linear layers.
+
+    Shape: tgt (T, N, E) and memory (S, N, E), N first with `batch_first`; the output as tgt.
+    Source: Vaswani et al. 2017; `norm_first`: Xiong et al. 2020.
+    """
 
     def __init__(
         self,
@@ -248,7 +257,11 @@ def _why_not_nested(layer: Any) -> str:
 
 
 class TransformerEncoder(Module):
-    """Encoder layers on top of each other."""
+    """Encoder layers on top of each other.
+
+    Shape: src as the layers take it, and the same for the output.
+    Memory: `num_layers` deep copies of the layer, with the same initial weights.
+    """
 
     def __init__(
         self,
@@ -310,7 +323,11 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """Decoder layers on top of each other."""
+    """Decoder layers on top of each other.
+
+    Shape: tgt and memory as the layers take them; the output as tgt.
+    Memory: `num_layers` deep copies of the layer, with the same initial weights.
+    """
 
     def __init__(self, decoder_layer: Any, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
@@ -348,7 +365,12 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder."""
+    """An encoder and a decoder.
+
+    Shape: src (S, N, E), tgt (T, N, E), N first with `batch_first`; the output as tgt.
+    Raises: RuntimeError in forward for batches or widths that differ.
+    Source: Vaswani et al. 2017, Attention is all you need.
+    """
 
     def __init__(
         self,

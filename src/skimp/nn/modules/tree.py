@@ -87,10 +87,15 @@ class Tree:
 
     def __getattr__(self, name: str) -> Any:
         own = self.__dict__
-        for place in ("_parameters", "_buffers", "_modules"):
-            found = own.get(place)
-            if found is not None and name in found:
-                return found[name]
+        found: Any = own.get("_parameters")
+        if found is not None and name in found:
+            return found[name]
+        found = own.get("_modules")
+        if found is not None and name in found:
+            return found[name]
+        found = own.get("_buffers")
+        if found is not None and name in found:
+            return found[name]
         raise AttributeError(
             f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self
         )

@@ -61,7 +61,11 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str)
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """What `dtype`, `device` and `memory_format` ask for, by themselves or in `factory_kwargs`."""
+    """What `dtype`, `device` and `memory_format` ask for, by themselves or in `factory_kwargs`.
+
+    Shape: none.
+    Raises: TypeError for other names, or one given twice.
+    """
     if kwargs is None:
         return {}
     names = {"device", "dtype", "memory_format"}

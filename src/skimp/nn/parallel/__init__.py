@@ -13,7 +13,10 @@ __getattr__ = lookup(__name__)
 
 
 class DataParallel(Module):
-    """Calls `module`: what PyTorch's does without GPUs."""
+    """Calls `module`: what PyTorch's does without GPUs.
+
+    Shape: as the module's.
+    """
 
     module: Module
 

@@ -31,7 +31,11 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of several tensors seen as one vector."""
+    """The norm of several tensors seen as one vector.
+
+    Shape: tensors of any shapes; the result is a number, 0 for none.
+    Raises: RuntimeError for a norm that is not finite, with `error_if_nonfinite`.
+    """
     norm_type = float(norm_type)
     norms = [linalg.vector_norm(t, norm_type) for t in _listed(tensors)]
     if not norms:
@@ -58,6 +62,9 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale gradients whose total norm is known, in place; where it is small enough nothing is
     written.
+
+    Shape: gradients of any shapes, and a number.
+    Memory: gradients are written in place.
     """
     grads = [p.grad for p in _listed(parameters) if p.grad is not None]
     if not grads:
@@ -78,6 +85,18 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale gradients, in place, so that their total norm is at most `max_norm`; the norm before
     that.
+
+    The norm is of all gradients as one vector, and is returned as it was before:
+
+    >>> p = torch.ones(4, requires_grad=True)
+    >>> p.grad = torch.full((4,), 3.0)
+    >>> torch.nn.utils.clip_grad_norm_(p, 1.0), p.grad.norm()
+    (tensor(6.), tensor(1.0000))
+
+    Shape: gradients of any shapes; the result is a number.
+    Raises: RuntimeError for a norm that is not finite, with `error_if_nonfinite`.
+    Memory: gradients are written in place, also where nothing needs clipping (times 1).
+    Source: Pascanu et al. 2013, On the difficulty of training recurrent neural networks.
     """
     found = _listed(parameters)
     if isinstance(parameters, types.GeneratorType) and not found:
@@ -97,7 +116,10 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The old name of clip_grad_norm_."""
+    """The old name of clip_grad_norm_.
+
+    Shape: as clip_grad_norm_'s; it warns (FutureWarning).
+    """
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
         "`torch.nn.utils.clip_grad_norm_`.",
@@ -109,7 +131,11 @@ def clip_grad_norm(
 
 @no_grad()  # type: ignore[untyped-decorator]
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
-    """Clamp gradients to [-clip_value, clip_value], in place."""
+    """Clamp gradients to [-clip_value, clip_value], in place.
+
+    Shape: gradients of any shapes.
+    Memory: gradients are written in place.
+    """
     limit = float(clip_value)
     for p in _listed(parameters):
         if p.grad is not None:

@@ -12,12 +12,30 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """The parameters one after the other."""
+    """The parameters one after the other.
+
+    Shape: any shapes of n elements in all, to (n,).
+    Memory: a new tensor, with a gradient to each parameter.
+    """
     return whole.cat([p.view(-1) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Let each parameter look at its part of a vector."""
+    """Let each parameter look at its part of a vector.
+
+    Writing to a parameter afterwards writes to the vector:
+
+    >>> layer, vector = torch.nn.Linear(1, 1), torch.tensor([2.0, 3.0])
+    >>> torch.nn.utils.vector_to_parameters(vector, layer.parameters())
+    >>> layer.weight.data.zero_()
+    tensor([[0.]])
+    >>> vector
+    tensor([0., 3.])
+
+    Shape: (n,), n the elements of all parameters.
+    Raises: TypeError for what is no tensor.
+    Memory: parameters become views of the vector.
+    """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {typename(vec)}")
     start = 0

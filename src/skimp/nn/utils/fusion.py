@@ -17,7 +17,12 @@ __all__ = [
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A convolution that does what `conv` and then `bn` do, both in evaluation mode."""
+    """A convolution that does what `conv` and then `bn` do, both in evaluation mode.
+
+    Shape: as the convolution's.
+    Raises: AssertionError for a module in training.
+    Memory: a copy of the convolution with new weights.
+    """
     if conv.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     fused = copy.deepcopy(conv)
@@ -44,7 +49,12 @@ def fuse_conv_bn_weights(
     bn_b: Any,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the convolution that does both."""
+    """Weight and bias of the convolution that does both.
+
+    Shape: weight (out, in, ...) ((in, out, ...) with `transpose`), all others (out,); a pair of
+    such.
+    Memory: new parameters.
+    """
     scale, shift = _affine(bn_rm, bn_rv, bn_eps, bn_w, bn_b)
     shape = [1, -1] if transpose else [-1, 1]
     weight = conv_w * scale.reshape(shape + [1] * (conv_w.dim() - 2))
@@ -52,7 +62,12 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A linear layer that does what `linear` and then `bn` do, both in evaluation mode."""
+    """A linear layer that does what `linear` and then `bn` do, both in evaluation mode.
+
+    Shape: as the linear layer's.
+    Raises: AssertionError for a module in training, or widths that differ.
+    Memory: a copy of the layer with new weights.
+    """
     if linear.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     if linear.out_features != bn.num_features and bn.num_features != 1:
@@ -69,7 +84,11 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
 def fuse_linear_bn_weights(
     linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the linear layer that does both."""
+    """Weight and bias of the linear layer that does both.
+
+    Shape: weight (out, in), all others (out,); a pair of such.
+    Memory: new parameters.
+    """
     scale, shift = _affine(bn_rm, bn_rv, bn_eps, bn_w, bn_b)
     return _parameters(linear_w * scale.unsqueeze(-1), scale, shift, bn_rm, linear_w, linear_b)
 

@@ -14,6 +14,10 @@ __all__ = ["skip_init"]
 def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
     """A module that leaves no trace in the stream of random numbers; its values are not to be
     relied on.
+
+    Shape: no tensors: the module's class and its arguments.
+    Raises: RuntimeError for a class that is no Module.
+    Memory: as the module made by itself; the generator is put back.
     """
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

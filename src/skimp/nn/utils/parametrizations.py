@@ -40,7 +40,12 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Learn a weight's lengths and directions apart (Salimans and Kingma 2016)."""
+    """Learn a weight's lengths and directions apart (Salimans and Kingma 2016).
+
+    Shape: original0 has the weight's length along `dim` and 1 elsewhere, original1 the weight's
+    shape.
+    Source: Salimans and Kingma 2016, Weight normalization.
+    """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def rename(state_dict: Any, prefix: str, *_: Any) -> None:
@@ -115,7 +120,13 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Any:
-    """Keep the largest singular value of a weight at 1 (Miyato et al. 2018)."""
+    """Keep the largest singular value of a weight at 1 (Miyato et al. 2018).
+
+    Shape: the weight as a matrix with `dim` first.
+    Raises: ValueError for a power iteration count below 1 or a name that is no parameter,
+    IndexError for a dim that is not there.
+    Source: Miyato et al. 2018, Spectral normalization for generative adversarial networks.
+    """
     weight = _tensor_of(module, name)
     made = _SpectralNorm(
         weight, n_power_iterations, default_dim(module) if dim is None else dim, eps
@@ -245,7 +256,12 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Any:
-    """Keep a weight orthogonal (Lezcano-Casado 2019)."""
+    """Keep a weight orthogonal (Lezcano-Casado 2019).
+
+    Shape: (..., n, m), rows or columns orthogonal, whichever are fewer.
+    Raises: ValueError for fewer than two dimensions, and for a map of another name.
+    Source: Lezcano-Casado 2019, Trivializations for gradient-based optimization on manifolds.
+    """
     weight = _tensor_of(module, name)
     if weight.ndim < 2:
         raise ValueError(

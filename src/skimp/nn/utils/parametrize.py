@@ -28,7 +28,10 @@ _cache: dict[tuple[int, str], Tensor] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Inside, a parametrized tensor is computed once, not at each access."""
+    """Inside, a parametrized tensor is computed once, not at each access.
+
+    Shape: none; a context. The values are forgotten when the outermost ends.
+    """
     global _cache_enabled
     _cache_enabled += 1
     try:
@@ -55,7 +58,10 @@ def _take_over(target: Tensor, source: Tensor) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, and the original tensors that they start from."""
+    """The parametrizations of one tensor, and the original tensors that they start from.
+
+    Shape: what the parametrizations make of the originals'.
+    """
 
     original: Any
 
@@ -225,7 +231,23 @@ def _inject_property(module: Any, name: str) -> None:
 def register_parametrization(
     module: Any, tensor_name: str, parametrization: Any, *, unsafe: bool = False
 ) -> Any:
-    """Let `module.tensor_name` be `parametrization` of what it was; that is learnt from now on."""
+    """Let `module.tensor_name` be `parametrization` of what it was; that is learnt from now on.
+
+    The tensor's present value goes through `right_inverse`, where there is one:
+
+    >>> class Doubled(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return 2 * x
+    >>> layer = torch.nn.Linear(1, 1, bias=False)
+    >>> before = layer.weight.item()
+    >>> layer = torch.nn.utils.parametrize.register_parametrization(layer, "weight", Doubled())
+    >>> layer.weight.item() == 2 * before
+    True
+
+    Shape: the parametrization keeps shape and dtype, unless `unsafe`.
+    Raises: ValueError for a name that is no parameter or buffer, and for another shape or dtype.
+    Memory: the module's class becomes one of its own; the tensor is computed at each access.
+    """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         if not unsafe:
@@ -274,7 +296,10 @@ def _check_another(module: Any, name: str, parametrization: Any) -> None:
 
 
 def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
-    """Whether the module has a parametrized tensor (of this name)."""
+    """Whether the module has a parametrized tensor (of this name).
+
+    Shape: none.
+    """
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
         return False
@@ -282,7 +307,12 @@ def is_parametrized(module: Any, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: bool = True) -> Any:
-    """Make the tensor an ordinary one again: with its present value, or with the original's."""
+    """Make the tensor an ordinary one again: with its present value, or with the original's.
+
+    Shape: the tensor's.
+    Raises: ValueError where there is no parametrization, or, with
+    `leave_parametrized=False`, where several originals make the tensor.
+    """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     found = module.parametrizations[tensor_name]
@@ -310,14 +340,21 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
 
 
 def type_before_parametrizations(module: Any) -> type:
-    """The module's class without what parametrizations made of it."""
+    """The module's class without what parametrizations made of it.
+
+    Shape: none.
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Any, to_module: Any, tensor_name: str | None = None
 ) -> Any:
-    """Give another module the parametrizations of this one, and their values."""
+    """Give another module the parametrizations of this one, and their values.
+
+    Shape: the tensors' of the other module.
+    Memory: parametrizations are copied; values are written in place.
+    """
     if not is_parametrized(from_module):
         return to_module
     names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]

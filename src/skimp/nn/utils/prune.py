@@ -26,6 +26,10 @@ class BasePruningMethod(ABC):
 
     `PRUNING_TYPE` says what a further mask looks at: "unstructured" the elements that are left,
     "structured" the channels that are left, "global" everything.
+
+    Shape: masks are of the parameter's.
+    Memory: the parameter becomes `name_orig`, the mask a buffer `name_mask`, and `name` their
+    product, computed before each forward.
     """
 
     PRUNING_TYPE: str
@@ -145,7 +149,11 @@ def _joined(earlier: BasePruningMethod, method: BasePruningMethod) -> PruningCon
 
 
 class PruningContainer(BasePruningMethod):
-    """Methods one after another; the last one's mask is made within those before it."""
+    """Methods one after another; the last one's mask is made within those before it.
+
+    Shape: masks are of the parameter's.
+    Raises: TypeError for what is no method, ValueError for one of another parameter.
+    """
 
     def __init__(self, *args: BasePruningMethod) -> None:
         self._pruning_methods: tuple[BasePruningMethod, ...] = ()
@@ -207,7 +215,10 @@ def _left(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Any:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing: a mask of ones."""
+    """Prunes nothing: a mask of ones.
+
+    Shape: any.
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -239,7 +250,11 @@ class _Amount(BasePruningMethod):
 
 
 class RandomUnstructured(_Amount):
-    """Prunes elements at random."""
+    """Prunes elements at random.
+
+    Shape: any.
+    Raises: TypeError and ValueError for an amount that is neither a fraction nor a count.
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -257,7 +272,11 @@ class RandomUnstructured(_Amount):
 
 
 class L1Unstructured(_Amount):
-    """Prunes the elements that are nearest to zero."""
+    """Prunes the elements that are nearest to zero.
+
+    Shape: any.
+    Raises: TypeError and ValueError for an amount that is neither a fraction nor a count.
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -313,7 +332,11 @@ class _Channels(_Amount):
 
 
 class RandomStructured(_Channels):
-    """Prunes channels at random."""
+    """Prunes channels at random.
+
+    Shape: at least two dimensions; channels lie along `dim`.
+    Raises: ValueError for fewer dimensions, IndexError for a dim that is not there.
+    """
 
     def _kept(self, t: Tensor, dim: int, number: int) -> Tensor:
         chances = whole.rand(t.shape[dim])
@@ -327,7 +350,11 @@ class RandomStructured(_Channels):
 
 
 class LnStructured(_Channels):
-    """Prunes the channels of smallest n-norm."""
+    """Prunes the channels of smallest n-norm.
+
+    Shape: at least two dimensions; channels lie along `dim`.
+    Raises: ValueError for fewer dimensions, IndexError for a dim that is not there.
+    """
 
     def __init__(self, amount: float, n: Any, dim: int = -1) -> None:
         super().__init__(amount, dim)
@@ -354,7 +381,11 @@ class LnStructured(_Channels):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes what a given mask says."""
+    """Prunes what a given mask says.
+
+    Shape: the mask's is the parameter's.
+    Raises: AssertionError for another shape.
+    """
 
     PRUNING_TYPE = "global"
 
@@ -380,13 +411,20 @@ class CustomFromMask(BasePruningMethod):
 
 
 def identity(module: M, name: str) -> M:
-    """Prepare a parameter for pruning, without pruning anything; the module itself."""
+    """Prepare a parameter for pruning, without pruning anything; the module itself.
+
+    Shape: any.
+    """
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: M, name: str, amount: float) -> M:
-    """Prune elements of a parameter at random; the module itself."""
+    """Prune elements of a parameter at random; the module itself.
+
+    Shape: any.
+    Raises: as RandomUnstructured.
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
@@ -394,13 +432,21 @@ def random_unstructured(module: M, name: str, amount: float) -> M:
 def l1_unstructured(
     module: M, name: str, amount: float, importance_scores: Tensor | None = None
 ) -> M:
-    """Prune a parameter's elements nearest to zero; the module itself."""
+    """Prune a parameter's elements nearest to zero; the module itself.
+
+    Shape: any; importance_scores, which stand for absolute values, as the parameter.
+    Raises: as L1Unstructured.
+    """
     L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
     return module
 
 
 def random_structured(module: M, name: str, amount: float, dim: int) -> M:
-    """Prune channels of a parameter at random; the module itself."""
+    """Prune channels of a parameter at random; the module itself.
+
+    Shape: at least two dimensions.
+    Raises: as RandomStructured.
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -413,7 +459,11 @@ def ln_structured(
     dim: int,
     importance_scores: Tensor | None = None,
 ) -> M:
-    """Prune a parameter's channels of smallest n-norm; the module itself."""
+    """Prune a parameter's channels of smallest n-norm; the module itself.
+
+    Shape: at least two dimensions; importance_scores as the parameter.
+    Raises: as LnStructured.
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
@@ -424,7 +474,11 @@ def global_unstructured(
     importance_scores: dict[tuple[Module, str], Tensor] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Prune several parameters as if they were one: (module, name) pairs."""
+    """Prune several parameters as if they were one: (module, name) pairs.
+
+    Shape: any shapes; they are compared as one vector.
+    Raises: TypeError for parameters that are no iterable, and for methods that are structured.
+    """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
     if importance_scores is not None and not isinstance(importance_scores, dict):
@@ -453,13 +507,22 @@ def _mask_of(module: Module, name: str) -> Tensor:
 
 
 def custom_from_mask(module: M, name: str, mask: Tensor) -> M:
-    """Prune what a mask says; the module itself."""
+    """Prune what a mask says; the module itself.
+
+    Shape: the mask's is the parameter's.
+    Raises: AssertionError for another shape.
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 
 
 def remove(module: M, name: str) -> M:
-    """Make the pruned values the parameter's own, and take the hook off; the module itself."""
+    """Make the pruned values the parameter's own, and take the hook off; the module itself.
+
+    Shape: the parameter's.
+    Raises: ValueError where nothing is pruned under this name.
+    Memory: the pruned values become the parameter's; what was pruned is lost.
+    """
     for key, hook in _hooks_of(module, name):
         hook.remove(module)
         del module._forward_pre_hooks[key]
@@ -470,7 +533,10 @@ def remove(module: M, name: str) -> M:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether the module, or one within it, has a pruning hook."""
+    """Whether the module, or one within it, has a pruning hook.
+
+    Shape: none.
+    """
     return any(
         isinstance(hook, BasePruningMethod)
         for inner in module.modules()

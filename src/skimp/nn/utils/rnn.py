@@ -31,6 +31,9 @@ PackedSequence_ = namedtuple(
 class PackedSequence(PackedSequence_):
     """The rows of sequences sorted by length, step by step; `batch_sizes` says how many go on at
     each step.
+
+    Shape: data (rows, ...), batch_sizes (steps,), indices (N,) or None.
+    Memory: `to` and its like give a new one, or itself where nothing changes.
     """
 
     __slots__ = ()
@@ -101,7 +104,11 @@ class PackedSequence(PackedSequence_):
 
 
 def invert_permutation(permutation: Any) -> Any:
-    """The permutation that undoes this one."""
+    """The permutation that undoes this one.
+
+    Shape: (n,), int64, and the same for the result; None for None.
+    Memory: a new tensor.
+    """
     if permutation is None:
         return None
     order = permutation.array()
@@ -120,7 +127,13 @@ def _places(lengths: Any) -> tuple[Any, Any]:
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """The rows of a padded batch that are within their sequence's length."""
+    """The rows of a padded batch that are within their sequence's length.
+
+    Shape: input (T, N, ...), or (N, T, ...) with `batch_first`; lengths (N,), on the CPU.
+    Raises: RuntimeError for lengths that are not positive, above T, or increase with
+    `enforce_sorted`.
+    Memory: the rows are a new tensor.
+    """
     counts = np.asarray(
         lengths.array() if isinstance(lengths, Tensor) else lengths, np.int64
     ).reshape(-1)
@@ -172,7 +185,13 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: Any = None,
 ) -> tuple[Tensor, Tensor]:
-    """The padded batch behind a packed one, and its lengths."""
+    """The padded batch behind a packed one, and its lengths.
+
+    Shape: to (T, N, ...), or (N, T, ...) with `batch_first`, and lengths (N,); `total_length` at
+    least T.
+    Raises: ValueError for a `total_length` below the longest.
+    Memory: a new tensor.
+    """
     data, sizes, _, back = sequence
     steps = sizes.numel()
     if total_length is not None:
@@ -203,7 +222,11 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences of different lengths as one batch."""
+    """Sequences of different lengths as one batch.
+
+    Shape: sequences (L, ...) to (T, N, ...), or (N, T, ...) with `batch_first`, T the longest.
+    Memory: a new tensor.
+    """
     if isinstance(sequences, Tensor):
         sequences = sequences.unbind(0)
     if not isinstance(sequences, Iterable):
@@ -229,19 +252,31 @@ def pad_sequence(
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False
 ) -> list[Tensor]:
-    """The sequences of a padded batch."""
+    """The sequences of a padded batch.
+
+    Shape: (T, N, ...), or (N, T, ...) with `batch_first`, and lengths (N,); a list of (L, ...).
+    Memory: views.
+    """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     return [rows[:n] for rows, n in zip(padded_sequences.unbind(0), lengths.tolist(), strict=True)]
 
 
 def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
-    """Pack a list of sequences."""
+    """Pack a list of sequences.
+
+    Shape: sequences (L, ...), the longest first unless `enforce_sorted` is False.
+    Memory: a new tensor.
+    """
     lengths = whole.tensor([v.size(0) for v in sequences])
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences of a packed batch."""
+    """The sequences of a packed batch.
+
+    Shape: a list of (L, ...).
+    Memory: views of a padded copy.
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

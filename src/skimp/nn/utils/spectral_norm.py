@@ -165,7 +165,15 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Any:
-    """Keep the largest singular value of a weight at 1."""
+    """Keep the largest singular value of a weight at 1.
+
+    Shape: the weight as a matrix with `dim` first; its largest singular value comes from power
+    iterations, one for each forward in training.
+    Raises: RuntimeError for a second one on the same name.
+    Memory: `weight` becomes `weight_orig`, a parameter, and a tensor computed before each
+    forward.
+    Source: Miyato et al. 2018, Spectral normalization for generative adversarial networks.
+    """
     SpectralNorm.apply(
         module, name, n_power_iterations, default_dim(module) if dim is None else dim, eps
     )
@@ -173,7 +181,11 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Undo spectral_norm."""
+    """Undo spectral_norm.
+
+    Shape: none.
+    Raises: ValueError where there is none of this name.
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, SpectralNorm) and hook.name == name:
             hook.remove(module)

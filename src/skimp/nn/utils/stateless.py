@@ -22,6 +22,11 @@ def functional_call(
 ) -> Any:
     """`module(*args, **kwargs)` with these tensors, by dotted name (or a tuple of such
     dictionaries).
+
+    Shape: as the module's.
+    Raises: RuntimeError with `strict` for names that are missing or unknown; ValueError for tied
+    tensors that are given twice.
+    Memory: the module's own tensors are put back afterwards, also after an exception.
     """
     tensors = _merged(parameters_and_buffers)
     if args is None:

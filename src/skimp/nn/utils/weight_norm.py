@@ -70,13 +70,24 @@ class WeightNorm:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Learn a weight's lengths and directions apart."""
+    """Learn a weight's lengths and directions apart.
+
+    Shape: weight_g has the weight's length along `dim` and 1 elsewhere, weight_v the weight's
+    shape.
+    Raises: RuntimeError for a second one on the same name.
+    Memory: `weight` becomes two parameters and a tensor computed before each forward.
+    Source: Salimans and Kingma 2016, Weight normalization.
+    """
     WeightNorm.apply(module, name, dim)
     return module
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Undo weight_norm."""
+    """Undo weight_norm.
+
+    Shape: none.
+    Raises: ValueError where there is none of this name.
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:
             hook.remove(module)

@@ -80,7 +80,12 @@ def _note_steps(optimizer: Any) -> None:
 
 
 class LRScheduler:
-    """Sets the learning rates of an optimizer's groups, step after step."""
+    """Sets the learning rates of an optimizer's groups, step after step.
+
+    Shape: none: a number for each group. Where a group's rate is a tensor it is written in place.
+    Raises: TypeError for what is no optimizer; KeyError where `last_epoch` says that it resumes
+    and the groups have no initial_lr.
+    """
 
     optimizer: Any
     _get_lr_called_within_step = False

@@ -48,7 +48,12 @@ class _Combined(LRScheduler):
 
 
 class SequentialLR(_Combined):
-    """One schedule after the other, changing at milestones."""
+    """One schedule after the other, changing at milestones.
+
+    Shape: none: a number for each group.
+    Raises: ValueError for no schedules, another number of milestones, schedules of several
+    optimizers, or ReduceLROnPlateau.
+    """
 
     def __init__(
         self, optimizer: Any, schedulers: list[Any], milestones: list[int], last_epoch: int = -1
@@ -99,7 +104,11 @@ def _undo(scheduler: Any) -> None:
 
 
 class ChainedScheduler(_Combined):
-    """All schedules at each step."""
+    """All schedules at each step.
+
+    Shape: none: a number for each group.
+    Raises: ValueError for no schedules, schedules of several optimizers, or ReduceLROnPlateau.
+    """
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Any = None) -> None:
         if len(schedulers) < 1:

@@ -42,7 +42,13 @@ def _needs_momentum(optimizer: Any) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """Between two rates, up and down: Smith 2015."""
+    """Between two rates, up and down: Smith 2015.
+
+    Shape: none: numbers for each group, of momentum too where it cycles.
+    Raises: ValueError for a mode of another name without `scale_fn`, and for momentum that the
+    optimizer hasn't.
+    Source: Smith 2015, Cyclical learning rates for training neural networks.
+    """
 
     def __init__(
         self,
@@ -154,7 +160,12 @@ class CyclicLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine, again and again, each T_mult times as long: Loshchilov and Hutter 2016."""
+    """Half a cosine, again and again, each T_mult times as long: Loshchilov and Hutter 2016.
+
+    Shape: none: a number for each group.
+    Raises: ValueError for T_0, T_mult or eta_min out of range, and a negative epoch.
+    Source: Loshchilov and Hutter 2016, SGDR.
+    """
 
     def __init__(
         self,
@@ -226,7 +237,15 @@ def _phase(end: float, lr: tuple[str, str], momentum: tuple[str, str]) -> _Phase
 
 
 class OneCycleLR(LRScheduler):
-    """Once up and once down, far below the start: Smith and Topin 2017."""
+    """Once up and once down, far below the start: Smith and Topin 2017.
+
+    It sets the first rate at once: max_lr / div_factor, whatever the optimizer was given.
+
+    Shape: none: numbers for each group, of momentum too where it cycles.
+    Raises: ValueError without a number of steps, for options out of range, and for a step after
+    the last.
+    Source: Smith and Topin 2017, Super-convergence.
+    """
 
     def __init__(
         self,

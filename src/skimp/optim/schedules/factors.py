@@ -32,7 +32,11 @@ class _ByFunction(LRScheduler):
 
 
 class LambdaLR(_ByFunction):
-    """The base rate times a function of the epoch."""
+    """The base rate times a function of the epoch.
+
+    Shape: none: one function, or one for each group.
+    Raises: ValueError for another number of functions.
+    """
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
@@ -43,7 +47,11 @@ class LambdaLR(_ByFunction):
 
 
 class MultiplicativeLR(_ByFunction):
-    """The last rate times a function of the epoch."""
+    """The last rate times a function of the epoch.
+
+    Shape: none: one function, or one for each group.
+    Raises: TypeError for what is no function, ValueError for another number of them.
+    """
 
     def __init__(self, optimizer: Any, lr_lambda: Any, last_epoch: int = -1) -> None:
         for f in functions_of(optimizer, lr_lambda):
@@ -83,7 +91,10 @@ class _ByFactor(LRScheduler):
 
 
 class StepLR(_ByFactor):
-    """Times gamma every step_size epochs."""
+    """Times gamma every step_size epochs.
+
+    Shape: none: a number for each group.
+    """
 
     def __init__(
         self, optimizer: Any, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -100,7 +111,10 @@ class StepLR(_ByFactor):
 
 
 class MultiStepLR(_ByFactor):
-    """Times gamma at each milestone."""
+    """Times gamma at each milestone.
+
+    Shape: none: a number for each group. A milestone that is listed twice counts twice.
+    """
 
     def __init__(
         self, optimizer: Any, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -118,7 +132,11 @@ class MultiStepLR(_ByFactor):
 
 
 class ConstantLR(_ByFactor):
-    """Times a factor until total_iters."""
+    """Times a factor until total_iters.
+
+    Shape: none: a number for each group.
+    Raises: ValueError for a factor outside [0, 1].
+    """
 
     def __init__(
         self, optimizer: Any, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -139,7 +157,11 @@ class ConstantLR(_ByFactor):
 
 
 class LinearLR(_ByFactor):
-    """From start_factor to end_factor in total_iters steps."""
+    """From start_factor to end_factor in total_iters steps.
+
+    Shape: none: a number for each group.
+    Raises: ValueError for a start_factor outside (0, 1] and an end_factor outside [0, 1].
+    """
 
     def __init__(
         self,
@@ -175,7 +197,10 @@ class LinearLR(_ByFactor):
 
 
 class ExponentialLR(_ByFactor):
-    """Times gamma every epoch."""
+    """Times gamma every epoch.
+
+    Shape: none: a number for each group.
+    """
 
     def __init__(self, optimizer: Any, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -189,7 +214,10 @@ class ExponentialLR(_ByFactor):
 
 
 class PolynomialLR(_ByFactor):
-    """Down to 0 in total_iters steps, by a power."""
+    """Down to 0 in total_iters steps, by a power.
+
+    Shape: none: a number for each group.
+    """
 
     def __init__(
         self, optimizer: Any, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
@@ -209,7 +237,13 @@ class PolynomialLR(_ByFactor):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the base rate to eta_min, and back: Loshchilov and Hutter 2016."""
+    """Half a cosine from the base rate to eta_min, and back: Loshchilov and Hutter 2016.
+
+    It goes on after T_max, back up to the base rate; no restart.
+
+    Shape: none: a number for each group.
+    Source: Loshchilov and Hutter 2016, SGDR.
+    """
 
     def __init__(
         self,

@@ -16,7 +16,11 @@ from skimp.optim.schedules.base import (
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` after `patience` steps without a better metric."""
+    """Times `factor` after `patience` steps without a better metric.
+
+    Shape: none: a metric, and a number for each group.
+    Raises: ValueError for a factor of 1 or more and for modes of other names.
+    """
 
     def __init__(
         self,
