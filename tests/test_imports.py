@@ -101,10 +101,34 @@ def test_imports_point_down_the_layout() -> None:
     upwards = [
         f"{module} imports {target}"
         for module in FILES
-        for target in imports(module) & FILES.keys()
+        for target in imports(module, top_only=False) & FILES.keys()
         if rank(target, table) < rank(module, table)
     ]
     assert upwards == []
+
+
+MOST = 12  # imports inside functions; each says why in a comment above it
+
+
+def test_imports_inside_functions_are_few_and_say_why() -> None:
+    found, silent = [], []
+    for module, path in FILES.items():
+        text = path.read_text()
+        tree, lines = ast.parse(text), text.splitlines()
+        top = {id(node) for node in statements(tree, top_only=True)}
+        for node in statements(tree, top_only=False):
+            if id(node) not in top:
+                where = f"{module}, line {node.lineno}: {ast.unparse(node)}"
+                found.append(where)
+                if not lines[node.lineno - 2].strip().startswith("#"):
+                    silent.append(where)
+    assert silent == []
+    assert len(found) <= MOST, found
+
+
+def test_the_root_holds_what_a_stranger_looks_for() -> None:
+    entries = [p.name for p in PACKAGE.iterdir() if p.name != "__pycache__"]
+    assert len(entries) <= 40, sorted(entries)
 
 
 def test_what_few_tensors_have_is_given_by_mark_alone() -> None:

@@ -159,6 +159,7 @@ from skimp._ops.create.storages import TypedStorage, UntypedStorage, aliases, sh
 from skimp._ops.random.random import Generator, default_generator
 from skimp.amp import GradScaler
 from skimp.amp.autocast_mode import autocast
+from skimp.amp.casting import set_autocast_cpu_enabled, set_autocast_enabled
 from skimp.amp.state import (
     autocast_decrement_nesting,
     autocast_increment_nesting,
@@ -171,9 +172,7 @@ from skimp.amp.state import (
     is_autocast_enabled,
     set_autocast_cache_enabled,
     set_autocast_cpu_dtype,
-    set_autocast_cpu_enabled,
     set_autocast_dtype,
-    set_autocast_enabled,
     set_autocast_gpu_dtype,
 )
 from skimp.config import config

@@ -137,6 +137,8 @@ from skimp._ops.random.random import default_generator as default_generator
 from skimp._ops.sparse.tensor import SparseTensor
 from skimp.amp import GradScaler as GradScaler
 from skimp.amp.autocast_mode import autocast as autocast
+from skimp.amp.casting import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from skimp.amp.casting import set_autocast_enabled as set_autocast_enabled
 from skimp.amp.state import autocast_decrement_nesting as autocast_decrement_nesting
 from skimp.amp.state import autocast_increment_nesting as autocast_increment_nesting
 from skimp.amp.state import clear_autocast_cache as clear_autocast_cache
@@ -148,9 +150,7 @@ from skimp.amp.state import is_autocast_cpu_enabled as is_autocast_cpu_enabled
 from skimp.amp.state import is_autocast_enabled as is_autocast_enabled
 from skimp.amp.state import set_autocast_cache_enabled as set_autocast_cache_enabled
 from skimp.amp.state import set_autocast_cpu_dtype as set_autocast_cpu_dtype
-from skimp.amp.state import set_autocast_cpu_enabled as set_autocast_cpu_enabled
 from skimp.amp.state import set_autocast_dtype as set_autocast_dtype
-from skimp.amp.state import set_autocast_enabled as set_autocast_enabled
 from skimp.amp.state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from skimp.config import config as config
 from skimp.errors import AcceleratorError as AcceleratorError

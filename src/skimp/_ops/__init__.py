@@ -102,7 +102,6 @@ from skimp._ops.shape import (
     grids,
     joining,
     rearranging,
-    strided,
     triangles,
     view_copies,
     views,

@@ -13,6 +13,7 @@ import numpy as np
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
+from skimp.amp import casting
 from skimp.amp import state as s
 from skimp.amp.state import is_autocast_available, state
 
@@ -55,7 +56,7 @@ class autocast:  # noqa: N801  (PyTorch's name)
 
     def __enter__(self) -> autocast:
         self._before = state.enabled[self.device], state.dtype[self.device], state.cache
-        s.set_autocast_enabled(self.device, self._enabled)
+        casting.set_autocast_enabled(self.device, self._enabled)
         state.dtype[self.device] = self.fast_dtype
         state.cache = self._cache_enabled
         state.nesting += 1
@@ -66,7 +67,7 @@ class autocast:  # noqa: N801  (PyTorch's name)
         if state.nesting == 0:
             state.casts.clear()
         enabled, state.dtype[self.device], state.cache = self._before
-        s.set_autocast_enabled(self.device, enabled)
+        casting.set_autocast_enabled(self.device, enabled)
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(func):

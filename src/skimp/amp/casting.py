@@ -18,7 +18,7 @@ from typing import Any
 from skimp._engine.dispatch.transforms import AUTOCAST, TRANSFORMS, Call, active
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
-from skimp.amp.state import state
+from skimp.amp.state import check, state
 
 
 class _Inside(threading.local):
@@ -139,3 +139,21 @@ CLASSES: dict[str, Callable[[Any], Callable[[Tensor], Tensor]]] = {
     "widest": to_widest,
 }
 TRANSFORMS[AUTOCAST] = Autocast()
+
+
+# -- the switch -----------------------------------------------------------------------------------
+
+
+def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
+    """Switch autocast on or off."""
+    where, on = (
+        ("cuda", bool(device_type)) if enabled is None else (check(str(device_type)), enabled)
+    )
+    if where == "cpu" and on != state.enabled["cpu"]:
+        (install if on else remove)()
+    state.enabled[where] = on
+
+
+def set_autocast_cpu_enabled(enabled: bool) -> None:
+    """Switch autocast on or off for the CPU."""
+    set_autocast_enabled("cpu", enabled)

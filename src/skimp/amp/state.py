@@ -43,18 +43,6 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
     return state.enabled[check(device_type)]
 
 
-def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
-    """Switch autocast on or off."""
-    from skimp.amp import casting
-
-    where, on = (
-        ("cuda", bool(device_type)) if enabled is None else (check(str(device_type)), enabled)
-    )
-    if where == "cpu" and on != state.enabled["cpu"]:
-        (casting.install if on else casting.remove)()
-    state.enabled[where] = on
-
-
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     """The type to which autocast casts."""
     return state.dtype[check(device_type)]
@@ -95,11 +83,6 @@ def autocast_decrement_nesting() -> int:
 def is_autocast_cpu_enabled() -> bool:
     """Whether autocast is on for the CPU."""
     return is_autocast_enabled("cpu")
-
-
-def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """Switch autocast on or off for the CPU."""
-    set_autocast_enabled("cpu", enabled)
 
 
 def get_autocast_cpu_dtype() -> dtypes.dtype:

@@ -23,7 +23,10 @@ __getattr__ = lookup(__name__)
 def _parts() -> tuple[Any, ...]:
     """The package's modules; an ImportError says how to get them."""
     try:
+        # an extra package: a program without it has the names of this module
         from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2
+
+        # the same
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ImportError as error:
         raise ImportError(
@@ -231,6 +234,7 @@ class SummaryWriter:
         self.add_image(tag, images if several else images[0], global_step, walltime,
                        "NHWC" if several else "HWC")  # fmt: skip
         if close:
+            # an extra package: whoever gives a figure has it
             import matplotlib.pyplot as plt
 
             for f in figure if several else [figure]:
@@ -311,6 +315,7 @@ class SummaryWriter:
         self.close()
 
     def _image(self, given: Any, order: str) -> Any:
+        # an extra package, for images only
         from PIL import Image
 
         array = _height_width_channels(array_of(given), order.upper())
@@ -372,6 +377,7 @@ def _height_width_channels(array: Array, order: str) -> Array:
 
 def _drawn(figure: Any) -> Array:
     """A figure's pixels: height, width, and three colours."""
+    # an extra package: whoever gives a figure has it
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas: Any = FigureCanvasAgg(figure)

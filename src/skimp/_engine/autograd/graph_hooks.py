@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from skimp._engine.autograd import modes, saving
+from skimp._engine.autograd import engine, modes, saving
 from skimp._engine.autograd import node_lines as lines
 from skimp._engine.autograd.nodes import RemovableHandle
 from skimp._engine.tensor.tensor import Tensor
@@ -144,7 +144,6 @@ class _Any:
 
     def hook(self, i: int) -> Callable[[Tensor], None]:
         def call(g: Tensor) -> None:
-            from skimp._engine.autograd import engine
 
             task = engine.current_task()
             if self.seen != task:
@@ -165,7 +164,6 @@ class _All:
 
     def hook(self, i: int) -> Callable[[Tensor], None]:
         def call(g: Tensor) -> None:
-            from skimp._engine.autograd import engine
 
             with self.lock:
                 task = engine.current_task()

@@ -7,6 +7,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 from skimp._engine.autograd import alias, calls, modes
 from skimp._engine.autograd import node_lines as lines
@@ -151,7 +152,6 @@ def retain_grad(t: Tensor) -> None:
         return
     node = grad_fn(t)
     assert node is not None
-    from weakref import ref
 
     t._retains = True
     node.more().retains[t._index] = ref(t)

@@ -19,6 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 from skimp._engine.autograd import errors
 from skimp._engine.autograd import node_lines as lines
 from skimp._engine.autograd.nodes import Grads, Node, accumulate_of, init, shape_of
+from skimp._engine.autograd.strided import gather_strided_gradient
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, empty
@@ -146,8 +147,6 @@ def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
         zeros = empty_like_base(base, g).zero_()
         view.of(zeros, base).copy_(g)
         return zeros
-    from skimp._ops.shape.strided import gather_strided_gradient
-
     return gather_strided_gradient(g, base.layout, view.layout)
 
 

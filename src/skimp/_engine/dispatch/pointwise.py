@@ -19,6 +19,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import rows_of
 from skimp._engine.eval import run
+from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts
@@ -438,7 +439,6 @@ def convert(target: Array, source: Array) -> None:
     """Assign with PyTorch's casts (complex to real drops the imaginary part, float to int
     truncates).
     """
-    from skimp._engine.eval.copy import copy
 
     copy(target, source)
 

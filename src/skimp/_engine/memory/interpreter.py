@@ -21,6 +21,7 @@ without them is refused when skimp is imported, since it would count and free wr
 from __future__ import annotations
 
 import dis
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
@@ -73,7 +74,6 @@ def breaks_between(function: Callable[..., Any], first: str, last: str) -> Itera
     """The instructions at which something else may run, in a function's source lines from the one
     that has `first` to the one that has `last`.
     """
-    import inspect  # of use to tests only
 
     lines, start = inspect.getsourcelines(function)
     begin = next(i for i, line in enumerate(lines) if first in line)

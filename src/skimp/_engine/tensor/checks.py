@@ -11,7 +11,6 @@ does not, so it is written once, here. Nothing is returned.
     same_dtype(a, b, says)                     dtypes equal
     require_dtype(t, (float32, float64), says) dtype one of these
     require_type(value, int, says)             Python type
-    require_tensor(function, argument, value)  a tensor, in the words of PyTorch's argument parser
     require_positive(value, says)              > 0
     require_not_negative(value, says)          >= 0
     require_between(value, low, high, says)    low <= value <= high
@@ -80,17 +79,6 @@ def require_type(value: Any, kind: type, says: str, error: Error = TypeError) ->
     """A value of this Python type; `{got}` and `{wanted}` are types' names."""
     if not isinstance(value, kind):
         _refuse(error, says, type(value).__name__, kind.__name__)
-
-
-def require_tensor(function: str, argument: str, value: Any, position: int = 1) -> None:
-    """A tensor, where PyTorch's argument parser asks for one."""
-    from skimp._engine.tensor.tensor import Tensor
-
-    if not isinstance(value, Tensor):
-        raise TypeError(
-            f"{function}(): argument '{argument}' (position {position}) must be Tensor, not "
-            f"{type(value).__name__}"
-        )
 
 
 def require_positive(value: Any, says: str, error: Error = ValueError) -> None:

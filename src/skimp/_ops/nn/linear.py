@@ -7,8 +7,8 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout_views as V
-from skimp._engine.tensor.checks import require_tensor
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.assertions import require_tensor
 from skimp._ops.linalg.matmul import into, matmul
 from skimp._ops.linalg.matmul_add import addmm
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.strided import gather_strided_gradient
 from skimp._engine.dispatch.forms import OPS, export, general, view
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_bits as B
@@ -18,7 +19,6 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias
 from skimp._ops.shape.copies import contiguous, copied, describe
-from skimp._ops.shape.strided import gather_strided_gradient
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
