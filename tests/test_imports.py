@@ -107,7 +107,7 @@ def test_imports_point_down_the_layout() -> None:
     assert upwards == []
 
 
-MOST = 12  # imports inside functions; each says why in a comment above it
+MOST = 12  # imports inside functions; each says why in a comment
 
 
 def test_imports_inside_functions_are_few_and_say_why() -> None:
@@ -120,7 +120,8 @@ def test_imports_inside_functions_are_few_and_say_why() -> None:
             if id(node) not in top:
                 where = f"{module}, line {node.lineno}: {ast.unparse(node)}"
                 found.append(where)
-                if not lines[node.lineno - 2].strip().startswith("#"):
+                above = lines[node.lineno - 2].strip().startswith("#")
+                if not above and "  # " not in lines[node.lineno - 1]:
                     silent.append(where)
     assert silent == []
     assert len(found) <= MOST, found
