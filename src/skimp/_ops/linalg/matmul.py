@@ -13,7 +13,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import NAMESPACES, export, general, move
+from skimp._engine.dispatch.forms import NAMESPACES, general, move
 from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
@@ -129,7 +129,25 @@ def _mv_vector_back(g: Tensor, input: Tensor) -> Tensor:
     return mv(conj(input).t(), g)
 
 
-@general(rule=Rule("MvBackward0", {
+def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
+    x, y, dtype = input._np, vec._np, input._dtype
+    if (
+        x is None
+        or y is None
+        or dtype is not vec._dtype
+        or dtype not in PLAIN
+        or x.ndim != 2
+        or y.ndim != 1
+        or x.shape[1] != len(y)
+        or not (x.size and x.flags.forc and y.flags.c_contiguous)
+    ):
+        return None
+    made = np.empty((len(x), 1), x.dtype)
+    _multiply(x, y[:, None], out=made)
+    return fresh(made.reshape(-1), dtype)
+
+
+@general(fast=_small_mv, rule=Rule("MvBackward0", {
     "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
     "vec": _mv_vector_back}))  # fmt: skip
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -161,28 +179,26 @@ def lies_in_columns(shape: Ints, strides: Ints) -> bool:
     return strides[0] == 1 and strides[1] == max(shape[0], 1)
 
 
-def mm_first_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
+def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Ints) -> Tensor:
     """The gradient of the first factor, in the first factor's memory order."""
-    pair = _at_hand(g, other, shape)
-    if lies_in_columns(shape, strides):
-        if pair is not None:
+    pair = _at_hand(g, mat2, input_shape)
+    turned = lies_in_columns(input_shape, input_strides)
+    if pair is not None:
+        if turned:
             return as_it_lies(_multiply(pair[1], pair[0].T).T, g._dtype)
-        return mm(conj(other), g.t()).t()
-    if pair is not None:
         return fresh(_multiply(pair[0], pair[1].T), g._dtype)
-    return mm(g, conj(other).t())
+    return mm(conj(mat2), g.t()).t() if turned else mm(g, conj(mat2).t())
 
 
-def mm_second_back(g: Tensor, other: Tensor, shape: Ints, strides: Ints) -> Tensor:
+def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Ints) -> Tensor:
     """The gradient of the second factor, in the second factor's memory order."""
-    pair = _at_hand(g, other, shape)
-    if lies_in_columns(shape, strides):
-        if pair is not None:
-            return as_it_lies(_multiply(pair[0].T, pair[1]).T, g._dtype)
-        return mm(g.t(), conj(other)).t()
+    pair = _at_hand(g, input, mat2_shape)
+    turned = lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
+        if turned:
+            return as_it_lies(_multiply(pair[0].T, pair[1]).T, g._dtype)
         return fresh(_multiply(pair[1].T, pair[0]), g._dtype)
-    return mm(conj(other).t(), g)
+    return mm(g.t(), conj(input)).t() if turned else mm(conj(input).t(), g)
 
 
 def _at_hand(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array] | None:
@@ -227,38 +243,32 @@ def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:
     return m, n
 
 
-@general("mm", rule=Rule("MmBackward0", {
-    "input": lambda g, mat2, input_shape, input_strides: mm_first_back(
-        g, mat2, input_shape, input_strides),
-    "mat2": lambda g, input, mat2_shape, mat2_strides: mm_second_back(
-        g, input, mat2_shape, mat2_strides)}, sheds=True))  # fmt: skip
-def _mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    shape = check_mm(input, mat2)
-    return product("mm", input, mat2, shape, out)
+def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
+    x, y, dtype = input._np, mat2._np, input._dtype
+    if (
+        x is not None
+        and y is not None
+        and dtype is mat2._dtype
+        and dtype in PLAIN
+        and x.ndim == 2 == y.ndim
+        and x.shape[1] == y.shape[0]
+        and x.flags.forc
+        and y.flags.forc
+        and len(x) * y.shape[1] < config.small_below
+    ):
+        return fresh(_multiply(x, y), dtype)
+    return None
 
 
-def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
+@general(
+    fast=_small_mm,
+    autocast="lower",
+    aliases=("dsmm",),
+    rule=Rule("MmBackward0", {"input": mm_first_back, "mat2": mm_second_back}, sheds=True),
+)
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
-    if out is None and isinstance(input, Tensor) and isinstance(mat2, Tensor):
-        x, y, dtype = input._np, mat2._np, input._dtype
-        if (
-            x is not None
-            and y is not None
-            and not ((input._rg or mat2._rg) and modes.state.grad)
-            and dtype is mat2._dtype
-            and dtype in PLAIN
-            and x.ndim == 2 == y.ndim
-            and x.shape[1] == y.shape[0]
-            and x.flags.forc
-            and y.flags.forc
-            and len(x) * y.shape[1] < config.small_below
-        ):
-            return fresh(_multiply(x, y), dtype)
-    return _mm(input, mat2, out=out)
-
-
-export("mm", mm, autocast="lower")
-export("dsmm", mm, method=False)
+    return product("mm", input, mat2, check_mm(input, mat2), out)
 
 
 # -- batches of matrices --------------------------------------------------------------------------
@@ -296,7 +306,34 @@ def _bmm_second_back(g: Tensor, input: Tensor) -> Tensor:
     return bmm(adjoint(input), g)
 
 
+def _small_bmm(input: Tensor, mat2: Tensor) -> Tensor | None:
+    if mat2._np is None or mat2._np.ndim != 3:
+        return None
+    return _small_batched(input, mat2)
+
+
+def _small_batched(input: Tensor, other: Tensor) -> Tensor | None:
+    """Batches of matrices with the very same batch dims."""
+    x, y, dtype = input._np, other._np, input._dtype
+    if (
+        x is None
+        or y is None
+        or dtype is not other._dtype
+        or dtype not in PLAIN
+        or not x.ndim == y.ndim > 2
+        or x.shape[:-2] != y.shape[:-2]
+        or x.shape[-1] != y.shape[-2]
+        or not (x.size and y.size)
+        or not (x.flags.c_contiguous or has_unit_stride(x))
+        or not (y.flags.c_contiguous or has_unit_stride(y))
+        or x.size // x.shape[-1] * y.shape[-1] >= config.small_below
+    ):
+        return None
+    return fresh(_multiply(x, y), dtype)
+
+
 @general(
+    fast=_small_bmm,
     rule=Rule("BmmBackward0", {"input": _bmm_first_back, "mat2": _bmm_second_back}),
     autocast="lower",
 )
@@ -326,7 +363,7 @@ def _summed(a: Tensor, b: Tensor) -> Tensor:
     return NAMESPACES[""]["addbmm"](start, a, b, beta=0)  # type: ignore[no-any-return]
 
 
-@general("_batched", method=False, namespaces=(), rule=Rule("UnsafeViewBackward0", {
+@general("_batched", method=False, namespaces=(), fast=_small_batched, rule=Rule("UnsafeViewBackward0", {
     "input": lambda g, other, input_shape: _first_back(g, other, input_shape),
     "other": lambda g, input, other_shape: _second_back(g, input, other_shape)}))  # fmt: skip
 def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -349,21 +386,24 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 # -- matmul ---------------------------------------------------------------------------------------
 
 
-@general("matmul", method=False, namespaces=(), composite=False)
-def _matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+@general(namespaces=("", "linalg"), composite=False, autocast="lower")
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
+    broadcast.
+    """
     a, b = input.ndim, other.ndim
+    if a == 2 and b == 2:
+        return mm(input, other, out=out)
     if a == 0 or b == 0:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {a}D and {b}D"
         )
-    if a == 2 and b == 2:
-        return mm(input, other, out=out)
     if a == 1 and b == 1:
         return dot(input, other, out=out)
     if a == 2 and b == 1:
         return mv(input, other, out=out)
     if out is not None and (a == 1 or b <= 2):
-        return into(out, _matmul(input, other), a == 1)
+        return into(out, matmul(input, other), a == 1)
     if a == 1 and b == 2:
         return mm(input.unsqueeze(0), other).squeeze(0)
     if a == 1:
@@ -400,30 +440,16 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
     return out
 
 
-def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
-    broadcast.
-    """
-    if out is None and type(input) in ORDINARY and type(other) in ORDINARY:
-        x, y = input._np, other._np
-        if x is not None and y is not None and x.ndim == 2 == y.ndim:
-            return mm(input, other)
-    elif getattr(input, "_sparse", False) or getattr(other, "_sparse", False):
-        return mm(input, other)
-    return _matmul(input, other, out=out)
-
-
-_public = export("matmul", matmul, ("", "linalg"), composite=False, autocast="lower")
-
-
 def _operator(self: Tensor, other: Any) -> Tensor:
-    if not active and type(self) in ORDINARY and type(other) in ORDINARY:
-        return matmul(self, other)
-    return _public(self, other) if isinstance(other, Tensor) else NotImplemented
+    if type(other) in ORDINARY and not active:
+        x, y = self._np, other._np
+        if x is not None and y is not None and x.ndim == 2 == y.ndim:
+            return mm(self, other)
+    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
 
 
 def _roperator(self: Tensor, other: Any) -> Tensor:
-    return _public(other, self) if isinstance(other, Tensor) else NotImplemented
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
 setattr(Tensor, "__matmul__", _operator)  # noqa: B010  (the stub has it as a method)

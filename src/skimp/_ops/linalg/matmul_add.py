@@ -14,7 +14,6 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
@@ -165,20 +164,11 @@ ADDMM = Rule("AddmmBackward0", {
         mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)}, sheds=True)  # fmt: skip
 
 
-@general("addmm", inplace=True, rule=ADDMM)
-def _addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
-           out: Tensor | None = None) -> Tensor:  # fmt: skip
-    shape = check_mm(mat1, mat2, "mat1")
-    if input._dtype is not mat2._dtype:
-        x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(mat2._dtype)
-        raise RuntimeError(f"self and mat2 must have the same dtype, but got {x} and {y}")
-    return added("addmm", input, mat1, mat2, shape, beta, alpha, out)
-
-
-def small_addmm(input: Any, mat1: Any, mat2: Any) -> Tensor | None:
-    """input + mat1 @ mat2 of small plain tensors; None sends them the general way."""
+def _small_addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor | None:
     w, x, y = input._np, mat1._np, mat2._np
-    if w is None or x is None or y is None:
+    if w is None or x is None or y is None or beta != 1 or alpha != 1:
         return None
     dtype = mat1._dtype
     if not (
@@ -196,31 +186,18 @@ def small_addmm(input: Any, mat1: Any, mat2: Any) -> Tensor | None:
     if w.shape != made.shape and w.shape != made.shape[1:]:
         return None
     made += w
-    result = fresh(made, dtype)
-    if (input._rg or mat1._rg or mat2._rg) and modes.state.grad:
-        given = {"input": input, "mat1": mat1, "mat2": mat2, "beta": 1, "alpha": 1}
-        record(ADDMM, given, result)
-    return result
+    return fresh(made, dtype)
 
 
-def addmm(
-    input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
-) -> Tensor:
+@general(inplace=True, fast=_small_addmm, autocast="lower", rule=ADDMM)
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+          out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
-    if (
-        out is None
-        and beta == 1 == alpha
-        and isinstance(input, Tensor)
-        and isinstance(mat1, Tensor)
-        and isinstance(mat2, Tensor)
-    ):
-        made = small_addmm(input, mat1, mat2)
-        if made is not None:
-            return made
-    return _addmm(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
-
-
-export("addmm", addmm, autocast="lower")
+    shape = check_mm(mat1, mat2, "mat1")
+    if input._dtype is not mat2._dtype:
+        x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(mat2._dtype)
+        raise RuntimeError(f"self and mat2 must have the same dtype, but got {x} and {y}")
+    return added("addmm", input, mat1, mat2, shape, beta, alpha, out)
 
 
 @general(inplace=True, rule=Rule("AddmvBackward0", {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import general
 from skimp._engine.memory import layout_views as V
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.assertions import require_tensor
@@ -13,28 +13,11 @@ from skimp._ops.linalg.matmul import into, matmul
 from skimp._ops.linalg.matmul_add import addmm
 
 
+@general(method=False, namespaces=("nn.functional",), composite=False, autocast="lower")
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias, over the last dimension.
-
-    Shape: input (..., in), weight (out, in) or (in,), bias (out,); the result (..., out).
-    Dtypes: alike.
-    Raises: TypeError for what is no tensor, RuntimeError for shapes and dtypes that don't fit.
-    Memory: a new tensor; the bias costs no second one.
-    """
-    try:
-        result = _linear(input, weight, bias)
-    except AttributeError:  # asked for what every tensor has
-        for position, (name, t) in enumerate((("input", input), ("weight", weight)), 1):
-            require_tensor("linear", name, t, position)
-        if bias is not None:
-            require_tensor("linear", "bias", bias, 3)
-        raise
+    """input @ weight.T + bias, over the last dimension."""
+    result = _linear(input, weight, bias)
     return result if out is None else into(out, result, input.ndim == 1)
-
-
-linear = export(
-    "linear", linear, ("nn.functional",), method=False, composite=False, autocast="lower"
-)
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -82,7 +82,6 @@ def _addmm(*args: Any, **words: Any) -> Any:
 
 RULES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "mm": _product,
-    "_matmul": _product,
     "matmul": _product,
     "mv": _product,
     "addmm": lambda given: _addmm(
