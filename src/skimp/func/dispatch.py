@@ -47,6 +47,18 @@ def shared_target(what: str = "inplace arithmetic") -> BatchedArgument:
     )
 
 
+def no_rule_writes(name: str, level: Level) -> BatchedArgument:
+    """The same refusal of ops for which PyTorch has no batching rule."""
+    title = f"aten::{name}_"
+    return BatchedArgument(
+        f"vmap: {title}(self, *extra_args) is not possible because there exists a Tensor `other` "
+        "in extra_args that has more elements than `self`. This happened due to `other` being "
+        f"vmapped over but `self` not being vmapped over at level {level.depth}. Please try to use "
+        f"out-of-place operators instead of {title}. If said operator is being called inside the "
+        "PyTorch framework, please file a bug report instead."
+    )
+
+
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Declare the batching rule of ops."""
 
@@ -260,7 +272,7 @@ def _pointwise(
         if not inplace:
             return wrap(pointwise.call(row, held, params), level)
         if not is_of(args[0], level):
-            raise shared_target()
+            raise shared_target() if len(args) == 2 else no_rule_writes(row.name, level)
         pointwise.call(row, held, params, held[0], True)
     return args[0]  # type: ignore[no-any-return]
 

@@ -330,7 +330,7 @@ def _glu_backward(call: Call) -> Any:
 
 @rule("copy_")
 def _copy(call: Call) -> Any:
-    input, src = call.given["input"], call.given["src"]
+    input, src = call.given["input"], call.given["other"]
     return input._held.copy_(call.beside(src, input.ndim) if src.ndim <= input.ndim else
                              call.front(src))  # fmt: skip
 

@@ -98,6 +98,8 @@ def _linear(call: Call) -> Any:
         product = linear(made, weight)
         return product + call.thin(bias, product.ndim - 1)
     if call.has(x):
+        if x.ndim == 1 or (x.ndim == 2 and x._held.shape[1] == 1):
+            return _of_one_row(call, x, weight, bias)
         rows = x._held if x.ndim > 1 else x._held.unsqueeze(1)
         across = call.thin(weight, rows.ndim - 1).transpose(-2, -1)
         if rows.ndim == 3 and bias is not None and bias.ndim == 1:
@@ -108,6 +110,17 @@ def _linear(call: Call) -> Any:
     else:
         made = matmul(x, call.thin(weight, max(x.ndim, 2)).transpose(-2, -1))
     return made if bias is None else made + call.thin(bias, made.ndim - 1)
+
+
+def _of_one_row(call: Call, x: Any, weight: Any, bias: Any) -> Any:
+    """weight @ x, whose gradient by `weight` has its layout."""
+    column = x._held.unsqueeze(-1) if x.ndim == 1 else x._held.mT
+    matrix = call.thin(weight, 2)
+    if bias is not None and bias.ndim == 1:
+        made = _functions["baddbmm"](call.thin(bias, 1).unsqueeze(-1), matrix, column)
+    else:
+        made = matmul(matrix, column)
+    return made.squeeze(-1) if x.ndim == 1 else made.mT
 
 
 _FACTORS = {
