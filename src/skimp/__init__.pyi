@@ -290,7 +290,13 @@ def addcmul(
     """input + value * tensor1 * tensor2."""
 
 def addmm(
-    input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    *,
+    beta: Any = 1,
+    alpha: Any = 1,
+    out: Tensor | None = None,
 ) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
 
@@ -302,7 +308,9 @@ def addmm_(
     beta: Any = 1,
     alpha: Any = 1,
     out: Tensor | None = None,
-) -> Tensor: ...
+) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
+
 def addmv(
     input: Tensor,
     mat: Tensor,
@@ -1028,7 +1036,7 @@ def dropout(input: Any, p: builtins.float, train: builtins.bool) -> Any:
 def dropout_(input: Any, p: builtins.float, train: builtins.bool) -> Any:
     """nn.functional.dropout, its arguments by position."""
 
-def dsmm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
+def dsmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
 
 def dsplit(
@@ -1831,7 +1839,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where the mask (broadcast against the input) holds, as a vector."""
 
-def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
     broadcast."""
 
@@ -1965,7 +1973,7 @@ def min(
 def minimum(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The smaller of two elements; NaN if one is."""
 
-def mm(input: Any, mat2: Any, *, out: Tensor | None = None) -> Tensor:
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
 
 def mode(

@@ -91,7 +91,7 @@ def lu_solve(
 ) -> Tensor:
     """The X of A X = B (X A = B without `left`), with A's LU factors; of A's adjoint on wish."""
 
-def matmul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
     broadcast."""
 

@@ -113,7 +113,13 @@ class Tensor:
     def addcmul_(self, tensor1: Any, tensor2: Any, *rest: Any, value: Any = 1) -> Tensor:
         """input + value * tensor1 * tensor2. In place."""
     def addmm(
-        self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+        self,
+        mat1: Tensor,
+        mat2: Tensor,
+        *,
+        beta: Any = 1,
+        alpha: Any = 1,
+        out: Tensor | None = None,
     ) -> Tensor:
         """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
     def addmm_(
@@ -124,7 +130,8 @@ class Tensor:
         beta: Any = 1,
         alpha: Any = 1,
         out: Tensor | None = None,
-    ) -> Tensor: ...
+    ) -> Tensor:
+        """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
     def addmv(
         self, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
     ) -> Tensor:
@@ -568,6 +575,8 @@ class Tensor:
         """The sum of the products of two vectors' elements."""
     def double(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.float64)`."""
+    def dsmm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+        """The product of two matrices."""
     def dsplit(
         self, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
     ) -> tuple[Tensor, ...]:
@@ -1126,7 +1135,7 @@ class Tensor:
     def masked_select(self, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The elements where the mask (broadcast against the input) holds, as a vector."""
     def __matmul__(self, other: Any) -> Tensor: ...
-    def matmul(self, other: Any, *, out: Tensor | None = None) -> Tensor:
+    def matmul(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
         broadcast."""
     def matrix_exp(self) -> Tensor:
@@ -1181,7 +1190,7 @@ class Tensor:
         element."""
     def minimum(self, other: Any, *, out: Tensor | None = None) -> Tensor:
         """The smaller of two elements; NaN if one is."""
-    def mm(self, mat2: Any, *, out: Tensor | None = None) -> Tensor:
+    def mm(self, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
         """The product of two matrices."""
     def __mod__(self, other: Any) -> Tensor: ...
     def mode(
