@@ -363,7 +363,8 @@ def _summed(a: Tensor, b: Tensor) -> Tensor:
     return NAMESPACES[""]["addbmm"](start, a, b, beta=0)  # type: ignore[no-any-return]
 
 
-@general("_batched", method=False, namespaces=(), fast=_small_batched, rule=Rule("UnsafeViewBackward0", {
+@general("_batched", method=False, namespaces=(), fast=_small_batched,
+         rule=Rule("UnsafeViewBackward0", {
     "input": lambda g, other, input_shape: _first_back(g, other, input_shape),
     "other": lambda g, input, other_shape: _second_back(g, input, other_shape)}))  # fmt: skip
 def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -15,7 +15,17 @@ from skimp._ops.linalg.matmul_add import addmm
 
 @general(method=False, namespaces=("nn.functional",), composite=False, autocast="lower")
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias, over the last dimension."""
+    """input @ weight.T + bias, over the last dimension.
+
+    Shape: input (..., in), weight (out, in) or (in,), bias (out,); the result (..., out).
+    Dtypes: alike.
+    Raises: TypeError for what is no tensor, RuntimeError for shapes and dtypes that don't fit.
+    Memory: a new tensor; the bias costs no second one.
+    """
+    require_tensor("linear", "input", input, 1)
+    require_tensor("linear", "weight", weight, 2)
+    if bias is not None:
+        require_tensor("linear", "bias", bias, 3)
     result = _linear(input, weight, bias)
     return result if out is None else into(out, result, input.ndim == 1)
 
