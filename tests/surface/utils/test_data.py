@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 import warnings
 from pathlib import Path
 from textwrap import dedent
@@ -127,6 +128,26 @@ def test_random_sampler(n: int, replacement: bool, k: int | None, own: bool, see
         return [list(sampler), list(sampler), len(sampler), lib.rand(2)]
 
     alike(draw)
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_more_samples_than_anybody_takes_cost_nothing(replacement: bool) -> None:
+    """Programs ask for 10**10 and stop when they like."""
+
+    def first(lib: Any, d: Any) -> Any:
+        sampler = d.RandomSampler(range(5), replacement, 10**10)
+        batches = d.BatchSampler(sampler, 4, drop_last=True)
+        loader = d.DataLoader(list(range(5)), batch_size=3, sampler=sampler)
+        taken = [next(iter(sampler)), next(iter(batches)), next(iter(loader)).tolist()]
+        return taken, len(sampler), len(batches)
+
+    tracemalloc.start()
+    try:
+        first(skimp, ours)
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()
+    alike(first)
 
 
 def test_other_samplers() -> None:

@@ -24,7 +24,7 @@ from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import ledger
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.interpreter import begins_at_once
-from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.layout import Layout, nbytes_needed
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor.instances import share_names
 from skimp._kernels.threads import whole
@@ -116,13 +116,10 @@ class Storage:
     def view(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
         """An ndarray over these bytes; delivers. It does not keep the storage alive, only the
         block.
+
+        RuntimeError: the storage is too small, because it was resized.
         """
-        size = dtype.itemsize
-        flat = self.flat()
-        if 0 in layout.shape:
-            return np.ndarray(layout.shape, dtype, flat if flat.size else None, 0, None)
-        strides = [s * size for s in layout.strides]
-        return np.ndarray(layout.shape, dtype, flat, layout.offset * size, strides)
+        return over(self.flat(), layout, dtype)
 
     def export(self) -> Array:
         """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write
@@ -136,7 +133,7 @@ class Storage:
         """Another number of bytes, the old ones kept as far as they reach. Views made before see
         the new block.
         """
-        if self.external or (self.exported and len(self) < nbytes):
+        if self.external or self.exported:
             raise RuntimeError("Trying to resize storage that is not resizable")
         self.will_write()
         tensors = users(self)
@@ -296,6 +293,30 @@ class Storage:
         )
 
 
+def over(flat: Array, layout: Layout, dtype: np.dtype[Any]) -> Array:
+    """An ndarray over a storage's bytes. RuntimeError: they are too few."""
+    size = dtype.itemsize
+    if 0 in layout.shape:
+        return np.ndarray(layout.shape, dtype, flat if flat.size else None, 0, None)
+    if not flat.size:  # NumPy would take such a buffer for one of any size
+        raise _out_of_bounds(layout, size, 0)
+    strides = [s * size for s in layout.strides]
+    try:
+        return np.ndarray(layout.shape, dtype, flat, layout.offset * size, strides)
+    except (TypeError, ValueError):
+        if nbytes_needed(layout, size) <= flat.size:
+            raise
+    raise _out_of_bounds(layout, size, flat.size)
+
+
+def _out_of_bounds(layout: Layout, itemsize: int, size: int) -> RuntimeError:
+    return RuntimeError(
+        f"setStorage: sizes {list(layout.shape)}, strides {list(layout.strides)}, storage offset "
+        f"{layout.offset}, and itemsize {itemsize} requiring a storage size of "
+        f"{nbytes_needed(layout, itemsize)} are out of bounds for storage of size {size}"
+    )
+
+
 def users(s: Storage) -> list[Any]:
     """The live tensors on this storage, found by asking the garbage collector who refers to it."""
     found: list[Any] = []
@@ -316,7 +337,8 @@ class _Export:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.__array_interface__ = storage.flat().__array_interface__
+        self.bytes = storage.flat()  # also when the storage has others
+        self.__array_interface__ = self.bytes.__array_interface__
 
 
 def _as_bytes(block: Array) -> Array:

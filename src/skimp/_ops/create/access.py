@@ -12,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import export
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import storage as storages
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, formats, printing, promotion
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -170,9 +171,7 @@ def exported(self: Tensor) -> Array:
     layout, dtype = self.layout_of(), self._dtype.np
     if 0 in layout.shape:
         return np.empty(layout.shape, dtype)
-    flat = self._storage.export()
-    strides = [s * dtype.itemsize for s in layout.strides]
-    return np.ndarray(layout.shape, dtype, flat, layout.offset * dtype.itemsize, strides)
+    return storages.over(self._storage.export(), layout, dtype)
 
 
 def _truth(self: Tensor) -> bool:

@@ -88,14 +88,17 @@ class RandomSampler(Sampler[int]):
         n = len(self.data_source)
         generator = self.generator or Generator().manual_seed(drawn_seed(None))
         if self.replacement:
-            for size in (*[32] * (self.num_samples // 32), self.num_samples % 32):
-                yield from randint(
-                    high=n, size=(size,), dtype=dtypes.int64, generator=generator
-                ).tolist()
+            yield from self._drawn(n, generator)
             return
         for _ in range(self.num_samples // n):
             yield from randperm(n, generator=generator).tolist()
         yield from randperm(n, generator=generator).tolist()[: self.num_samples % n]
+
+    def _drawn(self, n: int, generator: Generator) -> Iterator[int]:
+        """Thirty-two at a time: a program may ask for more than it ever takes."""
+        for start in range(0, self.num_samples + 1, 32):  # with a last draw of none, as PyTorch's
+            size = (min(32, self.num_samples - start),)
+            yield from randint(high=n, size=size, dtype=dtypes.int64, generator=generator).tolist()
 
     def __len__(self) -> int:
         return self.num_samples
