@@ -387,7 +387,9 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     """The input outside [-lambd, lambd], else 0."""
     if isinstance(lambd, Tensor):  # it would stay with the kernel that it is bound to
         if lambd.ndim:
-            raise TypeError("hardshrink(): argument 'lambd' (position 1) must be Number, not Tensor")
+            raise TypeError(
+                "hardshrink(): argument 'lambd' (position 1) must be Number, not Tensor"
+            )
         lambd = lambd.item()
     return call(HARDSHRINK, (input,), (lambd,), out)
 
