@@ -5,7 +5,7 @@ VENV   ?= .venv
 JOBS   ?= auto
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check wheel explore fuzz stubs bench bench-quick clean
+.PHONY: demo test check wheel explore fuzz hostile stubs bench bench-quick clean
 
 demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
@@ -15,6 +15,10 @@ test: $(VENV)/.skimp-test
 	    echo "SKIMP_DEFER=$$mode"; \
 	    SKIMP_DEFER=$$mode $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal || exit 1; \
 	done
+
+# Hostile files for `load`, a minute each way; SKIMP_FUZZ=600 for ten, SKIMP_FUZZ_SEED=7 for others.
+hostile: $(VENV)/.skimp-test
+	SKIMP_FUZZ=$${SKIMP_FUZZ:-60} $(BIN)/python -m pytest -q tests/surface/serialization/test_hostile.py
 
 check: $(VENV)/.skimp-check $(VENV)/.skimp-test
 	$(BIN)/ruff format --check .

@@ -85,8 +85,10 @@ _installed: list[bool] = []
 def watched() -> Iterator[list[str]]:
     """What Python's own audit sees meanwhile of files, processes, imports, compiled code."""
     if not _installed:
-        for whole in (None, False):  # what is imported at the first use of zipfile, and the lists
-            skimp.load(archived(PROTO + b"N."), weights_only=whole)
+        # What is imported at the first use: zipfile's codec, the lists, the codecs of old texts.
+        for data in (b"N.", b"N.", b"Va\n."):
+            skimp.load(archived(PROTO + data), weights_only=False)
+        "a".encode("unicode-escape").decode("unicode-escape")
         sys.addaudithook(_hook)
         _installed.append(True)
     seen: list[str] = []

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import IO, Any, Final
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file can't be removed anyway
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX: Final = ".skimp-tmp"
+LEFT: Final = 3600  # seconds after which a file that nobody writes is left behind
+_NAME: Final = re.compile(r"\..+\.[0-9a-f]{12}" + re.escape(SUFFIX))
 
 
 def is_path(f: Any) -> bool:
@@ -23,17 +34,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     target = os.path.realpath(os.fspath(path))
     mode = os.stat(target).st_mode if os.path.exists(target) else None
     if mode is not None and not stat.S_ISREG(mode):
-        with open(target, "wb") as file:
-            yield file
+        with open(target, "wb") as device:
+            yield device
         return
-    beside = os.path.join(
-        os.path.dirname(target), f".{os.path.basename(target)}.{secrets.token_hex(6)}.tmp"
-    )
+    folder, name = os.path.split(target)
+    beside = os.path.join(folder, f".{name}.{secrets.token_hex(6)}{SUFFIX}")
+    clear_left_behind(folder)
     with _refusals(path):
-        file = open(beside, "xb")  # noqa: SIM115  (closed below, on both ways out)
+        file, has_name = _opened(folder, beside)
     try:
         with file:
             yield file
+            file.flush()
+            if not has_name:
+                _give_name(file, folder, beside)
         if mode is not None:
             os.chmod(beside, stat.S_IMODE(mode))
         os.replace(beside, target)
@@ -41,6 +55,52 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(beside)
         raise
+
+
+def _opened(folder: str, beside: str) -> tuple[IO[bytes], bool]:
+    """A file for writing in a folder, and whether it has a name already.
+
+    Where the system can, it has none: what a process that is killed was writing is then gone with
+    it. Elsewhere it is locked, by which others see that its writer lives.
+    """
+    if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            return open(os.open(folder or ".", os.O_TMPFILE | os.O_WRONLY, 0o666), "wb"), False
+    named = open(beside, "xb")  # noqa: SIM115  (the caller closes it)
+    if fcntl is not None:
+        fcntl.flock(named.fileno(), fcntl.LOCK_EX)
+    return named, True
+
+
+def _give_name(file: IO[bytes], folder: str, beside: str) -> None:
+    """Link a file without a name; the folder's descriptor is for Python, which else follows no
+    link of /proc.
+    """
+    place = os.open(folder or ".", os.O_RDONLY)
+    try:
+        os.link(f"/proc/self/fd/{file.fileno()}", beside, src_dir_fd=place, follow_symlinks=True)
+    finally:
+        os.close(place)
+
+
+def clear_left_behind(folder: str) -> None:
+    """Remove what saves that were killed have left in a folder: our files that nobody has written
+    to for an hour and nobody holds.
+    """
+    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+        for entry in entries:
+            if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                _remove_if_left(entry.path)
+
+
+def _remove_if_left(path: str) -> None:
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(path).st_mtime < LEFT:
+            return
+        with open(path, "rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
 
 
 @contextlib.contextmanager

@@ -560,6 +560,42 @@ def test_a_killed_save_leaves_a_whole_file(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     assert skimp.load(path)["x"].numel() in (3, 1 << 22)
+    left = [p for p in tmp_path.iterdir() if p != path]
+    if hasattr(os, "O_TMPFILE"):
+        assert left == []  # but for the moment between two system calls, there is nothing to leave
+    for one in left:
+        os.utime(one, (0, 0))
+    skimp.save(1, path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_what_killed_saves_left_is_removed_by_the_next(
+    nameless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is young, held by its writer, or not ours stays; both ways of writing replace files."""
+    if not nameless:
+        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    kept = [".x.pt.0123456789ab.tmp", ".x.0123456789ab.skimp-tmp.pt", "x.skimp-tmp"]
+    old, held, young = (tmp_path / f".a.pt.{c * 12}.skimp-tmp" for c in "abc")
+    for one in [old, held, young, *(tmp_path / name for name in kept)]:
+        one.write_bytes(b"half")
+        os.utime(one, (0, 0))
+    young.write_bytes(b"half")
+    with held.open("rb") as file:
+        fcntl = pytest.importorskip("fcntl")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        skimp.save(1, tmp_path / "x.pt")
+        left = {p.name for p in tmp_path.iterdir()}
+    assert left == {"x.pt", held.name, young.name, *kept}
+    monkeypatch.chdir(tmp_path)
+    skimp.save(2, "x.pt")
+    assert skimp.load("x.pt") == 2
+    assert not held.exists()
+    mask = os.umask(0o022)
+    os.umask(mask)
+    skimp.save(3, "new.pt")
+    assert os.stat("new.pt").st_mode & 0o777 == 0o666 & ~mask
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
