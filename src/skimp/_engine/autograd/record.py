@@ -68,7 +68,7 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
     `target`: the first argument, if the op is about to write to it.
     """
     for name, other in rule.numbers.items():
-        if name in bindings and not isinstance(bindings[name], Tensor):
+        if not isinstance(bindings.get(name), (Tensor, type(None))):
             return begin(other, bindings, target)
     edges: list[Any] = []
     mask = []

@@ -14,16 +14,9 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array
 from skimp._ops.nn.cross_entropy import check_reduction, check_tensor, reduction_of
+from skimp._ops.nn.losses_reduced import loss_of, reduced
 
 PAIR = ("input", "target")
-
-
-def reduced(loss: Any, reduction: str) -> Any:
-    """All losses, their mean or their sum."""
-    check_reduction(reduction)
-    if reduction == "none":
-        return loss
-    return loss.mean() if reduction == "mean" else loss.sum()
 
 
 def _warn_sizes(input: Any, target: Any) -> None:
@@ -122,19 +115,18 @@ def mse_loss(
     """The squares of the differences."""
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
-    loss = _difference_square(input, target)
+    _check_square(input, target)
     if weight is None:
-        return reduced(loss, reduction)
-    return _weighted_mean(loss * weight, weight, reduction)
+        return loss_of(MSE, input, target, (), reduction)
+    return _weighted_mean(call(MSE, (input, target)) * weight, weight, reduction)
 
 
-def _difference_square(input: Any, target: Any) -> Any:
+def _check_square(input: Any, target: Any) -> None:
     if input._dtype.is_complex or target._dtype.is_complex:
         raise NotImplementedError(
             f"\"mse_cpu\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
         )
     _real("mse_cpu", input, target)
-    return call(MSE, (input, target))
 
 
 def _weighted_mean(loss: Any, weight: Any, reduction: str) -> Any:
@@ -181,7 +173,7 @@ def smooth_l1_loss(
     if beta == 0.0:
         return l1_loss(input, target, reduction=reduction)
     _real("smooth_l1_cpu", input, target)
-    return reduced(call(SMOOTH, (input, target), (float(beta),)), reduction)
+    return loss_of(SMOOTH, input, target, (float(beta),), reduction)
 
 
 def huber_loss(
@@ -196,6 +188,8 @@ def huber_loss(
         _real("huber_cpu", input)
     else:
         refuse_cast(kind, input._dtype)
+    if weight is None and input._dtype is target._dtype:
+        return loss_of(HUBER, input, target, (float(delta),), reduction)
     loss = as_input(input, call(HUBER, (input, target), (float(delta),)))
     return (
         reduced(loss, reduction)
@@ -291,6 +285,8 @@ def binary_cross_entropy(
         values = t.detach().array()
         if values.size and not (values.min() >= 0 and values.max() <= 1):  # nor nan
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    if weight is None:
+        return loss_of(BCE, input, target, (), reduction)
     return reduced(_weighted(call(BCE, (input, target)), weight), reduction)
 
 
@@ -350,6 +346,8 @@ def binary_cross_entropy_with_logits(
             "`logical_xor()` operator instead."
         )
     refuse_cast(input._dtype, target._dtype)
+    if pos_weight is None and weight is None and input._dtype is target._dtype:
+        return loss_of(BCE_LOGITS, input, target, (), reduction)
     if pos_weight is None:
         loss = as_input(target, call(BCE_LOGITS, (input, target)))
     else:

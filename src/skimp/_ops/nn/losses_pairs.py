@@ -14,7 +14,8 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array
 from skimp._ops.nn.cross_entropy import check_reduction, check_tensor, reduction_of
-from skimp._ops.nn.losses import as_input, reduced, refuse_cast
+from skimp._ops.nn.losses import as_input, refuse_cast
+from skimp._ops.nn.losses_reduced import loss_of, reduced
 
 # -- margins between pairs
 # ------------------------------------------------------------------------------
@@ -97,6 +98,8 @@ def soft_margin_loss(
     refuse_cast(
         promotion.to_float(promotion.promote_types(input._dtype, target._dtype)), input._dtype
     )
+    if input._dtype is target._dtype:
+        return loss_of(SOFT_MARGIN, input, target, (), reduction)
     return reduced(as_input(input, call(SOFT_MARGIN, (input, target))), reduction)
 
 
