@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skimp._kernels.random import draws
+from skimp._kernels.random import draws, few
 from skimp._kernels.random import integers as draws_integers
 from skimp._kernels.random.arithmetic import fma32, fma64
 from skimp.config import using
@@ -407,6 +407,41 @@ def test_interleaved(seed: int, program: list[tuple[str, int, torch.dtype]]) -> 
         theirs(expected, generator)
         ours(actual, engine)
         same_bits(expected, actual)
+    assert bytes(generator.get_state().numpy()) == engine.get_state().tobytes()
+
+
+FEW: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "uniforms": (lambda n, g: torch.rand(n, generator=g), few.uniforms),
+    "normals": (lambda n, g: torch.randn(n, generator=g), few.normals),
+    "stays": (
+        lambda n, g: torch.empty(n, dtype=torch.bool).bernoulli_(0.3, generator=g),
+        lambda n, e: draws.stays(n, 0.3, e),
+    ),
+}
+
+
+def _general(name: str, n: int, engine: draws.Engine) -> Any:
+    made = np.empty(n, np.float32)
+    (draws.uniform(made, 0, 1, engine) if name == "uniforms" else draws.normal(made, 0, 1, engine))
+    return made
+
+
+@given(
+    seeds,
+    st.lists(
+        st.tuples(st.sampled_from(sorted(FEW)), st.one_of(st.integers(1, 40), near_blocks)),
+        max_size=60,
+    ),
+)
+@settings(max_examples=40, deadline=None)
+@unlike_mkl
+def test_few_numbers_at_a_time(seed: int, program: list[tuple[str, int]]) -> None:
+    """Whatever was drawn before: out of words at hand, and across their end."""
+    generator, engine = torch.Generator().manual_seed(seed), draws.Engine(seed)
+    for name, n in program:
+        theirs, ours = FEW[name]
+        made = ours(n, engine)
+        same_bits(theirs(n, generator), _general(name, n, engine) if made is None else made)
     assert bytes(generator.get_state().numpy()) == engine.get_state().tobytes()
 
 

@@ -35,7 +35,7 @@ from skimp._engine.dispatch.row import (
     publish,
 )
 from skimp._engine.dispatch.runners import move, tensors_in
-from skimp._engine.dispatch.wrappers import REQUIRED, Parameters, forwarding, space_of
+from skimp._engine.dispatch.wrappers import REQUIRED, Parameters, asking, forwarding, space_of
 from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor.tensor import Tensor, alias, mark
@@ -82,10 +82,13 @@ def export(
     method: bool = True,
     *,
     composite: bool = True,
+    fast: Function | None = None,
     **known: Any,
 ) -> Function:
     """Declare a function that looks at its arguments itself: the function behind a name in
     `namespaces`, and the method. `known`: more fields of its row.
+
+    `fast` records what it gives itself, if a gradient is needed.
 
     `composite`: it is made of ops, each of which meets its tensors' transforms itself.
     """
@@ -99,7 +102,7 @@ def export(
         o = Op(name, f, kind, namespaces=namespaces, method=method, composite=composite, **known)
         OPS.setdefault(name, o)
     form = Form(o, name, f, name.endswith("_") and not name.endswith("__"))
-    made = form.f = forwarding(form, f)
+    made = form.f = forwarding(form, f) if fast is None else asking(form, f, fast)
     FORMS[made] = form
     _made[f] = made
     publish(o, name, made, namespaces, method)

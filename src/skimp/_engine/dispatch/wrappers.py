@@ -14,6 +14,7 @@ from typing import Any
 
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, Form
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
+from skimp._engine.generated import function_of
 
 Function = Callable[..., Any]
 Parameter = inspect.Parameter
@@ -176,8 +177,46 @@ def forwarding(form: Form, f: Function) -> Function:
     title = f.__name__
     function.__code__ = function.__code__.replace(co_name=title, co_qualname=title)
     function.__name__ = function.__qualname__ = title
-    function.__module__ = f.__module__
-    function.__doc__ = f.__doc__
-    function.__wrapped__ = f  # type: ignore[attr-defined]
-    function.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
-    return function
+    return _shown_as(f, function)
+
+
+def asking(form: Form, f: Function, fast: Function) -> Function:
+    """`forwarding` of a function that has a fast path: `fast` takes the same arguments, without
+    `out`, and gives None where a call is not for it.
+    """
+    space = space_of(form, f=f, fast=fast)
+    signature = inspect.signature(f)
+    if any([p.kind is p.VAR_KEYWORD for p in signature.parameters.values()]):
+        return _shown_as(f, function_of(f.__name__, _ASKING_ANY.splitlines(), space))
+    p = Parameters(signature, False, False)
+    usual = p.usual("ordinary") + (["out is None"] if p.takes_out else [])
+    lines = [
+        p.header(),
+        f"    if {' and '.join(usual)}:",
+        f"        result = fast({p.passed()})",
+        f"        return f({p.passed()}) if result is None else result",
+        f"    return {p.general()}",
+    ]
+    made = function_of(f.__name__, lines, space)
+    p.give_defaults(made)
+    return _shown_as(f, made)
+
+
+# of a function that looks at its keywords itself: `fast` is for calls without them
+_ASKING_ANY = """\
+def function(*args, **kwargs):
+    if not kwargs and not active:
+        result = fast(*args)
+        if result is not None:
+            return result
+    if active or not known.issuperset(map(type, (*args, *kwargs.values()))):
+        return dispatch(form, args, kwargs)
+    return f(*args, **kwargs)"""
+
+
+def _shown_as(f: Function, wrapper: Any) -> Function:
+    wrapper.__module__ = f.__module__
+    wrapper.__doc__ = f.__doc__
+    wrapper.__wrapped__ = f
+    wrapper.__signature__ = inspect.signature(f)
+    return wrapper  # type: ignore[no-any-return]

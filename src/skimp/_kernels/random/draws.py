@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 _PART: Final = 1 << 16
+_LOW53: Final = np.uint64((1 << 53) - 1)
 _SCALARS: Final = {
     "float16": "Half",
     "bfloat16": "BFloat16",
@@ -165,6 +166,15 @@ def uniform24(n: int, engine: Engine, out: F32 | None = None) -> F32:
     result[:] = words.view(np.int32)
     np.multiply(result, _STEP24, result)
     return result
+
+
+def stays(n: int, p: float, engine: Engine) -> NDArray[np.bool_]:
+    """What `bernoulli` draws for n elements, as bools."""
+    with engine.lock:
+        words = engine.random64(n)
+    words &= _LOW53  # steps of 2**-53
+    kept: NDArray[np.bool_] = np.less(words, np.uint64(math.ceil(math.ldexp(p, 53))))
+    return kept
 
 
 def _check_uniform(dtype: np.dtype[Any], low: float, high: float) -> None:

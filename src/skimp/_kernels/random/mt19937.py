@@ -15,6 +15,8 @@ STATE_BYTES: Final = 5056
 _KEY_WORDS: Final = 624
 _TWO32: Final = 1 << 32
 _FEW: Final = 1 << 16  # up to this many words random_raw is faster, for twice the memory
+_AHEAD: Final = 4 * _KEY_WORDS
+_NONE: Final = np.empty(0, np.uint32)
 
 # CPUGeneratorImplState of PyTorch, field by field (native alignment).
 _STATE: Final = np.dtype(
@@ -40,6 +42,10 @@ class Engine:
     """The state of one CPU generator; hold `lock` from the first to the last word of a draw.
 
     `next_double` and `next_float` are the halves of a Box-Muller pair that PyTorch keeps for later.
+
+    Few words at a time come out of `words`, up to the end of the 624 that mt19937 makes at once, or
+    of several times as many: those from `at` on are the next ones. `uniforms` and `normals` were
+    computed from many of them at once (`few.py`), and go with them.
     """
 
     __slots__ = (
@@ -47,10 +53,15 @@ class Engine:
         "_fresh",
         "_legacy",
         "_numpy",
+        "_pos",
         "_seed",
+        "at",
         "lock",
         "next_double",
         "next_float",
+        "normals",
+        "uniforms",
+        "words",
     )
 
     def __init__(self, seed: int = DEFAULT_SEED) -> None:
@@ -68,6 +79,7 @@ class Engine:
             self._seed = seed % (1 << 64)
             # RandomState seeds as the reference mt19937 does, from 32 bits, like PyTorch.
             self._legacy.seed(self._seed % _TWO32)
+            self._begin(_KEY_WORDS)
             self._fresh = True
             self.next_double: float | None = None
             self.next_float: float | None = None
@@ -81,13 +93,52 @@ class Engine:
         """The seed this sequence started from, unsigned."""
         return self._seed
 
+    def _begin(self, pos: int) -> None:
+        """NumPy's state is another, with `pos` of its 624 words drawn; none of them lies here."""
+        self._pos = pos
+        self.words = _NONE
+        self.at = 0
+        self.uniforms: NDArray[np.float32] | None = None
+        self.normals: tuple[int, NDArray[np.float32]] | None = None
+
     def random32(self, n: int) -> NDArray[np.uint32]:
         """The next `n` words."""
-        if n:
-            self._fresh = False
-        if n <= _FEW:
-            return self._bits.random_raw(n).astype(np.uint32)
-        return self._numpy.integers(0, _TWO32, n, dtype=np.uint32)
+        start, left = self.at, self.words.size - self.at
+        if n <= left:
+            self.at = start + n
+            return self.words[start : start + n].copy()
+        self._fresh = False
+        rest = self.words[start:]
+        if n - left > _KEY_WORDS:
+            self._begin(self._pos)
+            return self._many(n, rest)
+        self.refill()
+        more = self.random32(n - left)
+        return np.concatenate((rest, more)) if left else more
+
+    def _many(self, n: int, rest: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """`rest`, and so many new words that they are `n`."""
+        more = n - rest.size
+        self._pos = (self._pos + more - 1) % _KEY_WORDS + 1
+        if n > _FEW and not rest.size:
+            return self._numpy.integers(0, _TWO32, n, dtype=np.uint32)
+        result = np.empty(n, np.uint32)
+        result[: rest.size] = rest
+        for start in range(rest.size, n, _FEW):
+            part = result[start : start + _FEW]
+            part[...] = self._bits.random_raw(part.size)
+        return result
+
+    def refill(self) -> None:
+        """Have the next words in `words`: what mt19937 has made, or makes next, and more where a
+        stream goes on in small steps; the ones that lay there are gone.
+        """
+        self._fresh = False
+        count = _KEY_WORDS - self._pos or (_KEY_WORDS if self.words is _NONE else _AHEAD)
+        self.words = self._bits.random_raw(count).astype(np.uint32)
+        self._pos = _KEY_WORDS
+        self.at = 0
+        self.uniforms = self.normals = None
 
     def random64(self, n: int) -> NDArray[np.uint64]:
         """The next `n` pairs of words, the first of each pair in the upper half."""
@@ -110,13 +161,12 @@ class Engine:
         """The state as the 5056 bytes of torch.get_rng_state()."""
         with self.lock:
             record: Any = np.zeros(1, _STATE)
-            inner: Any = self._bits.state["state"]
-            pos = int(inner["pos"])
+            pos, key = self._place()
             record["seed"] = self._seed
             record["left"] = _KEY_WORDS + 1 - pos
             record["seeded"] = 1
             record["next"] = 0 if self._fresh else pos
-            record["key"] = inner["key"]
+            record["key"] = key
             if self.next_double is not None:
                 record["normal_y"] = self.next_double
                 record["has_double"] = 1
@@ -124,6 +174,15 @@ class Engine:
                 record["next_float"] = self.next_float
                 record["has_float"] = 1
         return record.view(np.uint8)  # type: ignore[no-any-return]
+
+    def _place(self) -> tuple[int, NDArray[np.uint32]]:
+        """How many of 624 words are drawn, and the numbers that mt19937 made them of."""
+        left = self.words.size - self.at
+        if left < _KEY_WORDS:
+            return self._pos - left, self._bits.state["state"]["key"]
+        pos = (self.at - 1) % _KEY_WORDS + 1
+        start = self.at - pos
+        return pos, _untempered(self.words[start : start + _KEY_WORDS])
 
     def set_state(self, state: NDArray[np.uint8]) -> None:
         """Go on from the bytes that get_state or torch.get_rng_state returned."""
@@ -145,6 +204,7 @@ class Engine:
             self._seed = int(record["seed"])
             inner: Any = {"key": record["key"].astype(np.uint32), "pos": _KEY_WORDS + 1 - left}
             self._bits.state = {"bit_generator": "MT19937", "state": inner}
+            self._begin(inner["pos"])
             self._fresh = fresh
             self.next_double = float(record["normal_y"]) if record["has_double"] else None
             self.next_float = float(record["next_float"]) if record["has_float"] else None
@@ -154,3 +214,15 @@ class Engine:
         twin = Engine()
         twin.set_state(self.get_state())
         return twin
+
+
+def _untempered(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """What mt19937 made these words of (Matsumoto and Nishimura's tempering, undone)."""
+    y = words ^ (words >> np.uint32(18))
+    y ^= (y << np.uint32(15)) & np.uint32(0xEFC60000)
+    x: NDArray[np.uint32] = y
+    for _ in range(4):  # seven more bits are right each time
+        x = y ^ ((x << np.uint32(7)) & np.uint32(0x9D2C5680))
+    y = x ^ (x >> np.uint32(11))
+    x ^= y >> np.uint32(11)
+    return x

@@ -162,6 +162,14 @@ def _singles(mean: float, std: float) -> Transform:
     return transform
 
 
+def standard_singles(words: NDArray[np.uint32]) -> F32:
+    """The float32 normals that groups of 16 words make, with mean 0 and standard deviation 1."""
+    made = np.empty(words.size, np.float32)
+    with np.errstate(over="ignore"):
+        _STANDARD(words, made, boxmuller.Scratch(words.size // 2))
+    return made
+
+
 def _doubles(mean: float, std: float) -> Transform:
     """The transform of 64-bit words into float64 normals."""
 
@@ -179,6 +187,7 @@ def _doubles(mean: float, std: float) -> Transform:
 
 
 _OCTET: Final = np.dtype("V32")  # 8 words moved as one element
+_STANDARD: Final = _singles(0.0, 1.0)
 
 
 def _split(words: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:

@@ -7,19 +7,28 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.tensor import Tensor, empty
-from skimp._ops.random.random import drawn
+from skimp._engine.tensor.tensor import Tensor, empty, fresh
+from skimp._kernels.random import draws
+from skimp._ops.random.random import default_generator, drawn
 from skimp._ops.shape.copies import fill
 
 ALPHA, SCALE = (
     1.6732632423543772,
     1.0507009873554805,
 )  # of selu, whose mean and variance alpha dropout keeps
+
+
+_FEW = 1 << 14  # elements up to which whole arrays are the shortest way
+_USUAL = (dtypes.float32, dtypes.float64)
 
 
 def _check_p(p: float, strict: bool = True) -> float:
@@ -52,12 +61,10 @@ def _noise(mask: Any, scale: float, dtype: Any) -> Any:
     return mask.to(dtype) * scale
 
 
-@general(
-    "_dropped",
-    method=False,
-    namespaces=(),
-    rule=Rule("MulBackward0", {"input": lambda g, mask, scale: g * _noise(mask, scale, g._dtype)}),
-)
+DROPPED = Rule("MulBackward0", {"input": lambda g, mask, scale: g * _noise(mask, scale, g._dtype)})
+
+
+@general("_dropped", method=False, namespaces=(), rule=DROPPED)
 def _dropped(input: Any, mask: Any, scale: float) -> Any:
     return input * _noise(mask, scale, input._dtype)
 
@@ -74,6 +81,25 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
         )
     scale = 1.0 / (1.0 - p)
     return _dropped(input, _kept(input, p, feature), scale)
+
+
+def _small_dropout(
+    input: Any, p: Any = 0.5, training: Any = True, inplace: Any = False
+) -> Tensor | None:
+    x = input._np
+    if x is None or training is not True or inplace is not False or type(p) is not float:
+        return None
+    if input._dtype not in _USUAL or not 0 < x.size <= _FEW or not x.flags.c_contiguous:
+        return None
+    if not 0.0 < p < 1.0 or modes.state.vmaps:
+        return None
+    stays = draws.stays(x.size, 1.0 - p, default_generator._engine).reshape(x.shape)
+    scale = 1.0 / (1.0 - p)
+    noise = np.multiply(stays, scale, dtype=x.dtype)
+    made = fresh(np.multiply(x, noise, out=noise), input._dtype)
+    if input._rg and modes.state.grad:
+        record(DROPPED, {"input": input, "mask": fresh(stays, dtypes.bool), "scale": scale}, made)
+    return made
 
 
 def _c_type(t: Tensor) -> str:
@@ -100,7 +126,14 @@ def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
 # -- the public functions -------------------------------------------------------------------------
 
 
-def _declare(name: str, f: Callable[..., Any], feature: bool, default: bool, doc: str) -> None:
+def _declare(
+    name: str,
+    f: Callable[..., Any],
+    feature: bool,
+    default: bool,
+    doc: str,
+    fast: Callable[..., Any] | None = None,
+) -> None:
     def function(
         input: Any, p: float = 0.5, training: bool = default, inplace: bool = False
     ) -> Any:
@@ -111,7 +144,7 @@ def _declare(name: str, f: Callable[..., Any], feature: bool, default: bool, doc
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    export(name, drawn(function), ("nn.functional",), method=False)
+    export(name, drawn(function), ("nn.functional",), method=False, fast=fast)
 
 
 def _batched(name: str, input: Any) -> Any:
@@ -166,7 +199,14 @@ def _written(input: Any, result: Any) -> Any:
     return input if result is input else input.copy_(result)
 
 
-_declare("dropout", _dropout, False, True, "Each element is zero with chance p, else over 1 - p.")
+_declare(
+    "dropout",
+    _dropout,
+    False,
+    True,
+    "Each element is zero with chance p, else over 1 - p.",
+    _small_dropout,
+)
 _declare("dropout1d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")
 _declare("dropout2d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")
 _declare("dropout3d", _dropout, True, True, "Each channel is zero with chance p, else over 1 - p.")

@@ -26,9 +26,13 @@ from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
 from skimp._engine.tensor import devices, dtypes, promotion
+from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
     draws,
+)
+from skimp._kernels.random import (
+    few as draws_few,
 )
 from skimp._kernels.random import (
     integers as draws_integers,
@@ -44,8 +48,12 @@ from skimp._kernels.random import (
 )
 from skimp._kernels.random.mt19937 import Engine
 from skimp._ops.create.creation import blank, empty_as, finish, sizes_of
+from skimp.config import config
 
 F = TypeVar("F", bound=Callable[..., Any])
+_FEW = 1 << 12  # elements up to which a draw is handed out by few.py, or by a call of its own
+_LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
+_LISTED = 256  # elements up to which swapping in a list is faster
 _LOCK = threading.RLock()  # a draw and the state it leaves belong together
 
 
@@ -389,14 +397,73 @@ def bernoulli(
     return target
 
 
+def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tensor | None:
+    x = input._np
+    if x is None or p is not None or input._rg or modes.state.vmaps or generator is not None:
+        return None
+    if input._dtype is not dtypes.float32 or not 0 < x.size <= _FEW or not x.flags.c_contiguous:
+        return None
+    row = x.reshape(-1)
+    if not (np.minimum.reduce(row) >= 0 and np.maximum.reduce(row) <= 1):
+        return None
+    engine = default_generator._engine
+    with engine.lock:
+        numbers = draws_few.uniforms(row.size, engine)
+        if numbers is None:
+            numbers = draws.uniform24(row.size, engine)
+    np.less(numbers, row, out=numbers)
+    return fresh(numbers.reshape(x.shape), dtypes.float32)
+
+
 export("bernoulli_", drawn(bernoulli_), namespaces=())
-export("bernoulli", drawn(bernoulli))
+export("bernoulli", drawn(bernoulli), fast=_few_chances)
 
 
 # -- making ---------------------------------------------------------------------------------------
 
 
-def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: str) -> None:
+def _shape_at_hand(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
+    """The number of elements and the shape of a small tensor; None where the general way looks."""
+    if len(size) == 1 and type(size[0]) is not int:
+        size = size[0]
+        if type(size) not in (tuple, list, Size):
+            return None
+    n = 1
+    for length in size:
+        if type(length) is not int or length < 1:
+            return None
+        n *= length
+    if n >= config.small_below or n > _FEW or modes.state.vmaps:
+        return None
+    return n, tuple(size)
+
+
+def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
+    """The fast path of a function that makes a small float32 tensor of the default stream."""
+    engine = default_generator._engine
+    lock, default_dtype = engine.lock, promotion.get_default_dtype
+
+    def fast(*size: Any) -> Tensor | None:
+        found = _shape_at_hand(size)
+        if found is None or default_dtype() is not dtypes.float32:
+            return None
+        n, shape = found
+        with lock:
+            made = draw(n, engine)
+        if made is None:
+            return None
+        return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.float32)
+
+    return fast
+
+
+def _maker(
+    name: str,
+    draw: Callable[[Array, Engine], None],
+    few: Callable[[int, Engine], Array | None],
+    normal: bool,
+    doc: str,
+) -> None:
     def f(
         *size: Any,
         generator: Any = None,
@@ -449,7 +516,8 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
         draw_into(t, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None)
         return finish(t, requires_grad)
 
-    export(name, drawn(named(f, name, f"A tensor of {doc}.")), method=False)
+    made = drawn(named(f, name, f"A tensor of {doc}."))
+    export(name, made, method=False, fast=_few(few))
     export(
         f"{name}_like",
         drawn(named(like, f"{name}_like", f"A tensor of {doc}, shaped as the input.")),
@@ -458,11 +526,16 @@ def _maker(name: str, draw: Callable[[Array, Engine], None], normal: bool, doc: 
 
 
 _maker(
-    "rand", lambda a, engine: draws.uniform(a, 0.0, 1.0, engine), False, "uniform numbers in [0, 1)"
+    "rand",
+    lambda a, engine: draws.uniform(a, 0.0, 1.0, engine),
+    draws_few.uniforms,
+    False,
+    "uniform numbers in [0, 1)",
 )
 _maker(
     "randn",
     lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine),
+    draws_few.normals,
     True,
     "standard normal numbers",
 )
@@ -557,6 +630,42 @@ def randperm(
     return finish(t, requires_grad) if out is None else t
 
 
+def _few_integers(*args: Any) -> Tensor | None:
+    if not 2 <= len(args) <= 3:
+        return None
+    low: Any = args[0] if len(args) == 3 else 0
+    high, size = args[-2:]
+    if type(low) is not int or type(high) is not int or not low < high <= _LARGE or low < -_LARGE:
+        return None
+    found = None if type(size) is int else _shape_at_hand((size,))
+    if found is None:
+        return None
+    n, shape = found
+    engine = default_generator._engine
+    with engine.lock:
+        words = engine.random32(n)
+    made = words.astype(np.int64)
+    made %= high - low
+    if low:
+        made += low
+    return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
+
+
+def _few_in_order(n: Any, **words: Any) -> Tensor | None:
+    if type(n) is not int or not 0 < n <= _LISTED or any(words.values()):
+        return None
+    if modes.state.vmaps or n >= config.small_below:
+        return None
+    engine = default_generator._engine
+    with engine.lock:
+        drawn: list[int] = engine.random32(n - 1).tolist()
+    numbers = list(range(n))
+    for i, word in enumerate(drawn):
+        j = i + word % (n - i)
+        numbers[i], numbers[j] = numbers[j], numbers[i]
+    return fresh(np.array(numbers, np.int64), dtypes.int64)
+
+
 def normal(
     mean: Any,
     std: Any = 1.0,
@@ -646,6 +755,12 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
         return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
 
 
-for _made in (randint, randint_like, randperm, normal, poisson):
-    export(_made.__name__, drawn(_made), method=False)
+for _made, _fast in (
+    (randint, _few_integers),
+    (randint_like, None),
+    (randperm, _few_in_order),
+    (normal, None),
+    (poisson, None),
+):
+    export(_made.__name__, drawn(_made), method=False, fast=_fast)
 export("multinomial", drawn(multinomial))
