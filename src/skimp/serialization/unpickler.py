@@ -66,10 +66,11 @@ class Unpickler(Machine):
             return found
         if not self._allowed:
             return None
-        found = listed.find(module, name) or _function(module, name)
-        if found is None or not any(found.value is one for one in self._allowed.values()):
-            return None
-        return found
+        known = listed.find(module, name)
+        for row in ([known] if known else []) + _functions(module, name):
+            if any(row.value is one for one in self._allowed.values()):
+                return row
+        return None
 
     # -- calls, instances, states -----------------------------------------------------------------
 
@@ -131,13 +132,18 @@ class Unpickler(Machine):
         self.nest(found, items)
 
 
-def _function(module: str, name: str) -> Listed | None:
-    """A function of PyTorch's, by reference, that the program may have named."""
-    space = "nn.functional" if module in names.FUNCTIONAL else module.partition("torch.")[2]
-    found = NAMESPACES.get(space, {}).get(name) if module.startswith("torch") else None
-    if found is None and module.startswith("torch."):
-        found = vars(sys.modules.get("skimp" + module[5:], object)).get(name)
-    return None if found is None or isinstance(found, type) else Listed(found)
+def _functions(module: str, name: str) -> list[Listed]:
+    """Functions of PyTorch's of that name, by reference, which the program may have named."""
+    if module.partition(".")[0] != "torch":
+        return []
+    space = "nn.functional" if module in names.FUNCTIONAL else module[len("torch.") :]
+    home = sys.modules.get("skimp" + module[len("torch") :])
+    found = [
+        NAMESPACES.get(space, {}).get(name),
+        None if home is None else vars(home).get(name),
+        vars(sys.modules["skimp"]).get(name),
+    ]
+    return [Listed(f) for f in found if f is not None and not isinstance(f, type)]
 
 
 def _title(found: Any) -> str:

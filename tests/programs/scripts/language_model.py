@@ -52,6 +52,7 @@ for kind, lr in args.items():
             p.data.add_(p.grad, alpha=-lr)
         print("| %s | loss %.7f | ppl %.4f" % (kind, loss.item(), math.exp(loss.item())))
     torch.save(model, "model.pt")
+    torch.serialization.add_safe_globals([RNNModel])  # skimp builds no class that is not named
     model = torch.load("model.pt", weights_only=False)
     model.eval()
     token, hidden, words = torch.randint(60, (1, 1)), model.init_hidden(1), []
