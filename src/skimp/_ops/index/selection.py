@@ -215,6 +215,8 @@ def _merge(target: Array, dim: int, where: Array, values: Array, ufunc: Any) -> 
         return
     bad = first_outside(where, 0, n)
     if bad is not None:
+        if target.ndim <= 1 and ufunc is np.add:
+            raise IndexError("index out of range in self")
         raise RuntimeError(f"index {bad} is out of bounds for dimension {dim} with size {n}")
     if target.ndim == 0:
         target, values = target.reshape(1), values.reshape(-1)

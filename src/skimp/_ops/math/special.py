@@ -185,6 +185,10 @@ MVLGAMMA = Pointwise(
 
 
 def _dimension(p: int) -> tuple[int]:
+    if type(p) is not int:
+        raise TypeError(f"mvlgamma(): argument 'p' must be int, not {type(p).__name__}")
+    if p >= 1 << 61:  # PyTorch makes a tensor of so many numbers
+        raise RuntimeError(f"Storage size calculation overflowed with sizes=[{p}]")
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
     return (int(p),)

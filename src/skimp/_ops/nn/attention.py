@@ -155,6 +155,12 @@ def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
             "Expected query, key, and value to have the same dtype, but got query.dtype: "
             f"{query._dtype} key.dtype: {key._dtype} and value.dtype: {value._dtype} instead."
         )
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        raise RuntimeError(
+            "Expected size for first two dimensions of batch2 tensor to be: "
+            f"{[*key.shape[:-2], query.shape[-1]]} but got: {[*key.shape[:-2], key.shape[-1]]} "
+            f"(query {list(query.shape)}, key {list(key.shape)}, value {list(value.shape)})."
+        )
     if mask is not None and mask._dtype not in (dtypes.bool, query._dtype, dtypes.float32):
         raise RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "

@@ -348,6 +348,24 @@ def _flattened(input: Any, offsets: Any, weights: Any) -> tuple[Any, Any, Any]:
     return input, offsets, weights
 
 
+def _check_bags(indices: Any, rows: int, mode: str) -> None:
+    """Refuse indices of no row, in PyTorch's words for bags."""
+    if indices._dtype not in INDICES:
+        return
+    found = indices.array().reshape(-1)
+    outside = np.flatnonzero((found < 0) | (found >= rows))
+    if not outside.size:
+        return
+    at, bad = int(outside[0]), int(found[outside[0]])
+    if mode == "max":
+        raise RuntimeError(
+            f"embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {bad}"
+        )
+    raise RuntimeError(
+        f"Index {at} of input takes value {bad} which is not in the valid range [0, {rows})"
+    )
+
+
 def _bagged(
     weight: Any,
     input: Any,
@@ -359,6 +377,7 @@ def _bagged(
     by_freq: bool,
     sparse: bool,
 ) -> Any:
+    _check_bags(input, weight.shape[0], mode)
     numbers = _numbers(input, weight.shape[0])
     live = numbers != padding
     if not live.all():

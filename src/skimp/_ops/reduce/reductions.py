@@ -67,6 +67,9 @@ def by_dim(name: str, formulas: Any) -> Any:
     whole, along = Rule(f"{name}Backward0", formulas), Rule(f"{name}Backward1", formulas)
 
     def chosen(given: dict[str, Any]) -> Rule:
+        dtype = given.get("dtype")
+        if dtype is not None and (to := dtypes.asked(dtype)).category < dtypes.FLOAT:
+            raise RuntimeError(f"Autograd not support dtype: {promotion.scalar_type_name(to)}")
         return whole if given["dim"] is None else along
 
     return watching(chosen, *whole.names)
@@ -375,15 +378,18 @@ def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: b
 
 def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:
     if input._dtype.is_complex:
-        raise RuntimeError(
-            f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
-        )
+        title = promotion.scalar_type_name(input._dtype)
+        if name in ("amax", "amin"):
+            kernel = {"amax": "max", "amin": "min"}[name]
+            raise NotImplementedError(f"\"{kernel}_values_cpu\" not implemented for '{title}'")
+        raise RuntimeError(f"{name}(): does not support complex input")
     promotion.refuse(f"{name}_cpu", input._dtype, dtypes.NARROW)
     shape = tuple(input.shape)
     for d in dims:
         if shape and shape[d] == 0:
             if dim is None or dim == ():
-                raise RuntimeError(
+                kind = IndexError if name.startswith("arg") else RuntimeError
+                raise kind(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
                     f"Specify the reduction dim "
                     "with the 'dim' argument."

@@ -308,6 +308,11 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             write(input, value)
             return input
         value = value.array()[()].item()
+    elif not (isinstance(value, (bool, int, float, complex)) or hasattr(value, "item")):
+        raise TypeError(
+            "fill_() received an invalid combination of arguments - got "
+            f"({type(value).__name__}), but expected a number or a Tensor"
+        )
     return _filled(input, value)
 
 
