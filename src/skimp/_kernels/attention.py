@@ -2,14 +2,14 @@
 
 Arrays are q (*lead, l, e), k (*lead, s, e), v (*lead, s, ev), of any strides: k and v may repeat
 over heads. Rows are worked on in blocks; with a causal mask a block sees only the keys up to its
-last row.
+last row. Where rows and keys are few, the matrices of many heads are made at once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ import numpy as np
 from skimp._kernels.blas import one_thread
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, take
-from skimp._kernels.threads import share
+from skimp._kernels.threads import quietly, share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
@@ -26,6 +26,8 @@ Array = np.ndarray[Any, Any]
 _UNIT: Final = 1 << 17  # elements of the matrix made at once
 _CAUSAL_ROWS: Final = 64  # rows of a causal block: of longer ones more lies above the diagonal
 _SPREAD_FROM: Final = 1 << 16  # elements of the whole matrix from which threads share the work
+_WHOLE: Final = 1 << 16  # elements of the whole matrices that are made at once
+_WHOLE_CAUSAL: Final = 128  # rows and keys of such a matrix of which half is hidden
 _TAME: Final = 24.0  # scores whose exponentials, and sums of them, are far from the ends of float32
 
 
@@ -155,6 +157,10 @@ def _ready(x: Array, work: np.dtype[Any]) -> Array:
 def forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) -> None:
     """Write the result, and each row's logsumexp (*lead, l, 1)."""
     keys, rows = k.shape[-2], q.shape[-2]
+    pieces = _pieces(q.shape, keys, a.causal)
+    if pieces:
+        _run_pieces(pieces, _whole_forward, (q, k, v, out, lse), a)
+        return
     groups, step = _tasks(q.shape, keys, a.causal)
     ones = np.ones(keys, a.work)
 
@@ -208,6 +214,10 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
     q, k, v, out, lse = kept
     dq, dk, dv = into
     keys, rows = k.shape[-2], q.shape[-2]
+    pieces = _pieces(q.shape, keys, a.causal)
+    if pieces:
+        _run_pieces(pieces, _whole_backward, (g, *kept, *into), a)
+        return
     groups, step = _tasks(q.shape, keys, a.causal)
     scale = a.work.type(a.scale)
     early = a.kept is None and out.dtype == a.work  # the result says what is subtracted from dp
@@ -266,3 +276,121 @@ def backward(g: Array, kept: tuple[Array, ...], into: tuple[Array, ...], a: Atte
         dv[group] = sum_v
 
     _run(groups, math.prod(q.shape[:-1]) * keys, a.work, task)
+
+
+# -- short rows: whole matrices at once -----------------------------------------------------------
+
+
+def _pieces(shape: tuple[int, ...], keys: int, causal: bool) -> list[slice]:
+    """Parts of the first dim whose whole matrices are made at once; none where a part of one is too
+    large. The choice is by shapes alone.
+    """
+    each = math.prod(shape[1:-1]) * keys
+    if not 0 < each <= _WHOLE or (causal and max(shape[-2], keys) > _WHOLE_CAUSAL):
+        return []
+    step = _WHOLE // each
+    return [slice(first, first + step) for first in range(0, shape[0], step)]
+
+
+def _run_pieces(
+    pieces: list[slice], task: Callable[..., None], arrays: tuple[Array, ...], a: Attention
+) -> None:
+    """task(*arrays, a) for every piece of them."""
+    if len(pieces) == 1:
+        quietly(task, *arrays, a)
+        return
+
+    def part(piece: slice, _: _Room) -> None:
+        mask, kept = [None if x is None else x[piece] for x in (a.mask, a.kept)]
+        task(*[x[piece] for x in arrays], replace(a, mask=mask, kept=kept))
+
+    _run(pieces, _SPREAD_FROM, a.work, part)
+
+
+@cache
+def _unseen(rows: int, keys: int) -> Array:
+    """The places right of the diagonal: both are at most _WHOLE_CAUSAL."""
+    return ~np.tri(rows, keys, dtype=bool)
+
+
+def _hide_whole(s: Array, a: Attention, hidden: float) -> None:
+    """Mask the scores of all heads, or their powers: then `hidden` is 0."""
+    if a.mask is not None:
+        if a.mask.dtype == bool:
+            np.copyto(s, hidden, where=~a.mask)
+        else:
+            s += a.mask
+    if a.causal:
+        np.copyto(s, hidden, where=_unseen(*s.shape[-2:]))
+
+
+def _whole_forward(q: Array, k: Array, v: Array, out: Array, lse: Array, a: Attention) -> None:
+    work = a.work
+    added = a.mask is not None and a.mask.dtype != bool
+    k, v = k.astype(work, copy=False), v.astype(work, copy=False)
+    s = np.matmul(np.multiply(q, work.type(a.scale), dtype=work), np.swapaxes(k, -1, -2))
+    top = None
+    if not added and np.maximum.reduce(s, None) <= _TAME and np.minimum.reduce(s, None) >= -_TAME:
+        np.exp(s, out=s)
+        _hide_whole(s, a, 0)
+    else:
+        _hide_whole(s, a, -np.inf)
+        lowest = np.finfo(work).min  # of a row that sees nothing: it is all -inf, and not nan
+        top = np.maximum.reduce(s, axis=-1, keepdims=True, initial=lowest)
+        s -= top
+        np.exp(s, out=s)
+    total = np.matmul(s, _ones(s.shape[-1], work))  # a sum by BLAS: NumPy's of short rows is slow
+    np.log(total, out=lse)
+    if top is not None:
+        lse += top
+    if a.mask is not None or top is not None:
+        np.copyto(total, 1, where=total == 0)
+    if a.kept is not None:
+        s *= a.kept
+        s *= work.type(a.grow)
+    np.divide(np.matmul(s, v), total, out=out, casting="same_kind")
+
+
+@cache
+def _ones(keys: int, work: np.dtype[Any]) -> Array:
+    """A column of so many ones."""
+    return np.ones((keys, 1), work)
+
+
+def _whole_backward(
+    g: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    dq: Array,
+    dk: Array,
+    dv: Array,
+    a: Attention,
+) -> None:
+    work = a.work
+    scale = work.type(a.scale)
+    g, k, v = [x.astype(work, copy=False) for x in (g, k, v)]
+    q = np.multiply(q, scale, dtype=work)
+    p = np.matmul(q, np.swapaxes(k, -1, -2))
+    if a.mask is not None or a.causal:
+        _hide_whole(p, a, -np.inf)
+        # of a row that sees nothing: exponentials of -inf, not of nan
+        lse = np.where(np.isneginf(lse), np.inf, lse)
+    p -= lse
+    np.exp(p, out=p)
+    dp = np.matmul(g, np.swapaxes(v, -1, -2))
+    seen = p
+    if a.kept is not None:
+        left = a.kept * work.type(a.grow)
+        seen = p * left
+        dp *= left
+    dv[...] = np.matmul(np.swapaxes(seen, -1, -2), g)
+    if a.kept is None and out.dtype == work:  # the result says what is subtracted
+        dp -= np.vecdot(g, out)[..., None]
+    else:
+        dp -= np.vecdot(dp, p)[..., None]
+    dp *= p
+    np.multiply(np.matmul(dp, k), scale, out=dq, casting="same_kind")
+    dk[...] = np.matmul(np.swapaxes(dp, -1, -2), q)

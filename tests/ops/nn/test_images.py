@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skimp
+from skimp._kernels import attention
 from skimp._kernels import conv as patches
 from tests.support.functional import both, close, ours, randn
 
@@ -403,12 +404,27 @@ def test_attention_in_row_blocks(causal: bool) -> None:
 
 @pytest.mark.parametrize("size", [1.0, 8.0])
 @pytest.mark.parametrize("kind", ["causal", "seen", "added"])
-def test_attention_of_tame_and_of_large_scores(size: float, kind: str) -> None:
+@pytest.mark.parametrize("whole", [0, 1 << 16])
+def test_attention_of_tame_and_of_large_scores(
+    size: float, kind: str, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Exponentials as they are where no score can be large, else of differences from the row's
-    largest."""
+    largest; in blocks of rows and in whole matrices."""
+    monkeypatch.setattr(attention, "_WHOLE", whole)
+    monkeypatch.setattr(attention, "_WHOLE_CAUSAL", whole)
     q, k, v = [(size * randn(2, 2, 130, 6)).requires_grad_() for _ in range(3)]
     mask = {"causal": None, "seen": torch.rand(130, 130) > 0.4, "added": randn(130, 130)}[kind]
     both("scaled_dot_product_attention", q, k, v, mask, is_causal=kind == "causal", tolerance=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["causal", "seen", "added", "dropout"])
+def test_attention_in_pieces_of_the_batch(kind: str) -> None:
+    q, k, v = [randn(50, 3, 24, 6, grad=True) for _ in range(3)]
+    mask = {"seen": torch.rand(50, 1, 24, 24) > 0.4, "added": randn(24, 24)}.get(kind)
+    torch.manual_seed(1)
+    skimp.manual_seed(1)
+    p = 0.3 if kind == "dropout" else 0.0
+    both("scaled_dot_product_attention", q, k, v, mask, p, kind == "causal", tolerance=1e-4)
 
 
 def test_attention_of_infinite_scores() -> None:

@@ -14,11 +14,12 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import fresh
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import attention as attend
 from skimp._kernels.attention import Attention
 from skimp._ops.nn.dropout import _kept, _noise
 from skimp._ops.reduce.softmax import HALVES, _safe_softmax, wide
+from skimp.config import config
 
 
 def _described(
@@ -35,13 +36,16 @@ def _described(
     return Attention(scale, causal, added, None if kept is None else kept.array(), grow, work)
 
 
-def _layout(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _result(shape: tuple[int, ...], dtype: dtypes.dtype) -> tuple[Tensor, Array]:
     """(batch, heads, rows, e) lies as (batch, rows, heads, e), so that putting the heads together
     again copies nothing."""
     if len(shape) != 4:
-        return None
-    _, h, rows, e = shape
-    return rows * h * e, e, h * e, 1
+        return blank(shape, dtype)
+    b, h, rows, e = shape
+    if 1 not in shape and 0 < math.prod(shape) < config.small_below:
+        array = np.empty((b, rows, h, e), dtype.np).transpose(0, 2, 1, 3)
+        return as_it_lies(array, dtype), array
+    return blank(shape, dtype, (rows * h * e, e, h * e, 1))
 
 
 def _back(
@@ -59,15 +63,18 @@ def _back(
 ) -> Any:
     if modes.state.grad or g._hollow:
         return _again(g, query, key, value, mask, causal, scale, kept, grow)
-    made = [blank(tuple(t.shape), t._dtype, _like(t)) for t in (query, key, value)]
+    made = [_like(t) for t in (query, key, value)]
     a = _described(query, key, mask, causal, scale, kept, grow)
     kept_arrays = [t.array() for t in (query, key, value, result0, result1)]
     attend.backward(g.array(), tuple(kept_arrays), tuple([into for _, into in made]), a)
     return tuple([t for t, _ in made])
 
 
-def _like(t: Any) -> tuple[int, ...]:
-    return layouts.empty_like_strides(t.layout_of())
+def _like(t: Any) -> tuple[Tensor, Array]:
+    a = t._np
+    if a is not None and a.flags.c_contiguous:
+        return blank(a.shape, t._dtype)
+    return blank(tuple(t.shape), t._dtype, layouts.empty_like_strides(t.layout_of()))
 
 
 def _again(
@@ -130,7 +137,7 @@ def _attention(
 ) -> Any:
     """(result, each row's logsumexp)."""
     shape = (*query.shape[:-1], value.shape[-1])
-    result, into = blank(shape, query._dtype, _layout(shape))
+    result, into = _result(shape, query._dtype)
     acc = wide(query._dtype)
     lse, level = blank((*query.shape[:-1], 1), acc)
     a = _described(query, key, mask, causal, scale, kept, grow)
@@ -195,6 +202,9 @@ def _grouped(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
 
 def _common(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
     """The three with the same leading dims, at least one."""
+    own = query.shape[:-2]
+    if own and own == key.shape[:-2] == value.shape[:-2]:
+        return query, key, value
     lead = layouts.broadcast_shapes(*[tuple(t.shape[:-2]) for t in (query, key, value)])
     return tuple([t.expand((*(lead or (1,)), *t.shape[-2:])) for t in (query, key, value)])
 
