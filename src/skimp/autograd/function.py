@@ -158,7 +158,7 @@ class BackwardCFunction(Node, FunctionCtx):
         return out
 
 
-# how a Function runs on tensors under vmap (func/dispatch.py)
+# how a Function runs on tensors under vmap (_ops/batching/call.py)
 UNDER_VMAP: list[Callable[..., Any]] = []
 
 

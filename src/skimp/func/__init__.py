@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from skimp._compat.modules import lookup
-from skimp.func import (  # noqa: F401  (importing them declares the rules)
-    rules_dims,
-    rules_layers,
-    rules_places,
-    rules_products,
-    rules_random,
-)
+from skimp.func import functions  # noqa: F401  (vmap of autograd.Function)
 from skimp.func.derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
 from skimp.func.modules import (
     functional_call,

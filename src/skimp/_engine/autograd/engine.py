@@ -193,7 +193,7 @@ def _run(
         del results, edges, node, extra
 
 
-# how a node runs whose formulas don't know gradients under vmap (func/dispatch.py)
+# how a node runs whose formulas don't know gradients under vmap (_ops/batching/call.py)
 SAMPLES: list[Callable[..., Any]] = []
 
 

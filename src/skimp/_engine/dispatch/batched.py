@@ -1,7 +1,7 @@
 """The tensor that a function sees under vmap: a sample's shape, and behind it the whole batch.
 
 A batched tensor has no bytes of its own. Whoever asks for them, or whether gradients are recorded,
-meets a BatchedArgument, and the op that asked then runs by its batching rule (func/dispatch.py).
+meets a BatchedArgument; an op's call runs by its batching rule (_ops/batching/call.py).
 What is recorded is recorded of the tensors behind, so there is one graph, and no op pays for vmap.
 """
 # The methods that say less than a tensor's raise instead.

@@ -7,6 +7,7 @@ inherit `Tensor.__torch_function__`, which runs the function and gives its resul
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -80,7 +81,17 @@ def takes_over(cls: type) -> bool:
     if cls in KNOWN:
         return False
     f = getattr(cls, "__torch_function__", None)
-    return f is not None and getattr(f, "__func__", f) is not _OFF
+    if f is None or getattr(f, "__func__", f) is _OFF:
+        return False
+    return not _is_pytorchs(cls)
+
+
+def _is_pytorchs(cls: type) -> bool:
+    """Whether it is PyTorch's own tensor, beside skimp in one process: its `__torch_function__` is
+    for PyTorch's functions.
+    """
+    theirs = getattr(sys.modules.get("torch"), "Tensor", Tensor)
+    return theirs is not Tensor and issubclass(cls, theirs)
 
 
 def overloaded(values: Iterable[Any]) -> list[Any]:

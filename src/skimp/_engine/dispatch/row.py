@@ -87,7 +87,7 @@ class Form:
 
 OPS: dict[str, Op] = {}
 # "" is the package itself; "nn.functional", "linalg", ...
-NAMESPACES: dict[str, dict[str, Function]] = {"": {}}
+NAMESPACES: dict[str, dict[str, Function]] = {"": {}, "nn.functional": {}, "linalg": {}}
 METHODS: dict[str, Function] = {}
 FORMS: dict[Function, Form] = {}  # of every public callable
 

@@ -19,6 +19,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.tensor import devices, dtypes, formats, promotion
 from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
+from skimp._ops import batching
 from skimp._ops.shape.copies import clone, fill, to
 from skimp._ops.shape.views import as_int
 from skimp.config import config
@@ -28,7 +29,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def create(f: F) -> F:
     """Export a function of the package that makes tensors (it has no method)."""
-    export(f.__name__, f, method=False, composite=f.__name__ != "full_like")
+    export(
+        f.__name__,
+        f,
+        method=False,
+        composite=f.__name__ != "full_like",
+        batch=batching.dims.ELEMENTWISE if f.__name__ == "full_like" else None,
+    )
     return f
 
 
@@ -446,6 +453,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input."),
         method=False,
         composite=False,
+        batch=batching.dims.ELEMENTWISE,
     )
     export(
         f"new_{name}",

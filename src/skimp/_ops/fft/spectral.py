@@ -13,6 +13,7 @@ from skimp._engine.dispatch.forms import OPS, export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, adopt
+from skimp._ops import batching
 from skimp._ops.create.creation import arange, finish
 from skimp._ops.linalg.checks import hidden, rows
 from skimp._ops.shape.rearranging import roll
@@ -67,7 +68,11 @@ def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     return _c2c(g, dim, norm, not forward)
 
 
-@hidden("_fft_c2c", rule=Rule("FftC2CBackward0", {"input": _c2c_back}))
+@hidden(
+    "_fft_c2c",
+    rule=Rule("FftC2CBackward0", {"input": _c2c_back}),
+    batch=batching.dims.by_dims("dim"),
+)
 def _c2c(input: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     if not dim:
         return input.clone()
@@ -82,7 +87,11 @@ def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool)
     return _c2c(g, dim, norm, False).real
 
 
-@hidden("_fft_r2c", rule=Rule("FftR2CBackward0", {"input": _r2c_back}))
+@hidden(
+    "_fft_r2c",
+    rule=Rule("FftR2CBackward0", {"input": _r2c_back}),
+    batch=batching.dims.by_dims("dim"),
+)
 def _r2c(input: Tensor, dim: Dims, norm: str, onesided: bool) -> Tensor:
     a, d = input.array(), input._dtype.to_complex()
     order = _order(a, dim, True)
@@ -105,7 +114,11 @@ def _c2r_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, size: int) -> T
     return made
 
 
-@hidden("_fft_c2r", rule=Rule("FftC2RBackward0", {"input": _c2r_back}))
+@hidden(
+    "_fft_c2r",
+    rule=Rule("FftC2RBackward0", {"input": _c2r_back}),
+    batch=batching.dims.by_dims("dim"),
+)
 def _c2r(input: Tensor, dim: Dims, norm: str, size: int) -> Tensor:
     a = input.array()
     if len(dim) > 1:  # in two steps, of which the second sees the strides that the first left
@@ -326,13 +339,13 @@ def _shift(input: Tensor, dim: Any, back: bool) -> Tensor:
     return roll(input, tuple(by), tuple(at)) if at else input.clone()
 
 
-@general(method=False, namespaces=("fft",))
+@general(method=False, namespaces=("fft",), batch=batching.dims.by_dims("dim"))
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The frequency 0 moved to the middle."""
     return _shift(input, dim, False)
 
 
-@general(method=False, namespaces=("fft",))
+@general(method=False, namespaces=("fft",), batch=batching.dims.by_dims("dim"))
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The frequency 0 moved from the middle to the start."""
     return _shift(input, dim, True)

@@ -29,6 +29,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops import batching
 from skimp._ops.create.creation import as_tensor, infer
 from skimp._ops.index.masks import masked_fill_, selected
 from skimp._ops.index.writers import writer
@@ -196,6 +197,7 @@ def _only_mask(indices: Any, ndim: int) -> Tensor | None:
             )
         },
     ),
+    batch=batching.places.gather_at,
 )
 def gather_at(input: Tensor, indices: Any) -> Tensor:
     """`input[indices]`; `indices` has a tensor, or None, for each of the first dims."""
@@ -246,6 +248,7 @@ def _joint(array: Array, where: Where) -> Joint:
 
 @writer(
     "index_put",
+    batch=batching.places.put_at,
     out=False,
     rule=Rule(
         "IndexPutBackward0",

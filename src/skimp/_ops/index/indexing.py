@@ -22,6 +22,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
+from skimp._ops import batching
 from skimp._ops.index import advanced
 from skimp._ops.index.masks import check_number
 from skimp._ops.shape.copies import _filled, write
@@ -397,8 +398,8 @@ def _type_name(value: Any) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
-OPS["__getitem__"] = Op("__getitem__", getitem, "general", method=False)
-OPS["__setitem__"] = Op("__setitem__", setitem, "general", method=False)
+OPS["__getitem__"] = Op("__getitem__", getitem, method=False, batch=batching.places.read_rule)
+OPS["__setitem__"] = Op("__setitem__", setitem, method=False, batch=batching.places.assign)
 GETITEM = Form(OPS["__getitem__"], "__getitem__", _got)
 SETITEM = Form(OPS["__setitem__"], "__setitem__", _set)
 GETITEM.f, SETITEM.f = getitem, setitem

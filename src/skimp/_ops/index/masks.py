@@ -27,6 +27,7 @@ from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._kernels.pointwise import select
 from skimp._kernels.threads import share
+from skimp._ops import batching
 from skimp._ops.index.writers import in_place, writer
 
 _RUN = 1 << 16  # elements of a mask that are looked at together
@@ -220,7 +221,9 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
 
 export("masked_fill", masked_fill)
-export("masked_fill_", masked_fill_, namespaces=(), composite=False)
+export(
+    "masked_fill_", masked_fill_, namespaces=(), composite=False, batch=batching.places.fill_masked
+)
 
 
 # -- masked_select --------------------------------------------------------------------------------
@@ -419,7 +422,14 @@ def _positions(input: Tensor) -> tuple[Array, ...]:
     return np.nonzero(array)
 
 
-@general("_nonzero", out="same", method=False, namespaces=(), composite=False)
+@general(
+    "_nonzero",
+    out="same",
+    method=False,
+    namespaces=(),
+    composite=False,
+    batch=batching.places.no_shape,
+)
 def _nonzero(input: Tensor) -> Tensor:
     if input.ndim == 0:
         n = int(bool(input.array() != 0))
@@ -432,7 +442,7 @@ def _nonzero(input: Tensor) -> Tensor:
     return result
 
 
-export("nonzero", nonzero)
+export("nonzero", nonzero, batch=batching.places.no_shape)
 
 
 @general()

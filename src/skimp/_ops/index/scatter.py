@@ -24,6 +24,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops import batching
 from skimp._ops.index.writers import writer
 
 UFUNCS: dict[str, Any] = {
@@ -91,6 +92,7 @@ def _sizes(t: Tensor) -> tuple[int, ...]:
             )
         },
     ),
+    batch=batching.places.by_index,
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """For every element of `index`, the input's element at that position of `dim` and at its own
@@ -166,7 +168,7 @@ def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.scatter(dim, index, 0)
 
 
-@writer(rule=Rule("ScatterBackward0", {
+@writer(batch=batching.places.by_index, rule=Rule("ScatterBackward0", {
     "input": lambda g, dim, index: _zeroed(g, dim, index),
     "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
 }))  # fmt: skip
@@ -223,7 +225,8 @@ def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) ->
             "input": lambda g: g,
             "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
         },
-    )
+    ),
+    batch=batching.places.by_index,
 )
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
     """Add `src` where `index` tells along `dim`, every repetition of a place."""
@@ -360,7 +363,10 @@ _REDUCE_BACK: dict[str, Any] = {
 REDUCE_BACK = _REDUCE_BACK
 
 
-@writer(rule=Rule("ScatterReduceBackward0", {("input", "src"): _reduce_back}))
+@writer(
+    rule=Rule("ScatterReduceBackward0", {("input", "src"): _reduce_back}),
+    batch=batching.places.by_index,
+)
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> None:

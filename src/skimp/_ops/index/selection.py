@@ -24,6 +24,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops import batching
 from skimp._ops.index.masks import check_number
 from skimp._ops.index.scatter import (
     REDUCE_BACK,
@@ -75,6 +76,7 @@ def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
             )
         },
     ),
+    batch=batching.places.select,
 )
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along `dim` at the positions in a vector."""
@@ -151,7 +153,8 @@ def _add_back(g: Tensor, dim: int, index: Tensor, source_shape: Any, alpha: Any)
                 g, dim, index, source_shape, alpha
             ),
         },
-    )
+    ),
+    batch=batching.places.write_slices,
 )
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> None:
     """Add alpha times the slices of `source` to those of the input at the positions in a vector."""
@@ -246,6 +249,7 @@ def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
             ),
         },
     ),
+    batch=batching.places.write_slices,
 )
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
     """Write the slices of `source` over those of the input at the positions in a vector."""
@@ -295,7 +299,7 @@ def _need_place(input: Tensor, dim: int, index: Tensor) -> tuple[int, Array]:
     return dim, where
 
 
-@writer(out=False, rule=Rule("IndexFillBackward1", {
+@writer(batch=batching.places.write_slices, out=False, rule=Rule("IndexFillBackward1", {
     "input": lambda g, dim, index: _unselected(g, dim, index),
     "value": lambda g, dim, index: g.index_select(dim, _front(g, dim, index).unique()).sum(),
 }, numbers={"value": Rule("IndexFillBackward0", {
@@ -437,6 +441,7 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
             )
         },
     ),
+    batch=batching.places.take,
 )
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their positions in the input seen as one vector."""
@@ -577,7 +582,7 @@ _triangle("tril_indices", np.tril_indices)
 _triangle("triu_indices", np.triu_indices)
 
 
-@general(method=False, composite=False)
+@general(method=False, composite=False, batch=batching.dims.by_dims("dim"))
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
     if indices._dtype.category != dtypes.INT:

@@ -19,6 +19,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops import batching
 from skimp._ops.linalg.matmul import mm
 from skimp._ops.math.arithmetic import mul
 from skimp._ops.shape.joining import tensor_list, varargs
@@ -147,7 +148,7 @@ def _spread(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.expand(shape), b.expand(shape)
 
 
-@general("_cross", method=False, namespaces=(), rule=CROSS)
+@general("_cross", method=False, namespaces=(), rule=CROSS, batch=batching.products.cross)
 def linalg_cross_along(
     input: Tensor, other: Tensor, dim: int, *, out: Tensor | None = None
 ) -> Tensor:

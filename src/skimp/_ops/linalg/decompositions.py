@@ -11,7 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
     at_batch,
@@ -61,7 +61,9 @@ def _qr_back(
     return OPS["cat"].forms["cat"]([first, result0 @ rest], -1)  # type: ignore[no-any-return]
 
 
-@hidden("_linalg_qr", rule=Rule("LinalgQrBackward0", {"input": _qr_back}))
+@hidden(
+    "_linalg_qr", rule=Rule("LinalgQrBackward0", {"input": _qr_back}), batch=batching.dims.MATRICES
+)
 def _qr(input: Tensor, mode: Literal["reduced", "complete"]) -> Any:
     q, r = np.linalg.qr(input.array(), mode)
     return columns(q, input._dtype), columns(r, input._dtype)
@@ -137,6 +139,7 @@ def _cholesky_back(g0: Tensor, result0: Tensor, upper: bool) -> Tensor:
     "_cholesky_ex",
     nondiff=(1,),
     rule=Rule("LinalgCholeskyExBackward0", {"input": _cholesky_back}),
+    batch=batching.dims.MATRICES,
 )
 def _cholesky(input: Tensor, upper: bool) -> Any:
     a = input.array()
@@ -146,7 +149,7 @@ def _cholesky(input: Tensor, upper: bool) -> Any:
     return columns(found, input._dtype), integers(info)
 
 
-@linear("cholesky_ex", autocast="float32")
+@linear("cholesky_ex", autocast="float32", batch=batching.dims.MATRICES)
 def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """L with A = L L^H, and the first leading minor that is not positive-definite (0: none)."""
     check_square("linalg.cholesky", input)
@@ -189,7 +192,7 @@ def _reflections(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
     return made
 
 
-@linear("householder_product", autocast="float32")
+@linear("householder_product", autocast="float32", batch=batching.dims.ELEMENTWISE)
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of a product of reflections, as `geqrf` stores them."""
     name = "torch.linalg.householder_product"
@@ -301,7 +304,11 @@ def _exp_back(g: Tensor, input: Tensor) -> Tensor:
     return _matrix_exp(whole).narrow(-2, 0, n).narrow(-1, n, n)
 
 
-@hidden("_matrix_exp", rule=Rule("LinalgMatrixExpBackward0", {"input": _exp_back}))
+@hidden(
+    "_matrix_exp",
+    rule=Rule("LinalgMatrixExpBackward0", {"input": _exp_back}),
+    batch=batching.dims.MATRICES,
+)
 def _matrix_exp(input: Tensor) -> Tensor:
     a = input.array()
     if not a.size:
@@ -332,7 +339,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     return (conj(x) * y).sum(dim)  # type: ignore[no-any-return]
 
 
-@general("diagonal", method=False, namespaces=("linalg",))
+@general("diagonal", method=False, namespaces=("linalg",), batch=batching.dims.diagonal)
 def linalg_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803
     """A view of the diagonals of matrices."""
     return A.diagonal(offset, dim1, dim2)

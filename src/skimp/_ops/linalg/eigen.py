@@ -10,7 +10,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LAPACK,
     LinAlgError,
@@ -100,7 +100,11 @@ def _check_finite(a: Array) -> None:
         )
 
 
-@hidden("_linalg_svd", rule=Rule("LinalgSvdBackward0", {"input": _svd_back}))
+@hidden(
+    "_linalg_svd",
+    rule=Rule("LinalgSvdBackward0", {"input": _svd_back}),
+    batch=batching.dims.MATRICES,
+)
 def _svd(input: Tensor, full_matrices: bool) -> Any:
     u, s, vh = _decomposed(input.array(), full_matrices)
     d = input._dtype
@@ -124,7 +128,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:  #
     return return_types.linalg_svd(_svd(A, full_matrices))
 
 
-@linear("svdvals", autocast="float32")
+@linear("svdvals", autocast="float32", batch=batching.dims.MATRICES)
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
     """The singular values, descending."""
     _check_svd("linalg.svdvals", A, driver)
@@ -166,7 +170,11 @@ def _eigh_back(g0: Any, g1: Any, result0: Tensor, result1: Tensor) -> Tensor:
 Half = Literal["L", "U"]  # of a Hermitian matrix
 
 
-@hidden("_linalg_eigh", rule=Rule("LinalgEighBackward0", {"input": _eigh_back}))
+@hidden(
+    "_linalg_eigh",
+    rule=Rule("LinalgEighBackward0", {"input": _eigh_back}),
+    batch=batching.dims.MATRICES,
+)
 def _eigh(input: Tensor, UPLO: Half) -> Any:  # noqa: N803
     try:
         values, v = np.linalg.eigh(input.array(), UPLO)
@@ -197,7 +205,7 @@ def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
     return return_types.linalg_eigh(_eigh(input, half))
 
 
-@linear("eigvalsh", autocast="float32")
+@linear("eigvalsh", autocast="float32", batch=batching.dims.MATRICES)
 def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
     """The eigenvalues of Hermitian matrices, ascending."""
     half = _checked_half("linalg.eigvalsh", input, UPLO)
@@ -221,7 +229,11 @@ def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor)
     return made if input._dtype.is_complex else made.real
 
 
-@hidden("_linalg_eig", rule=Rule("LinalgEigBackward0", {"input": _eig_back}))
+@hidden(
+    "_linalg_eig",
+    rule=Rule("LinalgEigBackward0", {"input": _eig_back}),
+    batch=batching.dims.MATRICES,
+)
 def _eig(input: Tensor) -> Any:
     values, v = np.linalg.eig(input.array())
     d = input._dtype.to_complex()
@@ -237,14 +249,14 @@ def _check_eig(name: str, A: Tensor) -> None:  # noqa: N803
         raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
 
 
-@linear("eig", autocast="float32")
+@linear("eig", autocast="float32", batch=batching.dims.MATRICES)
 def eig(input: Tensor) -> Any:
     """Eigenvalues and eigenvectors of square matrices, complex, in no order."""
     _check_eig("linalg.eig", input)
     return return_types.linalg_eig(_eig(input))
 
 
-@linear("eigvals", autocast="float32")
+@linear("eigvals", autocast="float32", batch=batching.dims.MATRICES)
 def eigvals(input: Tensor) -> Tensor:
     """The eigenvalues of square matrices, complex, in no order."""
     _check_eig("linalg.eigvals", input)
@@ -315,7 +327,11 @@ def _pinv_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     return right - input @ (p @ right) + left - (left @ p) @ input - first
 
 
-@hidden("_linalg_pinv", rule=Rule("LinalgPinvBackward0", {"input": _pinv_back}))
+@hidden(
+    "_linalg_pinv",
+    rule=Rule("LinalgPinvBackward0", {"input": _pinv_back}),
+    batch=batching.dims.pseudo_inverse,
+)
 def _pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     a = input.array()
     if hermitian:

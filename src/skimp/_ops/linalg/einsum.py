@@ -15,6 +15,7 @@ from typing import Any, Final
 from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops import batching
 from skimp._ops.linalg.matmul import bmm, mm
 from skimp._ops.math.arithmetic import mul
 
@@ -31,7 +32,7 @@ class Term:
     labels: Labels
 
 
-@general(method=False, autocast="lower")
+@general(method=False, autocast="lower", batch=batching.products.einsum)
 def einsum(*args: Any) -> Tensor:
     """Sums of products by an equation of labels: `einsum("ij,jk->ik", a, b)` or `einsum(a, [0, 1],
     b, [1, 2], [0, 2])`.

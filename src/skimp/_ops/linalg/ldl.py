@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     at_batch,
     check_like,
@@ -113,7 +113,7 @@ def _check(name: str, A: Tensor) -> None:  # noqa: N803
         )
 
 
-@linear("ldl_factor_ex")
+@linear("ldl_factor_ex", batch=batching.dims.MATRICES)
 def ldl_factor_ex(
     input: Tensor,
     *,

@@ -10,7 +10,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, general
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     at_batch,
     check_like,
@@ -116,7 +116,12 @@ def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor
     return p @ ga  # type: ignore[no-any-return]
 
 
-@hidden("_linalg_lu", nondiff=(0, 3), rule=Rule("LinalgLuBackward0", {"input": _lu_back}))
+@hidden(
+    "_linalg_lu",
+    nondiff=(0, 3),
+    rule=Rule("LinalgLuBackward0", {"input": _lu_back}),
+    batch=batching.dims.MATRICES,
+)
 def _lu(input: Tensor, pivot: bool) -> Any:
     """P, L, U and the pivots."""
     a = input.array()
@@ -146,7 +151,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     return return_types.linalg_lu(p if pivot else A.new_empty((0,)), lower, upper)
 
 
-@linear("lu_factor_ex")
+@linear("lu_factor_ex", batch=batching.dims.MATRICES)
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
     """L and U in one matrix, the exchanges of rows, and where U has its first zero (0: none)."""
     _check("torch.lu_factor", A)

@@ -26,6 +26,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import products
 from skimp._kernels.products import has_unit_stride
+from skimp._ops import batching
 from skimp._ops.shape.copies import describe
 from skimp.config import config
 
@@ -92,7 +93,7 @@ def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
     refuse_type(name, a._dtype)
 
 
-@general(rule=Rule("DotBackward0", {
+@general(batch=batching.products.product_rule, rule=Rule("DotBackward0", {
     "input": lambda g, tensor: g * conj(tensor),
     "tensor": lambda g, input: g * conj(input)}))  # fmt: skip
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -101,7 +102,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _scalar(products.dot(input.array(), tensor.array()), input._dtype, out)
 
 
-@general(rule=Rule("VdotBackward0", {
+@general(batch=batching.products.vdot, rule=Rule("VdotBackward0", {
     "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}))  # fmt: skip
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`dot` with the conjugate of the first vector."""
@@ -147,7 +148,7 @@ def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
     return fresh(made.reshape(-1), dtype)
 
 
-@general(fast=_small_mv, rule=Rule("MvBackward0", {
+@general(batch=batching.products.product_rule, fast=_small_mv, rule=Rule("MvBackward0", {
     "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
     "vec": _mv_vector_back}))  # fmt: skip
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -265,6 +266,7 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
     autocast="lower",
     aliases=("dsmm",),
     rule=Rule("MmBackward0", {"input": mm_first_back, "mat2": mm_second_back}, sheds=True),
+    batch=batching.products.product_rule,
 )
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
@@ -336,6 +338,7 @@ def _small_batched(input: Tensor, other: Tensor) -> Tensor | None:
     fast=_small_bmm,
     rule=Rule("BmmBackward0", {"input": _bmm_first_back, "mat2": _bmm_second_back}),
     autocast="lower",
+    batch=batching.products.product_rule,
 )
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The products of the matrices of two batches, pair by pair."""
@@ -363,7 +366,8 @@ def _summed(a: Tensor, b: Tensor) -> Tensor:
     return NAMESPACES[""]["addbmm"](start, a, b, beta=0)  # type: ignore[no-any-return]
 
 
-@general("_batched", method=False, namespaces=(), fast=_small_batched,
+@general("_batched", batch=batching.products.product_rule,
+         method=False, namespaces=(), fast=_small_batched,
          rule=Rule("UnsafeViewBackward0", {
     "input": lambda g, other, input_shape: _first_back(g, other, input_shape),
     "other": lambda g, input, other_shape: _second_back(g, input, other_shape)}))  # fmt: skip
@@ -387,7 +391,12 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 # -- matmul ---------------------------------------------------------------------------------------
 
 
-@general(namespaces=("", "linalg"), composite=False, autocast="lower")
+@general(
+    namespaces=("", "linalg"),
+    composite=False,
+    autocast="lower",
+    batch=batching.products.product_rule,
+)
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims
     broadcast.

@@ -27,6 +27,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import gemm, products
+from skimp._ops import batching
 from skimp._ops.linalg.matmul import (
     adjoint,
     bmm,
@@ -189,7 +190,13 @@ def _small_addmm(
     return fresh(made, dtype)
 
 
-@general(inplace=True, fast=_small_addmm, autocast="lower", rule=ADDMM)
+@general(
+    inplace=True,
+    fast=_small_addmm,
+    autocast="lower",
+    rule=ADDMM,
+    batch=batching.products.plus_product,
+)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (mat1 @ mat2); the input broadcasts."""
@@ -200,7 +207,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     return added("addmm", input, mat1, mat2, shape, beta, alpha, out)
 
 
-@general(inplace=True, rule=Rule("AddmvBackward0", {
+@general(batch=batching.products.plus_product, inplace=True, rule=Rule("AddmvBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "mat": lambda g, vec, alpha: scaled(g.unsqueeze(1) * conj(vec).unsqueeze(0), alpha),
     "vec": lambda g, mat, alpha: scaled(mv(conj(mat).t(), g), alpha)}))  # fmt: skip
@@ -247,7 +254,8 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
     return b, m, n
 
 
-@general(inplace=True, autocast="lower", rule=Rule("BaddbmmBackward0", {
+@general(batch=batching.products.plus_product,
+         inplace=True, autocast="lower", rule=Rule("BaddbmmBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "batch1": lambda g, batch2, alpha: scaled(bmm(g, adjoint(batch2)), alpha),
     "batch2": lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)}))  # fmt: skip
@@ -272,7 +280,7 @@ ADDBMM = Rule("AddbmmBackward0", {
         alpha)})  # fmt: skip
 
 
-@general(rule=ADDBMM, autocast="lower")
+@general(rule=ADDBMM, autocast="lower", batch=batching.products.plus_product)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (the sum of the products of the batches' matrices); the input
@@ -340,7 +348,7 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
 # -- addr -----------------------------------------------------------------------------------------
 
 
-@general(inplace=True, out=True, rule=Rule("AddrBackward0", {
+@general(batch=batching.products.plus_product, inplace=True, out=True, rule=Rule("AddrBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "vec1": lambda g, vec2, alpha: scaled(mv(g, conj(vec2)), alpha),
     "vec2": lambda g, vec1, alpha: scaled(mv(g.t(), conj(vec1)), alpha)}))  # fmt: skip

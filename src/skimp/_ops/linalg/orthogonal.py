@@ -9,7 +9,7 @@ import numpy as np
 from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import LAPACK, columns, rows
 from skimp._ops.linalg.decompositions import householder_product
 from skimp._ops.linalg.lu import lu_factor_ex
@@ -22,7 +22,7 @@ def _check_number(kernel: str, t: Tensor) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
 
 
-@general(out="layout", composite=False, autocast="float32")
+@general(out="layout", composite=False, autocast="float32", batch=batching.dims.MATRICES)
 def geqrf(input: Tensor) -> Any:
     """R on and above the diagonal, the reflections that make Q below it, and their factors tau."""
     if input.ndim < 2:

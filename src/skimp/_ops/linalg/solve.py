@@ -13,7 +13,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
     LinAlgError,
     check_like,
@@ -57,13 +57,14 @@ def _inverse(a: Array) -> tuple[Array, Array]:
         "LinalgInvExBackward0",
         {"input": lambda g0, result0: -(result0.mH @ g0 @ result0.mH)},
     ),
+    batch=batching.dims.MATRICES,
 )
 def _inv_ex(input: Tensor) -> Any:
     found, info = _inverse(input.array())
     return columns(found, input._dtype), integers(info)
 
 
-@linear("inv_ex", autocast="float32")
+@linear("inv_ex", autocast="float32", batch=batching.dims.MATRICES)
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:  # noqa: N803
     """The inverses of square matrices, and where each elimination met a zero (0: nowhere)."""
     check_square("linalg.inv", A)
@@ -108,6 +109,7 @@ def _solve_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any
     "_solve_ex",
     nondiff=(1,),
     rule=Rule("LinalgSolveExBackward0", {("A", "B"): _solve_back}),
+    batch=batching.dims.solve,
 )
 def _solve_ex(A: Tensor, B: Tensor) -> Any:  # noqa: N803
     found, info = _solution(A.array(), B.array())
@@ -129,7 +131,7 @@ def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:  # noqa: N
         )
 
 
-@linear("solve_ex")
+@linear("solve_ex", batch=batching.dims.solve)
 def solve_ex(
     A: Tensor,  # noqa: N803
     B: Tensor,  # noqa: N803
@@ -212,6 +214,7 @@ def _triangular_back(
 @hidden(
     "_solve_triangular",
     rule=Rule("LinalgSolveTriangularBackward0", {("A", "B"): _triangular_back}),
+    batch=batching.dims.MATRICES,
 )
 def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:  # noqa: N803
     return columns(substitute(A.array(), B.array(), upper, unitriangular), A._dtype)
@@ -274,6 +277,7 @@ def _cholesky_solve_back(
 @hidden(
     "_cholesky_solve",
     rule=Rule("CholeskySolveBackward0", {("input", "L"): _cholesky_solve_back}),
+    batch=batching.dims.MATRICES,
 )
 def _cholesky_solve(input: Tensor, L: Tensor, upper: bool) -> Tensor:  # noqa: N803
     first, second = (L.mH, L) if upper else (L, L.mH)
@@ -295,6 +299,7 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
         "CholeskyInverseBackward0",
         {"input": lambda g, input, result, upper: _factor_back(result @ g @ result, input, upper)},
     ),
+    batch=batching.dims.MATRICES,
 )
 def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
     half = solve_triangular(input.mH if upper else input, _eye(input), upper=False)
@@ -338,7 +343,11 @@ def _cofactors(a: Tensor) -> Tensor:
     return turn.unsqueeze(-1).unsqueeze(-1) * ((u * others) @ vh)  # type: ignore[no-any-return]
 
 
-@hidden("_linalg_det", rule=Rule("LinalgDetBackward0", {"input": _det_back}))
+@hidden(
+    "_linalg_det",
+    rule=Rule("LinalgDetBackward0", {"input": _det_back}),
+    batch=batching.dims.MATRICES,
+)
 def _det(input: Tensor) -> Tensor:
     return rows(np.linalg.det(input.array()), input._dtype)
 
@@ -367,7 +376,11 @@ def _slogdet_back(g0: Any, g1: Any, input: Tensor, result0: Tensor) -> Tensor:
     return solve(input.mH, g.to(input._dtype).unsqueeze(-1).unsqueeze(-1) * eye)
 
 
-@hidden("_linalg_slogdet", rule=Rule("LinalgSlogdetBackward0", {"input": _slogdet_back}))
+@hidden(
+    "_linalg_slogdet",
+    rule=Rule("LinalgSlogdetBackward0", {"input": _slogdet_back}),
+    batch=batching.dims.MATRICES,
+)
 def _slogdet(input: Tensor) -> Any:
     sign, size = np.linalg.slogdet(input.array())
     return rows(sign, input._dtype), rows(size, input._dtype.to_real())

@@ -14,6 +14,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops import batching
 from skimp._ops.index.masks import Mask
 
 
@@ -89,6 +90,6 @@ def allclose(
     return _all(isclose(input, other, rtol, atol, equal_nan))
 
 
-export("equal", equal, composite=False)
+export("equal", equal, composite=False, batch=batching.places.no_truth)
 export("isclose", isclose)
-export("allclose", allclose, composite=False)
+export("allclose", allclose, composite=False, batch=batching.places.no_closeness)

@@ -19,7 +19,7 @@ from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
 from skimp._kernels import pointwise as K
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 from skimp._ops.index.masks import where
 from skimp._ops.shape.complex_views import real
 
@@ -430,6 +430,7 @@ EXPONENT = Pointwise("frexp", {F: K.frexp_exponent}, _exponents)
     out="same",
     nondiff=(1,),
     rule=Rule("FrexpBackward0", {"input": lambda g0, result1: g0 / result1.exp2()}),
+    batch=batching.dims.ELEMENTWISE,
 )
 def frexp(input: Tensor) -> Any:
     """The mantissa, from 0.5 up to 1, and the exponent to base 2."""

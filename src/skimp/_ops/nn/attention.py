@@ -17,6 +17,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import attention as attend
 from skimp._kernels.attention import Attention
+from skimp._ops import batching
 from skimp._ops.nn.dropout import _kept, _noise
 from skimp._ops.reduce.softmax import HALVES, _safe_softmax, wide
 from skimp.config import config
@@ -131,6 +132,7 @@ def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any
             )
         },
     ),
+    batch=batching.layers.attention_rule,
 )
 def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float

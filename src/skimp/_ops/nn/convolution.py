@@ -17,6 +17,7 @@ from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import conv as patches
 from skimp._kernels.conv import Window
 from skimp._kernels.conv_adjoint import adjoint, adjoint_and_weights
+from skimp._ops import batching
 from skimp._ops.nn.padding import constant_pad
 
 Ints = tuple[int, ...]
@@ -138,6 +139,7 @@ def _chosen(given: dict[str, Any]) -> Rule:
     method=False,
     namespaces=(),
     rule=watching(_chosen, "input", "weight", "bias"),
+    batch=batching.layers.conv,
 )
 def _conv(
     input: Any,
@@ -181,6 +183,7 @@ def _conv(
             ),
         },
     ),
+    batch=batching.layers.conv,
 )
 def _conv_adjoint(
     input: Any, weight: Any, size: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
@@ -210,6 +213,7 @@ def _conv_adjoint(
             ),
         },
     ),
+    batch=batching.layers.conv_weights,
 )
 def _conv_weights(
     grad: Any, input: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int

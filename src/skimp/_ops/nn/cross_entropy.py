@@ -14,10 +14,11 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import Scratch, row_sums
+from skimp._ops import batching
+from skimp._ops.nn.reduction import check_reduction, reduction_of
 from skimp._ops.reduce.softmax import (
     SMALL,
     _log_softmax,
@@ -29,22 +30,6 @@ from skimp._ops.reduce.softmax import (
     wide,
 )
 from skimp._ops.ties import tied
-
-
-def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """The name of a reduction, where the two old arguments may still ask for one."""
-    if size_average is None and reduce is None:
-        return reduction
-    name = "none" if reduce is False else "sum" if size_average is False else "mean"
-    warn(f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.")
-    return name
-
-
-def check_reduction(reduction: str) -> None:
-    """Refuse what is not one of the three."""
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-
 
 # -- what a target says about its rows -------------------------------------------------------------
 
@@ -293,6 +278,7 @@ _SMALL = Rule("NllLossBackward0", {"input": _small_back})
     namespaces=(),
     nondiff=(1,),
     rule=Rule("NllLossBackward0", {"input": _rule}),
+    batch=batching.layers.class_losses,
 )
 def _cross_entropy(
     input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
@@ -506,4 +492,12 @@ def nll_loss(
     return total if reduction == "sum" else total / float(rows.total())
 
 
-export("nll_loss", nll_loss, ("nn.functional",), method=False, composite=False, autocast="float32")
+export(
+    "nll_loss",
+    nll_loss,
+    ("nn.functional",),
+    method=False,
+    composite=False,
+    autocast="float32",
+    batch=batching.layers.class_losses,
+)

@@ -20,7 +20,7 @@ from skimp._engine.dispatch.targets import blank as blank_result
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.index.masks import where
-from skimp._ops.nn.cross_entropy import check_reduction
+from skimp._ops.nn.reduction import check_reduction
 
 _CHECKING = "(while checking arguments for ctc_loss_allocate_outputs)"
 _REDUCTIONS = ("none", "mean", "sum")

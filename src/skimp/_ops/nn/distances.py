@@ -15,6 +15,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops import batching
 from skimp._ops.linalg.matmul import matmul
 from skimp._ops.shape.joining import cat
 
@@ -75,7 +76,8 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
     return (g * slope.masked_fill(nothing, 0)).sum(-2)
 
 
-@general("_cdist", method=False, namespaces=(), rule=Rule("CdistBackward0", {
+@general("_cdist", batch=batching.dims.MATRICES,
+         method=False, namespaces=(), rule=Rule("CdistBackward0", {
     "x1": lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
     "x2": lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p)}))  # fmt: skip
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:

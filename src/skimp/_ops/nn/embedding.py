@@ -16,6 +16,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.threads import quietly
+from skimp._ops import batching
 from skimp._ops.reduce.softmax import wide
 from skimp._ops.sparse.tensor import made
 
@@ -83,6 +84,7 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
             )
         },
     ),
+    batch=batching.places.embedding_back,
 )
 def embedding_dense_backward(
     grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
@@ -138,6 +140,7 @@ def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
             )
         },
     ),
+    batch=batching.places.embedding,
 )
 def _lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     numbers = _numbers(indices, weight.shape[0])

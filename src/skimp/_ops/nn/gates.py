@@ -15,6 +15,7 @@ from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Tensor, adopt, empty
 from skimp._kernels import activation as A
 from skimp._kernels.random.normal import uniform53
+from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.math.unary import sigmoid
 from skimp._ops.nn.activations import LEAKY_BACK, apply, everywhere, leaky_of_result, row
@@ -245,6 +246,7 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
             "input": lambda g, input, dim: _glu_back(g, input, dim),
         },
     ),
+    batch=batching.dims.by_dims("dim"),
 )
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of a dimension, times the sigmoid of the second."""
@@ -285,6 +287,7 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
             "input": _second,
         },
     ),
+    batch=batching.dims.glu_backward,
 )
 def glu_backward(grad: Tensor, input: Tensor, dim: int) -> Tensor:
     """The gradient of glu's input: both halves written in place, nothing between."""

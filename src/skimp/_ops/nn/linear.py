@@ -8,12 +8,19 @@ from typing import Any
 from skimp._engine.dispatch.forms import general
 from skimp._engine.memory import layout_views as V
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops import batching
 from skimp._ops.assertions import require_tensor
 from skimp._ops.linalg.matmul import into, matmul
 from skimp._ops.linalg.matmul_add import addmm
 
 
-@general(method=False, namespaces=("nn.functional",), composite=False, autocast="lower")
+@general(
+    method=False,
+    namespaces=("nn.functional",),
+    composite=False,
+    autocast="lower",
+    batch=batching.products.linear_rule,
+)
 def linear(input: Any, weight: Any, bias: Any = None, *, out: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias, over the last dimension.
 

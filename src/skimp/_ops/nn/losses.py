@@ -13,8 +13,10 @@ from skimp._engine.dispatch.pointwise import Pointwise, call, same
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array
-from skimp._ops.nn.cross_entropy import check_reduction, check_tensor, reduction_of
+from skimp._ops import batching
+from skimp._ops.nn.cross_entropy import check_tensor
 from skimp._ops.nn.losses_reduced import loss_of, reduced
+from skimp._ops.nn.reduction import check_reduction, reduction_of
 
 PAIR = ("input", "target")
 
@@ -470,5 +472,14 @@ for _g in (
     gaussian_nll_loss,
 ):
     _cast = None if _g is gaussian_nll_loss else "float32"
-    export(_g.__name__, _g, ("nn.functional",), method=False, composite=False, autocast=_cast)
+    _rule = batching.layers.binary if _g is binary_cross_entropy else None
+    export(
+        _g.__name__,
+        _g,
+        ("nn.functional",),
+        method=False,
+        composite=False,
+        autocast=_cast,
+        batch=_rule,
+    )
 export("poisson_nll_loss", poisson_nll_loss, ("nn.functional",), method=False, autocast="float32")

@@ -9,7 +9,7 @@ import numpy as np
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
-from skimp._ops.nn.cross_entropy import check_reduction, reduction_of
+from skimp._ops.nn.reduction import check_reduction, reduction_of
 
 
 def _shape(name: str, input: Any) -> tuple[int, int]:

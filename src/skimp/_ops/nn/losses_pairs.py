@@ -13,9 +13,10 @@ from skimp._engine.dispatch.pointwise import Pointwise, call, same
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array
-from skimp._ops.nn.cross_entropy import check_reduction, check_tensor, reduction_of
+from skimp._ops.nn.cross_entropy import check_tensor
 from skimp._ops.nn.losses import as_input, refuse_cast
 from skimp._ops.nn.losses_reduced import loss_of, reduced
+from skimp._ops.nn.reduction import check_reduction, reduction_of
 
 # -- margins between pairs
 # ------------------------------------------------------------------------------

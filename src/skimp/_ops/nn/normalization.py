@@ -14,6 +14,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.scratch import Scratch, row_sums
+from skimp._ops import batching
 from skimp._ops.reduce.softmax import HALVES, contiguous_array, floating, over_rows, wide
 
 Ints = tuple[int, ...]
@@ -216,6 +217,7 @@ def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
             input - result1, weight, bias, result2
         ),
     ),
+    batch=batching.layers.layer_norm,
 )
 def _native_layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
@@ -311,6 +313,7 @@ def _rms_back(
         },
         again=lambda input, weight, result2: _affine(input, weight, None, result2),
     ),
+    batch=batching.layers.layer_norm,
 )
 def _rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
     return _normalized(input, normalized_shape, weight, None, eps, False)

@@ -18,6 +18,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
+from skimp._ops import batching
 from skimp._ops.index.writers import in_place
 from skimp._ops.nn import channel_sums
 from skimp._ops.nn.normalization import with_statistics
@@ -189,6 +190,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
             ("input", "weight", "bias"): _batch_back,
         },
     ),
+    batch=batching.layers.batch_norm,
 )
 def _batch_norm(
     input: Any,
@@ -385,6 +387,7 @@ def _group_back(
             )
         },
     ),
+    batch=batching.layers.group_norm,
 )
 def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     whole, affine = _group_shapes(input, groups)

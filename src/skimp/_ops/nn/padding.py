@@ -12,6 +12,7 @@ from skimp._engine.dispatch.pointwise import constant
 from skimp._engine.dispatch.targets import blank, pour
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import fresh
+from skimp._ops import batching
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
@@ -43,6 +44,7 @@ def _cut(g: Any, pad: Any) -> Any:
     "constant_pad_nd",
     method=False,
     rule=Rule("ConstantPadNdBackward0", {"input": lambda g, pad: _cut(g, pad)}),
+    batch=batching.layers.pad,
 )
 def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     """A copy with `value` around it; negative amounts cut off."""

@@ -19,6 +19,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
+from skimp._ops import batching
 from skimp._ops.shape.copies import describe
 from skimp._ops.ties import tied
 
@@ -140,6 +141,7 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
         "MaxPool2DWithIndicesBackward0",
         {"input": lambda g, result1, pool: _spread_back(g, result1, pool)},
     ),
+    batch=batching.dims.leading(0),
 )
 def _max_pool(input: Any, pool: Pool) -> Any:
     """(maxima, the number of the tap where each is)."""
@@ -174,6 +176,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
         "MaxPool2DWithIndicesBackwardBackward0",
         {"grad": lambda g, taps, pool: _picked_back(g, taps, pool)},
     ),
+    batch=batching.dims.leading(0),
 )
 def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     result, target = _made(grad, pool.size)
@@ -186,6 +189,7 @@ def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     method=False,
     namespaces=(),
     rule=Rule("GatherBackward0", {"input": lambda g, taps, pool: _spread_back(g, taps, pool)}),
+    batch=batching.dims.leading(0),
 )
 def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     result, target = _made(input, pool.out)
@@ -193,7 +197,9 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     return result
 
 
-@general("_max_pool_values", method=False, namespaces=(), composite=False)
+@general(
+    "_max_pool_values", method=False, namespaces=(), composite=False, batch=batching.dims.leading(0)
+)
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
     result, target = _made(input, pool.out)
@@ -222,7 +228,9 @@ def _max(
     return values, _places(taps, pool)
 
 
-@general("_max_pool_places", method=False, namespaces=(), composite=False)
+@general(
+    "_max_pool_places", method=False, namespaces=(), composite=False, batch=batching.dims.leading(0)
+)
 def _places(taps: Any, pool: Pool) -> Any:
     """Where in its plane each maximum is."""
     places = windows.positions(planes(taps, len(pool.size)), pool)
@@ -251,6 +259,7 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
         "AvgPool2DBackward0",
         {"input": lambda g, pool, include, override: _avg_back(g, pool, include, override)},
     ),
+    batch=batching.dims.leading(0),
 )
 def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
     result, target = _made(input, pool.out)
@@ -267,6 +276,7 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
         "AvgPool2DBackwardBackward0",
         {"input": lambda g, pool, include, override: _avg_pool(g, pool, include, override)},
     ),
+    batch=batching.dims.leading(0),
 )
 def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
     result, target = _made(input, pool.size)

@@ -20,6 +20,7 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops import batching
 from skimp._ops.reduce.softmax import contiguous_array
 from skimp._ops.shape.joining import stack
 
@@ -181,6 +182,7 @@ def _lstm_back(
     namespaces=(),
     nondiff=(2, 3),
     rule=Rule("LstmBackward0", {_LSTM_NAMES: _lstm_back}),
+    batch=batching.layers.recurrent,
 )
 def _lstm_layer(
     input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
@@ -301,6 +303,7 @@ def _gru_back(
     namespaces=(),
     nondiff=(1, 2),
     rule=Rule("GruBackward0", {_GRU_NAMES: _gru_back}),
+    batch=batching.layers.recurrent,
 )
 def _gru_layer(
     input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool

@@ -14,6 +14,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
+from skimp._ops import batching
 from skimp._ops.reduce.softmax import HALVES
 
 Ints = tuple[int, ...]
@@ -44,6 +45,7 @@ def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
             )
         },
     ),
+    batch=batching.dims.by_dims("dim"),
 )
 def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     """result[i] = the sum over taps of input[places[i, tap]] * weights[i, tap], along `dim`."""
@@ -68,6 +70,7 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
         "UpsampleBackwardBackward0",
         {"input": lambda g, dim, places, weights: _resample(g, dim, places, weights)},
     ),
+    batch=batching.dims.by_dims("dim"),
 )
 def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     """The adjoint. Places never go down, so what comes to one place is a run."""

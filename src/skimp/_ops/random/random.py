@@ -100,7 +100,7 @@ class Generator:
 
 default_generator = Generator()
 
-# how a function draws while a vmap runs (func/rules_random.py)
+# how a function draws while a vmap runs (_ops/batching/random.py)
 UNDER_VMAP: list[Callable[..., Any]] = []
 
 

@@ -12,6 +12,7 @@ from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import rejection as draws_rejection
 from skimp._kernels.special.implicit import beta_shape_slope, gamma_shape_slope
+from skimp._ops import batching
 from skimp._ops.random.random import _LOCK, engine_of
 
 
@@ -48,7 +49,7 @@ GAMMA = Rule(
 )
 
 
-@general(method=False, rule=GAMMA)
+@general(method=False, rule=GAMMA, batch=batching.dims.ELEMENTWISE)
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """Gamma numbers of the shapes that `input` holds, and of scale 1."""
     _only_floats("gamma", input)

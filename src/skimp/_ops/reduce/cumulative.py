@@ -17,7 +17,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import refuse, scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 
 _BLOCK = 1 << 16
 # PyTorch's accumulator types on the CPU: twice as wide.
@@ -133,7 +133,8 @@ def _small_cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor | Non
     return fresh(found.astype(x.dtype, copy=False), input._dtype)
 
 
-@rowwise(inplace=True, fast=_small_cumsum, rule=Rule("CumsumBackward0", {
+@rowwise(batch=batching.dims.by_dims("dim"),
+         inplace=True, fast=_small_cumsum, rule=Rule("CumsumBackward0", {
     "input": lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)}))  # fmt: skip
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The sums of the elements so far along a dim; integers are summed as int64."""
@@ -170,7 +171,11 @@ def _cat(tensors: Any, dim: int) -> Any:
     return NAMESPACES[""]["cat"](tensors, dim)
 
 
-@rowwise(inplace=True, rule=Rule("CumprodBackward0", {"input": _cumprod_back}))
+@rowwise(
+    inplace=True,
+    rule=Rule("CumprodBackward0", {"input": _cumprod_back}),
+    batch=batching.dims.by_dims("dim"),
+)
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The products of the elements so far along a dim; integers are multiplied as int64."""
     return _cumulate_into("cumprod", input, dim, dtype, np.multiply, out)
@@ -187,6 +192,7 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
     @rowwise(
         name,
         out="same",
+        batch=batching.dims.by_dims("dim"),
         rule=Rule(
             f"{name.capitalize()}Backward0",
             {
@@ -294,7 +300,11 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
     return parts[0] - parts[1]
 
 
-@rowwise(out="same", rule=Rule("LogcumsumexpBackward0", {"input": _log_back}))
+@rowwise(
+    out="same",
+    rule=Rule("LogcumsumexpBackward0", {"input": _log_back}),
+    batch=batching.dims.by_dims("dim"),
+)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of the exponentials along a dim."""
     if input._dtype.category < dtypes.FLOAT:

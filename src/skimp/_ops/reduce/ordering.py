@@ -15,7 +15,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import refuse, scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 
 Pair = tuple[Tensor, Tensor]
 
@@ -71,6 +71,7 @@ def sort(
         "SortBackward0",
         {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
     ),
+    batch=batching.dims.by_dims("dim"),
 )
 def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
     dim = layouts.normalize_dim(dim, input.ndim)
@@ -138,6 +139,7 @@ def msort(input: Tensor) -> Tensor:
         "TopkBackward0",
         {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
     ),
+    batch=batching.dims.by_dims("dim"),
 )
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:
     """The k largest (or smallest) values along a dim, in order, and where they are."""
@@ -205,7 +207,7 @@ _REDUCED = {
 }
 
 
-@rowwise(out="same", rule=Rule("KthvalueBackward0", _REDUCED))
+@rowwise(out="same", rule=Rule("KthvalueBackward0", _REDUCED), batch=batching.dims.by_dims("dim"))
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
     """The k-th smallest value along a dim, counted from 1, and where it is."""
     dim = layouts.normalize_dim(dim, input.ndim)
@@ -257,7 +259,11 @@ def _shared(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
 
 def _medians(name: str, label: str, at: Any, doc: str) -> None:
     @rowwise(
-        f"_{name}_all", method=False, namespaces=(), rule=Rule(f"{label}0", {"input": _shared})
+        f"_{name}_all",
+        method=False,
+        namespaces=(),
+        rule=Rule(f"{label}0", {"input": _shared}),
+        batch=batching.dims.middle,
     )
     def of_all(input: Tensor) -> Tensor:
         _refuse("median_cpu", input, bools=True)
@@ -267,7 +273,12 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         return _chosen(name, input.reshape(-1), 0, False, at)[0]
 
     @rowwise(
-        f"_{name}_dim", method=False, namespaces=(), out="same", rule=Rule(f"{label}1", _REDUCED)
+        f"_{name}_dim",
+        method=False,
+        namespaces=(),
+        out="same",
+        rule=Rule(f"{label}1", _REDUCED),
+        batch=batching.dims.by_dims("dim"),
     )
     def along(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
         _refuse("median_out", input, bools=True)
@@ -320,7 +331,7 @@ def _mode_at(block: Array) -> Array:
     return np.take_along_axis(order, last[:, None], axis=1)
 
 
-@rowwise(out="same", rule=Rule("ModeBackward0", _REDUCED))
+@rowwise(out="same", rule=Rule("ModeBackward0", _REDUCED), batch=batching.dims.by_dims("dim"))
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Pair:
     """The most frequent value along a dim (the smallest of several) and the last of its
     positions.

@@ -18,7 +18,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 
 HALF = (dtypes.float16, dtypes.bfloat16)
 _UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
@@ -87,7 +87,7 @@ def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
     return dtypes.int64 if t._dtype.category < dtypes.FLOAT else t._dtype
 
 
-@reduction("sum", out=True, rule=by_dim("Sum", SPREAD))
+@reduction("sum", out=True, rule=by_dim("Sum", SPREAD), batch=batching.dims.reduces)
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over some dims (all by default); integers are summed as int64."""
     x = input._np
@@ -127,7 +127,7 @@ def _nan_into(
     return out
 
 
-@reduction("nansum")
+@reduction("nansum", batch=batching.dims.reduces)
 def nansum(
     input: Tensor,
     dim: Any = None,
@@ -157,6 +157,7 @@ def nansum(
             )
         },
     ),
+    batch=batching.dims.reduces,
 )
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The mean over some dims (all by default), of a floating or complex tensor."""
@@ -166,7 +167,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     return reduced(input, dims_of(dim, input.ndim), keepdim, R.MEAN, result, wide(result))
 
 
-@reduction("nanmean")
+@reduction("nanmean", batch=batching.dims.reduces)
 def nanmean(
     input: Tensor,
     dim: Any = None,
@@ -208,7 +209,13 @@ def _others(x: Tensor, dim: int) -> Any:
     return before * after
 
 
-@reduction("prod", out=True, rule=by_dim("Prod", {"input": _prod_back}), autocast="float32")
+@reduction(
+    "prod",
+    out=True,
+    rule=by_dim("Prod", {"input": _prod_back}),
+    autocast="float32",
+    batch=batching.dims.reduces_one,
+)
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The product over one dim (all by default); integers are multiplied as int64."""
     if isinstance(dim, (tuple, list)):
@@ -266,6 +273,7 @@ def _spread_args(name: str, input: Tensor, dim: Any, unbiased: Any) -> tuple[Any
             )
         },
     ),
+    batch=batching.dims.reduces,
 )
 def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("var", input, dim, degrees)
@@ -287,6 +295,7 @@ def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
             )
         },
     ),
+    batch=batching.dims.reduces,
 )
 def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("std", input, dim, degrees)
@@ -398,7 +407,12 @@ def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> N
 
 
 def _extreme(name: str, how: R.Reducer) -> Any:
-    @reduction(name, out=True, rule=Rule(f"{name.capitalize()}Backward0", {"input": _extreme_back}))
+    @reduction(
+        name,
+        out=True,
+        rule=Rule(f"{name.capitalize()}Backward0", {"input": _extreme_back}),
+        batch=batching.dims.reduces,
+    )
     def f(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
         dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
@@ -427,7 +441,7 @@ amin = _extreme("amin", R.AMIN)
 
 
 def _place(name: str, how: R.Reducer) -> Any:
-    @reduction(name, out=True)
+    @reduction(name, out=True, composite=False, batch=batching.dims.reduces_one)
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
@@ -462,6 +476,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
         namespaces=(),
         nondiff=(1,),
         rule=Rule(f"{name.capitalize()}Backward0", {"input": _at_back}),
+        batch=batching.dims.by_dims("dim"),
     )
     def along(input: Tensor, dim: int, keepdim: bool) -> Any:
         dims = dims_of(dim, input.ndim)
@@ -530,7 +545,7 @@ max_ = _with_places("max", amax, R.ARGMAX, return_types.max)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 
-@reduction("aminmax", out="same")
+@reduction("aminmax", out="same", batch=batching.dims.reduces_one)
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
     return return_types.aminmax(
@@ -549,14 +564,14 @@ def _truth(name: str, how: R.Reducer, doc: str) -> Any:
         return reduced(input, dims, keepdim, how, result, input._dtype)
 
     f.__doc__ = doc
-    return reduction(name, out=True)(f)
+    return reduction(name, out=True, composite=False, batch=batching.dims.reduces)(f)
 
 
 all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")
 any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
 
 
-@reduction("count_nonzero", composite=False)
+@reduction("count_nonzero", composite=False, batch=batching.dims.reduces)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
     return reduced(
@@ -567,7 +582,8 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 # -- logsumexp and norms --------------------------------------------------------------------------
 
 
-@reduction("logsumexp", out=True, namespaces=("", "special"), rule=Rule("LogsumexpBackward0", {
+@reduction("logsumexp", batch=batching.dims.reduces,
+         out=True, namespaces=("", "special"), rule=Rule("LogsumexpBackward0", {
     "input": lambda g, input, result, dim, keepdim: opened(g, tuple(input.shape), dim, keepdim)
     * conj((input - opened(result, tuple(input.shape), dim, keepdim)).exp())}))  # fmt: skip
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
@@ -623,6 +639,7 @@ def vector_norm(
     method=False,
     namespaces=(),
     rule=Rule("LinalgVectorNormBackward0", {"input": _norm_back}),
+    batch=batching.dims.reduces,
 )
 def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     dims = dims_of(dim, input.ndim)

@@ -13,7 +13,7 @@ from skimp._engine.eval.positions import in_windows, windows
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._ops import return_types
+from skimp._ops import batching, return_types
 from skimp._ops.create.ranges import linspace
 
 NARROW = (dtypes.float16, dtypes.bfloat16)
@@ -21,7 +21,7 @@ NARROW = (dtypes.float16, dtypes.bfloat16)
 # -- searchsorted ---------------------------------------------------------------------------------
 
 
-@general(out="same", composite=False)
+@general(out="same", composite=False, batch=batching.places.search)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -172,7 +172,7 @@ def _bisect(rows: Array, values: Array, right: bool, sorter: Array | None) -> Ar
     return low
 
 
-@general(method=False, out="same")
+@general(method=False, out="same", batch=batching.places.bucketize)
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:
@@ -404,4 +404,11 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return zeros.scatter_(-1, input.unsqueeze(-1), 1)  # type: ignore[no-any-return]
 
 
-export("one_hot", one_hot, ("nn.functional",), method=False, composite=False)
+export(
+    "one_hot",
+    one_hot,
+    ("nn.functional",),
+    method=False,
+    composite=False,
+    batch=batching.dims.ELEMENTWISE,
+)

@@ -27,6 +27,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly, share
+from skimp._ops import batching
 
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
@@ -206,6 +207,7 @@ def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
     method=False,
     namespaces=(),
     rule=Rule("SoftmaxBackward0", {"input": lambda g, result, dim: _softmax_back(g, result, dim)}),
+    batch=batching.dims.by_dims("dim"),
 )
 def _softmax(input: Any, dim: int) -> Any:
     floating("softmax_lastdim_kernel_impl", input)
@@ -219,6 +221,7 @@ def _softmax(input: Any, dim: int) -> Any:
     rule=Rule(
         "LogSoftmaxBackward0", {"input": lambda g, result, dim: _log_softmax_back(g, result, dim)}
     ),
+    batch=batching.dims.by_dims("dim"),
 )
 def _log_softmax(input: Any, dim: int) -> Any:
     floating("log_softmax_lastdim_kernel_impl", input)

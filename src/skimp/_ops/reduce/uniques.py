@@ -14,6 +14,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import refuse, scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops import batching
 
 
 def unique(
@@ -37,8 +38,8 @@ def unique_consecutive(
     return _distinct("unique_consecutive", input, return_inverse, return_counts, dim, None)
 
 
-export("unique", unique, composite=False)
-export("unique_consecutive", unique_consecutive, composite=False)
+export("unique", unique, composite=False, batch=batching.places.no_shape)
+export("unique_consecutive", unique_consecutive, composite=False, batch=batching.places.no_shape)
 
 
 def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, order: Any) -> Any:

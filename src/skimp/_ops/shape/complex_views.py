@@ -15,6 +15,7 @@ from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, mark
+from skimp._ops import batching
 from skimp._ops.shape.copies import clone
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +34,10 @@ def _as(
 
 def _both(f: F) -> F:
     cast = "float32" if f.__name__ == "view_as_complex" else None
-    return export(f.__name__, f, composite=False, autocast=cast)  # type: ignore[return-value]
+    rule = batching.dims.MATRICES if f.__name__ == "adjoint" else batching.dims.ELEMENTWISE
+    return export(  # type: ignore[return-value]
+        f.__name__, f, composite=False, autocast=cast, batch=rule
+    )
 
 
 REAL = Rule("ViewAsRealBackward0", {"input": lambda g: view_as_complex(g.contiguous())})

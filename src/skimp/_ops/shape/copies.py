@@ -32,6 +32,7 @@ from skimp._engine.memory.allocator import clear
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, fresh, wrap
+from skimp._ops import batching
 from skimp.config import config
 
 IDENTITY = Rule("CloneBackward0", {"input": lambda g: g})
@@ -86,7 +87,7 @@ def describe(t: Tensor) -> str:
     return f"a tensor with strides {tuple(t.layout_of().strides)}"
 
 
-@general(rule=IDENTITY)
+@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).
@@ -95,7 +96,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     return copied(input, strides, input._dtype, "clone", lambda: f"clone of {describe(input)}")
 
 
-@general(method=True, namespaces=(), composite=False)
+@general(method=True, namespaces=(), composite=False, batch=batching.dims.ELEMENTWISE)
 def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
     """The tensor itself where it is contiguous in the format already, else a copy that is."""
     if formats.is_format(input, memory_format) and not (input._conj or input._neg):
@@ -103,7 +104,7 @@ def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format)
     return _laid_out(input, memory_format=memory_format)
 
 
-@general("_laid_out", method=False, namespaces=(), rule=IDENTITY)
+@general("_laid_out", method=False, namespaces=(), rule=IDENTITY, batch=batching.dims.ELEMENTWISE)
 def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
     strides = formats.strides_for(input, memory_format)
     return copied(
@@ -111,7 +112,7 @@ def _laid_out(input: Tensor, *, memory_format: Any) -> Tensor:
     )
 
 
-@general("_to_copy", method=False, namespaces=(), rule=TO_COPY)
+@general("_to_copy", method=False, namespaces=(), rule=TO_COPY, batch=batching.dims.ELEMENTWISE)
 def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Tensor:
     def why() -> str:
         return f"to({dtype}) of {describe(input)} of {input._dtype}"
@@ -191,7 +192,7 @@ COPY_ROWS = {
 COPIED = Rule("CopyBackwards", {"other": lambda g, other_dtype: g.to(other_dtype)})
 
 
-@general("copy_", namespaces=(), composite=False)
+@general("copy_", namespaces=(), composite=False, batch=batching.dims.copy_rule)
 def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Write `other` (a number too), broadcast and converted, over the elements."""
     if not isinstance(other, Tensor):
@@ -295,7 +296,7 @@ def fill(target: Tensor, value: Any) -> None:
     target.written(array)
 
 
-@general("fill_", composite=False)
+@general("fill_", composite=False, batch=batching.dims.fill)
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Write one value, a number or a 0-d tensor, over all elements."""
     if isinstance(value, Tensor):
@@ -322,7 +323,7 @@ def filled(input: Tensor, value: Any) -> Tensor:
     return fill_(clone(input), value)
 
 
-@general("zero_", namespaces=("",), composite=False)
+@general("zero_", namespaces=("",), composite=False, batch=batching.dims.ELEMENTWISE)
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over all elements."""
     return _filled(input, 0, ZERO)

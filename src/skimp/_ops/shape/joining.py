@@ -18,6 +18,7 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.storage import POOLED
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
+from skimp._ops import batching
 
 Ints = tuple[int, ...]
 _CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
@@ -66,7 +67,12 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
-@general("cat", method=False, rule=Rule("CatBackward0", {"tensors": _cat_back}))
+@general(
+    "cat",
+    method=False,
+    rule=Rule("CatBackward0", {"tensors": _cat_back}),
+    batch=batching.places.join,
+)
 def _cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     given = tensor_list("cat", tensors)
     if not given:
@@ -183,7 +189,12 @@ def _stack_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return [g.select(dim, i) for i in range(len(tensors_shape))]
 
 
-@general(method=False, rule=Rule("StackBackward0", {"tensors": _stack_back}), autocast="widest")
+@general(
+    method=False,
+    rule=Rule("StackBackward0", {"tensors": _stack_back}),
+    autocast="widest",
+    batch=batching.places.join,
+)
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors side by side along a new dimension, in their promoted type."""
     given = tensor_list("stack", tensors)

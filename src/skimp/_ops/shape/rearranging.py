@@ -18,6 +18,7 @@ from skimp._engine.memory import layout_views as V
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.formats import contiguous_format
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
+from skimp._ops import batching
 from skimp._ops.shape.copies import clone, contiguous
 from skimp._ops.shape.views import as_int, ints
 
@@ -39,7 +40,7 @@ def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
     return roll(g, back, dims)
 
 
-@general(rule=Rule("RollBackward0", {"input": _roll_back}))
+@general(rule=Rule("RollBackward0", {"input": _roll_back}), batch=batching.dims.roll)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted around along dimensions; without dims, along the flattened tensor."""
     steps = as_tuple(shifts)
@@ -97,7 +98,7 @@ def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
     return flip(g, _chosen(order, dims))
 
 
-@general(rule=Rule("FlipBackward0", {"input": _flip_back}))
+@general(rule=Rule("FlipBackward0", {"input": _flip_back}), batch=batching.dims.ordered)
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept."""
     along = layouts.normalize_dims(_chosen(order, dims), input.ndim)
@@ -129,7 +130,7 @@ def _rot90_back(g: Tensor, k: int, dims: Any) -> Tensor:
     return rot90(g, -k, dims)
 
 
-@general(rule=Rule("Rot90Backward0", {"input": _rot90_back}))
+@general(rule=Rule("Rot90Backward0", {"input": _rot90_back}), batch=batching.dims.rot90)
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Rotated by k quarter turns in a plane, from its first dimension towards the second."""
     if input.ndim < 2:
@@ -164,7 +165,9 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
     return (whole.sum(many) if many else whole).reshape(tuple(input_shape))
 
 
-@general(namespaces=(), rule=Rule("RepeatBackward0", {"input": _repeat_back}))
+@general(
+    namespaces=(), rule=Rule("RepeatBackward0", {"input": _repeat_back}), batch=batching.dims.repeat
+)
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor beside each other, so many along each dimension."""
     times = _chosen(sizes, repeats)
@@ -207,7 +210,7 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     return fresh(np.repeat(np.arange(counts.size, dtype=repeats._dtype.np), counts), repeats._dtype)
 
 
-@general()
+@general(batch=batching.dims.interleaved)
 def repeat_interleave(
     input: Any = None, repeats: Any = None, dim: Any = None, *, output_size: Any = None
 ) -> Tensor:

@@ -17,6 +17,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops import batching
 
 _ROWS = 128  # rows whose border between kept and cleared elements is drawn by one mask
 
@@ -74,7 +75,7 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         return input
 
     f.__doc__ = doc
-    general(name, rule=rule)(f)
+    general(name, rule=rule, batch=batching.dims.MATRICES)(f)
     in_place.__name__ = in_place.__qualname__ = f"{name}_"
     in_place.__doc__ = f"{doc} In place."
     export(f"{name}_", in_place, namespaces=())
@@ -101,7 +102,8 @@ _triangle(
     rule=Rule(
         "DiagEmbedBackward0",
         {"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)},
-    )
+    ),
+    batch=batching.dims.by_dims("dim1", "dim2", more=1),
 )
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices of zeros with the last dimension as their diagonals."""
@@ -136,6 +138,7 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     method=False,
     namespaces=(),
     rule=Rule("DiagonalBackward0_copy", {"input": _diagonal_back}),
+    batch=batching.dims.diagonal_copy,
 )
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)
@@ -176,7 +179,11 @@ def _trace_back(g: Tensor, input_shape: Any) -> Tensor:
     return zeros
 
 
-@general(rule=Rule("TraceBackward0", {"input": _trace_back}), autocast="float32")
+@general(
+    rule=Rule("TraceBackward0", {"input": _trace_back}),
+    autocast="float32",
+    batch=batching.dims.trace,
+)
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input.ndim != 2:
@@ -199,6 +206,7 @@ def _shuffle_back(g: Tensor, input_shape: Any, groups: int) -> Tensor:
     method=False,
     namespaces=("", "nn.functional"),
     rule=Rule("ChannelShuffleBackward0", {"input": _shuffle_back}),
+    batch=batching.layers.by_images("input"),
 )
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Channels dealt out: the first of each group, then the second of each group..."""

@@ -13,6 +13,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor, alias
+from skimp._ops import batching
 from skimp._ops.index.writers import writer
 from skimp._ops.shape import views
 
@@ -120,7 +121,9 @@ def _only_function(name: str) -> None:
 
 
 @writer(
-    row_major=None, rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index"))
+    row_major=None,
+    rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index")),
+    batch=batching.dims.writes_view("dim"),
 )
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
     """The input with `src` written over one position of a dim."""
@@ -130,6 +133,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
 @writer(
     row_major=None,
     rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")),
+    batch=batching.dims.writes_view("dim"),
 )
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
@@ -141,6 +145,7 @@ def slice_scatter(
 @writer(
     row_major=None,
     rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")),
+    batch=batching.dims.writes_view("dim1", "dim2"),
 )
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
@@ -165,6 +170,7 @@ def _strided_cleared(g: Any, size: Any, stride: Any, storage_offset: Any, src_sh
             ).clone(),
         },
     ),
+    batch=batching.places.as_strided_scatter,
 )
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None

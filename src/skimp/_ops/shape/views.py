@@ -18,6 +18,7 @@ from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias
+from skimp._ops import batching
 from skimp._ops.shape.copies import contiguous, copied, describe
 
 
@@ -59,6 +60,7 @@ TURN = {"input": lambda g: g.t()}
     inplace=Rule("TransposeBackward1", EXCHANGE),
     hand="a.swapaxes(dim0, dim1)",
     aliases=("swapdims",),
+    batch=batching.dims.by_dims("dim0", "dim1"),
 )
 def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     """Two dimensions exchanged."""
@@ -81,6 +83,7 @@ def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
     rule=Rule("TBackward0", TURN),
     inplace=Rule("TBackward1", TURN),
     hand="a.T if a.ndim == 2 else None",
+    batch=batching.dims.turned,
 )
 def t(layout: Layout) -> Layout:
     """The transpose of a matrix; a vector or scalar as it is."""
@@ -99,6 +102,7 @@ def _unpermuted(g: Tensor, dims: Any) -> Tensor:
         {"input": lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,)))},
     ),
     hand="a.transpose(*order) if order and dims is None else None",
+    batch=batching.dims.ordered,
 )
 def permute(layout: Layout, *order: Any, dims: Any = None) -> Layout:
     """The dimensions in the order given."""
@@ -114,6 +118,7 @@ def _dims(value: Any) -> tuple[int, ...]:
         "PermuteBackward0", {"input": lambda g, source, destination: g.movedim(destination, source)}
     ),
     aliases=("moveaxis",),
+    batch=batching.dims.by_dims("source", "destination"),
 )
 def movedim(layout: Layout, source: Any, destination: Any) -> Layout:
     """The source dimensions moved to their destinations."""
@@ -142,6 +147,7 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
     rule=Rule("ViewBackward0", BACK),
     hand="a.reshape(*sizes) if sizes and a.flags.c_contiguous else None",
     otherwise=_typed,
+    batch=batching.dims.view_rule,
 )
 def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None) -> Layout:
     """The same elements in another shape, or, given a dtype, the same bytes as another type.
@@ -154,7 +160,7 @@ def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None
 _VIEW: Callable[..., Tensor] = Tensor.view
 
 
-@general(composite=False)
+@general(composite=False, batch=batching.dims.reshape)
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where the strides allow it, else a copy, which the
     ledger is told.
@@ -206,7 +212,7 @@ def ravel(input: Tensor) -> Tensor:
     return contiguous(input).view(-1)
 
 
-@view(rule=Rule("ViewBackward0", BACK))
+@view(rule=Rule("ViewBackward0", BACK), batch=batching.dims.by_dims("dim"))
 def unflatten(layout: Layout, dim: int, sizes: Any) -> Layout:
     """One dimension as several."""
     return V.unflatten(layout, dim, _dims(sizes))
@@ -226,13 +232,18 @@ def _squeezed(*names: str) -> Callable[[dict[str, Any]], Rule]:
 @view(
     rule=_squeezed("SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2"),
     inplace=_squeezed("SqueezeBackward3", "SqueezeBackward4", "SqueezeBackward5"),
+    batch=batching.dims.squeeze,
 )
 def squeeze(layout: Layout, dim: Any = None) -> Layout:
     """Without the dimensions of size 1 (of all, of one, or of several)."""
     return V.squeeze(layout, dim)
 
 
-@view(rule=Rule("UnsqueezeBackward0", BACK), inplace=Rule("UnsqueezeBackward1", BACK))
+@view(
+    rule=Rule("UnsqueezeBackward0", BACK),
+    inplace=Rule("UnsqueezeBackward1", BACK),
+    batch=batching.dims.by_dims("dim", more=1),
+)
 def unsqueeze(layout: Layout, dim: int) -> Layout:
     """With a dimension of size 1 at `dim`."""
     return V.unsqueeze(layout, dim)
@@ -244,6 +255,7 @@ def unsqueeze(layout: Layout, dim: int) -> Layout:
     # of one element without dimensions to a plain tuple of sizes: the backward of a sum
     hand="np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
     "if not a.ndim and len(sizes) == 1 and type(sizes[0]) is tuple and 0 not in sizes[0] else None",
+    batch=batching.dims.expand,
 )
 def expand(layout: Layout, *sizes: Any, size: Any = None, implicit: bool = False) -> Layout:
     """Broadcast to a shape: the new and the size-1 dimensions get stride 0 (-1 keeps a size)."""
@@ -270,7 +282,8 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
                 g, input_shape, lambda z: z.select(dim, index)
             )
         },
-    )
+    ),
+    batch=batching.dims.by_dims("dim"),
 )
 def select(layout: Layout, dim: int, index: int) -> Layout:
     """One position of a dimension, which goes away."""
@@ -285,7 +298,8 @@ def select(layout: Layout, dim: int, index: int) -> Layout:
                 g, input_shape, lambda z: z.narrow(dim, start, length)
             )
         },
-    )
+    ),
+    batch=batching.dims.by_dims("dim"),
 )
 def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
     """`length` positions of a dimension from `start` on."""
@@ -327,6 +341,7 @@ def _strided_back(g: Tensor, input_layout: Layout, found: Layout) -> Tensor:
             )
         },
     ),
+    batch=batching.dims.by_dims("dimension"),
 )
 def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:
     """Windows of `size` every `step` along a dimension, as a new last dimension."""
@@ -351,6 +366,7 @@ PLACED = {
     method=False,
     rule=Rule("AsStridedBackward0", PLACED),
     inplace=Rule("AsStridedBackward1", PLACED),
+    batch=batching.places.as_strided_rule,
 )
 def _as_strided(
     layout: Layout, size: Any, stride: Any, storage_offset: int | None = None
@@ -375,7 +391,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return new
 
 
-export("as_strided", as_strided, composite=False)
+export("as_strided", as_strided, composite=False, batch=batching.places.as_strided_rule)
 
 
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -389,9 +405,9 @@ def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | Non
 export("as_strided_", as_strided_)
 
 
-def _matrix(name: str, f: Any, rule: Rule | None, doc: str) -> Any:
+def _matrix(name: str, f: Any, rule: Rule | None, doc: str, batch: Any) -> Any:
     f.__doc__ = doc
-    declared = view(name, function=False, method=False, rule=rule)(f)
+    declared = view(name, function=False, method=False, rule=rule, batch=batch)(f)
     setattr(Tensor, name, property(declared, doc=doc))
     return declared
 
@@ -401,12 +417,14 @@ _matrix(
     lambda layout: V.reverse_dims(layout),
     Rule("PermuteBackward0", {"input": lambda g: g.permute(tuple(range(g.ndim))[::-1])}),
     "The dimensions reversed.",
+    batching.dims.reversed,
 )
 _matrix(
     "mT",
     lambda layout: V.matrix_transpose(layout),
     Rule("TransposeBackward0", {"input": lambda g: g.transpose(-2, -1)}),
     "The last two dimensions exchanged.",
+    batching.dims.MATRICES,
 )
 
 
@@ -427,6 +445,7 @@ def _stacked(grads: Any, dim: int) -> Tensor:
     method=False,
     multi=True,
     rule=Rule("SplitBackward0", {"input": lambda grads, dim: _joined(grads, dim)}),
+    batch=batching.dims.by_dims("dim"),
 )
 def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
     return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
@@ -534,6 +553,7 @@ _stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
             "input": lambda grads, dim: _stacked(grads, dim),
         },
     ),
+    batch=batching.dims.by_dims("dim"),
 )
 def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     """The slices along a dimension, without it."""
@@ -541,5 +561,11 @@ def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     return [V.select(layout, dim, i) for i in range(n)]
 
 
-export("detach", Tensor.detach, method=False, composite=False)
+export(
+    "detach",
+    Tensor.detach,
+    method=False,
+    composite=False,
+    batch=batching.dims.ELEMENTWISE,
+)
 export("detach_", Tensor.detach_, method=False, composite=False)

@@ -11,8 +11,8 @@ from skimp._engine.autograd import modes
 from skimp._engine.dispatch.batched import Level, is_of, outside
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.batching.call import RANDOMNESS, Call, by_samples, innermost, wrapped
 from skimp._ops.random import random
-from skimp.func.dispatch import RANDOMNESS, Call, by_samples, innermost, wrapped
 
 _functions = NAMESPACES[""]
 _LIKE = frozenset(["rand_like", "randn_like", "randint_like"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from skimp._engine.autograd import engine
 from skimp._engine.autograd.nodes import Node
@@ -18,18 +18,12 @@ from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.batched import Batched, Level, is_of, outside, sample_layout, wrap
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.dispatch.pointwise import Pointwise
-from skimp._engine.dispatch.row import Form
 from skimp._engine.dispatch.transforms import BATCHING, TRANSFORMS
 from skimp._engine.dispatch.transforms import Call as DispatchedCall
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.random.random import default_generator
-from skimp.autograd import function
-from skimp.autograd.function import Function
 from skimp.errors import BatchedArgument
-from skimp.utils._pytree import broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 Rule = Callable[["Call"], Any]
-RULES: dict[str, Rule] = {}  # by the op's name; an in-place form falls back to its op's
 RANDOMNESS = (
     "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
     "'different' randomness flags on vmap or perform the randomness operation out of vmap"
@@ -57,16 +51,6 @@ def no_rule_writes(name: str, level: Level) -> BatchedArgument:
         f"out-of-place operators instead of {title}. If said operator is being called inside the "
         "PyTorch framework, please file a bug report instead."
     )
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Declare the batching rule of ops."""
-
-    def declare(f: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, f))
-        return f
-
-    return declare
 
 
 def stack(tensors: Sequence[Tensor]) -> Tensor:
@@ -186,7 +170,7 @@ class Batching:
     def run(self, call: DispatchedCall) -> Any:
         """By the op's batching rule; a composite op's parts meet their own; else by samples."""
         op, name = call.op, call.form.name
-        rule = _rule_of(call.form)
+        rule = op.batch
         if rule is None and (op.composite or op.kind == "pointwise"):
             return call.below()
         given = call.given()
@@ -216,13 +200,6 @@ class Batching:
         inplace: bool,
     ) -> Tensor:
         return _pointwise(row, args, params, out, inplace)
-
-
-def _rule_of(form: Form) -> Rule | None:
-    if form.op.kind == "composite":
-        return form.op.batch
-    found = form.op.batch or RULES.get(form.name)
-    return RULES.get(form.name[:-1]) if found is None and form.writes else found
 
 
 def wrapped(result: Any, level: Level) -> Any:
@@ -323,6 +300,9 @@ def drawn_alike(one: Callable[[int], Any], n: int, randomness: str) -> list[Any]
     """one(0), one(1), ..., whose random numbers are what the mode says."""
     if randomness == "different":
         return [one(i) for i in range(n)]
+    # up here it would be a circle: random ops have rules too
+    from skimp._ops.random.random import default_generator
+
     engine_ = default_generator._engine
     before = engine_.get_state()
     results = []
@@ -334,41 +314,6 @@ def drawn_alike(one: Callable[[int], Any], n: int, randomness: str) -> list[Any]
             engine_.set_state(before)
             raise RuntimeError(RANDOMNESS)
     return results
-
-
-class VmapInfo(NamedTuple):
-    """What a Function's `vmap` is told."""
-
-    batch_size: int
-    randomness: str
-
-
-def _function(cls: Any, args: tuple[Any, ...]) -> Any:
-    """An autograd.Function: by its own `vmap`, or sample by sample."""
-    level = innermost(args)
-    assert level is not None
-    if cls.vmap is Function.vmap:
-        with outside(level):
-            return wrapped(by_samples(Call("apply", cls.apply, {"args": args}, level)), level)
-    dims = tuple([0 if is_of(a, level) else None for a in args])
-    with outside(level):
-        info = VmapInfo(level.size, level.randomness)
-        output, out_dims = cls.vmap(info, dims, *[a._held if is_of(a, level) else a for a in args])
-    leaves, spec = tree_flatten(output)
-    places = broadcast_to_and_flatten(out_dims, spec)
-    if places is None:
-        raise RuntimeError(
-            f"{cls.__name__}.vmap: out_dims {out_dims} don't have the structure of the outputs; "
-            "return an int or None for each"
-        )
-    made = [
-        t if d is None else wrap(t.movedim(d, 0), level)
-        for t, d in zip(leaves, places, strict=True)
-    ]
-    return tree_unflatten(made, spec)
-
-
-function.UNDER_VMAP.append(_function)
 
 
 def _zeros(value: Any, call: Call) -> Any:

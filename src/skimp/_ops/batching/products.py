@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.dispatch.forms import NAMESPACES
-from skimp.func.dispatch import Call, by_samples, rule
+from skimp._ops.batching.call import Call, by_samples
 
 _functions = NAMESPACES[""]
 
@@ -65,8 +65,7 @@ def _padded(t: Any, rank: int) -> Any:
     )
 
 
-@rule("mm", "mv", "bmm", "_batched", "matmul", "dot")
-def _product(call: Call) -> Any:
+def product_rule(call: Call) -> Any:
     a, b = list(call.given.values())[:2]
     _check(call, a, b)
     return multiplied(call, a, b)
@@ -80,14 +79,12 @@ def _check(call: Call, a: Any, b: Any) -> None:
         raise RuntimeError(f"batch{1 if a.ndim != 3 else 2} must be a 3D tensor")
 
 
-@rule("vdot")
-def _vdot(call: Call) -> Any:
+def vdot(call: Call) -> Any:
     a, b = call.given["input"], call.given["other"]
     return (conj(call.thin(a)) * call.thin(b)).sum(-1)
 
 
-@rule("linear")
-def _linear(call: Call) -> Any:
+def linear_rule(call: Call) -> Any:
     x, weight = call.given["input"], call.given["weight"]
     bias = call.given.get("bias")
     linear = NAMESPACES["nn.functional"]["linear"]
@@ -132,8 +129,7 @@ _FACTORS = {
 }
 
 
-@rule(*_FACTORS)
-def _plus_product(call: Call) -> Any:
+def plus_product(call: Call) -> Any:
     """beta * input + alpha * (the product)."""
     title = call.name.removesuffix("_")
     first, second, rank = _FACTORS[title]
@@ -175,8 +171,7 @@ def _tall(call: Call, start: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
     return made.view((batch, rows, b.shape[1]))
 
 
-@rule("_cross")
-def _cross(call: Call) -> Any:
+def cross(call: Call) -> Any:
     a, b, dim = call.given["input"], call.given["other"], call.given["dim"]
     rank = max(a.ndim, b.ndim)
     dim = dim if dim < 0 else dim - rank
@@ -184,8 +179,7 @@ def _cross(call: Call) -> Any:
     return call.run(input=a, other=b, dim=dim)
 
 
-@rule("einsum")
-def _einsum(call: Call) -> Any:
+def einsum(call: Call) -> Any:
     """The samples get a letter of their own."""
     args = call.given["args"]
     if not isinstance(args[0], str):

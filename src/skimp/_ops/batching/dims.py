@@ -9,7 +9,7 @@ from typing import Any
 
 from skimp._engine.memory.layout import normalize_dim, numel
 from skimp._engine.tensor.tensor import Tensor
-from skimp.func.dispatch import Call, Rule, by_samples, rule
+from skimp._ops.batching.call import Call, Rule, by_samples
 
 Ints = tuple[int, ...]
 
@@ -65,22 +65,6 @@ def _each(result: Any, f: Callable[[Any], Any]) -> Any:
     return f(result)
 
 
-for _names, _words in {
-    ("transpose",): ("dim0", "dim1"),
-    ("movedim",): ("source", "destination"),
-    ("unflatten", "select", "narrow", "unbind", "_pieces"): ("dim",),
-    ("unfold",): ("dimension",),
-    ("_softmax", "_log_softmax", "cumsum", "cumprod", "cummax", "cummin"): ("dim",),
-    ("logcumsumexp", "_sort", "topk", "kthvalue", "mode", "_median_dim"): ("dim",),
-    ("_nanmedian_dim", "_max_dim", "_min_dim", "glu", "unravel_index"): ("dim",),
-    ("_fft_c2c", "_fft_r2c", "_fft_c2r", "fftshift", "ifftshift"): ("dim",),
-    ("_diagonal",): ("dim1", "dim2"),
-}.items():
-    rule(*_names)(by_dims(*_words))
-rule("unsqueeze")(by_dims("dim", more=1))
-rule("diag_embed")(by_dims("dim1", "dim2", more=1))
-
-
 def reduces(call: Call) -> Any:
     """A reduction over some dimensions, or over all that a sample has."""
     name, t = first(call)
@@ -98,10 +82,6 @@ def reduces(call: Call) -> Any:
     return call.run(**{name: held, "dim": moved(dim, ndim)})
 
 
-rule("sum", "nansum", "mean", "nanmean", "_var", "_std", "amax", "amin", "logsumexp")(reduces)
-rule("_vector_norm", "all", "any", "count_nonzero")(reduces)
-
-
 def reduces_one(call: Call) -> Any:
     """A reduction over one dimension; over all of a sample, as one."""
     name, t = first(call)
@@ -115,11 +95,7 @@ def reduces_one(call: Call) -> Any:
     return found
 
 
-rule("prod", "argmax", "argmin", "aminmax")(reduces_one)
-
-
-@rule("max", "min")
-def _extreme(call: Call) -> Any:
+def extreme(call: Call) -> Any:
     """Over all of a sample; the other forms are rows of their own."""
     _, t = first(call)
     if len(call.given) > 1:
@@ -130,8 +106,7 @@ def _extreme(call: Call) -> Any:
     return t._held.amax(dims) if call.name == "max" else t._held.amin(dims)
 
 
-@rule("_median_all", "_nanmedian_all")
-def _middle(call: Call) -> Any:
+def middle(call: Call) -> Any:
     _, t = first(call)
     flat = t._held.reshape((call.size, t.numel()))
     return (flat.median(1) if call.name == "_median_all" else flat.nanmedian(1)).values
@@ -161,8 +136,7 @@ def _filled_in(sizes: Ints, t: Any) -> Ints:
     return tuple([n if n != -1 or not rest else t.numel() // rest for n in sizes])
 
 
-@rule("view")
-def _view(call: Call) -> Any:
+def view_rule(call: Call) -> Any:
     t = call.given["input"]
     asked = call.given.get("dtype")
     sizes: Any = call.given.get("sizes") or ()
@@ -171,35 +145,30 @@ def _view(call: Call) -> Any:
     return t._held.view((call.size, *_filled_in(sizes_in(call, "sizes", "size"), t)))
 
 
-@rule("reshape")
-def _reshape(call: Call) -> Any:
+def reshape(call: Call) -> Any:
     t = call.given["input"]
     return t._held.reshape((call.size, *_filled_in(sizes_in(call, "sizes", "shape"), t)))
 
 
-@rule("expand")
-def _expand(call: Call) -> Any:
+def expand(call: Call) -> Any:
     t = call.given["input"]
     sizes = sizes_in(call, "sizes", "size")
     return call.thin(t, len(sizes)).expand((call.size, *sizes))
 
 
-@rule("repeat")
-def _repeat(call: Call) -> Any:
+def repeat(call: Call) -> Any:
     t = call.given["input"]
     sizes = sizes_in(call, "sizes", "repeats")
     return call.thin(t, len(sizes)).repeat((1, *sizes))
 
 
-@rule("permute", "flip")
-def _ordered(call: Call) -> Any:
+def ordered(call: Call) -> Any:
     t = call.given["input"]
     dims = moved(sizes_in(call, "order", "dims"), t.ndim)
     return t._held.permute((0, *dims)) if call.name == "permute" else t._held.flip(dims)
 
 
-@rule("squeeze")
-def _squeeze(call: Call) -> Any:
+def squeeze(call: Call) -> Any:
     t = call.given["input"]
     dim = call.given.get("dim")
     shape = tuple(t.shape)
@@ -213,8 +182,7 @@ def _squeeze(call: Call) -> Any:
     return call.run(input=t._held, dim=dims)
 
 
-@rule("t")
-def _turned(call: Call) -> Any:
+def turned(call: Call) -> Any:
     t = call.given["input"]
     if t.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {t.ndim}D")
@@ -223,21 +191,18 @@ def _turned(call: Call) -> Any:
     return t._held.transpose(1, 2) if t.ndim == 2 else t._held.view(t._held.shape)
 
 
-@rule("T")
-def _reversed(call: Call) -> Any:
+def reversed(call: Call) -> Any:
     t = call.given["input"]
     return t._held.permute((0, *range(t.ndim, 0, -1)))
 
 
-@rule("diagonal")
-def _diagonal(call: Call) -> Any:
+def diagonal(call: Call) -> Any:
     t, given = call.given["input"], call.given
     dim1, dim2 = moved(given.get("dim1", 0), t.ndim), moved(given.get("dim2", 1), t.ndim)
     return t._held.diagonal(given.get("offset", 0), dim1, dim2)
 
 
-@rule("roll")
-def _roll(call: Call) -> Any:
+def roll(call: Call) -> Any:
     t, dims = call.given["input"], call.given.get("dims")
     held, shifts = t._held, call.given["shifts"]
     if dims is None or dims in ((), []):
@@ -246,8 +211,7 @@ def _roll(call: Call) -> Any:
     return held.roll(shifts, moved(dims, t.ndim))
 
 
-@rule("repeat_interleave")
-def _interleaved(call: Call) -> Any:
+def interleaved(call: Call) -> Any:
     t, dim = call.given["input"], call.given.get("dim")
     if not others_shared(call, "input"):
         raise RuntimeError("vmap: repeat_interleave takes the same repeats for all samples")
@@ -274,34 +238,22 @@ def leading(ndim: int) -> Rule:
     return run
 
 
-_MATRICES = leading(2)
-rule("mT", "tril", "triu", "_linalg_lu", "_inv_ex", "_linalg_det", "_linalg_slogdet")(_MATRICES)
-rule("_linalg_qr", "_cholesky_ex", "_cholesky_inverse", "_matrix_exp", "_linalg_svd")(_MATRICES)
-rule("_linalg_eigh", "_linalg_eig", "inv_ex", "cholesky_ex", "lu_factor_ex", "svdvals")(_MATRICES)
-rule("ldl_factor_ex", "geqrf", "adjoint", "eig", "eigvals", "eigvalsh")(_MATRICES)
-rule("_solve_triangular", "_cholesky_solve", "_cdist")(_MATRICES)
-ELEMENTWISE = leading(0)
-rule("householder_product")(ELEMENTWISE)
-rule("clone", "contiguous", "_laid_out", "_to_copy", "frexp", "zero_", "detach")(ELEMENTWISE)
-rule("zeros_like", "ones_like", "empty_like", "full_like", "one_hot")(ELEMENTWISE)
-rule("view_as_real", "view_as_complex", "real", "imag", "conj", "_standard_gamma")(ELEMENTWISE)
+MATRICES: Rule = leading(2)
+ELEMENTWISE: Rule = leading(0)
 
 
-@rule("trace")
-def _trace(call: Call) -> Any:
+def trace(call: Call) -> Any:
     held = call.given["input"]._held
     if held.ndim != 3:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {held.ndim - 1}")
     return held.diagonal(0, 1, 2).sum(1)
 
 
-@rule("_diagonal_copy")
-def _diagonal_copy(call: Call) -> Any:
+def diagonal_copy(call: Call) -> Any:
     return call.given["input"]._held.diagonal(call.given["diagonal"], -2, -1).clone()
 
 
-@rule("rot90")
-def _rot90(call: Call) -> Any:
+def rot90(call: Call) -> Any:
     t = call.given["input"]
     return call.run(input=t._held, dims=moved(call.given.get("dims", (0, 1)), t.ndim))
 
@@ -317,34 +269,26 @@ def writes_view(*words: str) -> Rule:
     return run
 
 
-rule("select_scatter", "slice_scatter")(writes_view("dim"))
-rule("diagonal_scatter")(writes_view("dim1", "dim2"))
-
-
-@rule("glu_backward")
-def _glu_backward(call: Call) -> Any:
+def glu_backward(call: Call) -> Any:
     given = call.given
     grad, input = call.front(given["grad"]), call.front(given["input"])
     return call.run(grad=grad, input=input, dim=moved(given["dim"], input.ndim - 1))
 
 
-@rule("copy_")
-def _copy(call: Call) -> Any:
+def copy_rule(call: Call) -> Any:
     input, src = call.given["input"], call.given["other"]
     return input._held.copy_(call.beside(src, input.ndim) if src.ndim <= input.ndim else
                              call.front(src))  # fmt: skip
 
 
-@rule("fill_")
-def _fill(call: Call) -> Any:
+def fill(call: Call) -> Any:
     input, value = call.given["input"], call.given["value"]
     if not call.has(value):
         return input._held.fill_(value)
     return input._held.copy_(value._held.reshape((call.size, *(1,) * input.ndim)))
 
 
-@rule("_solve_ex", "solve_ex")
-def _solve(call: Call) -> Any:
+def solve(call: Call) -> Any:
     """B is a vector where it has one dimension less than A."""
     a, b = call.given["A"], call.given["B"]
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and tuple(b.shape) == tuple(a.shape[:-1]))
@@ -357,8 +301,7 @@ def _solve(call: Call) -> Any:
     return _each(found, lambda r: r.squeeze(-1) if r is found[0] else r)
 
 
-@rule("_linalg_pinv")
-def _pseudo_inverse(call: Call) -> Any:
+def pseudo_inverse(call: Call) -> Any:
     if not any([isinstance(call.given[w], Tensor) for w in ("atol", "rtol")]):
         return call.run(input=call.given["input"]._held)
     return by_samples(call)

@@ -8,18 +8,12 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.nn.cross_entropy import reduction_of
-from skimp.func.dispatch import Call, Rule, by_samples, rule
-from skimp.func.rules_dims import by_dims, leading, others_shared
+from skimp._ops.batching.call import Call, Rule, by_samples
+from skimp._ops.batching.dims import others_shared
+from skimp._ops.nn.reduction import reduction_of
 
 _functions = NAMESPACES[""]
 _layers = NAMESPACES["nn.functional"]
-
-rule("_max_pool", "_max_pool_values", "_max_pool_places", "_max_pool_spread", "_max_pool_picked")(
-    leading(0)
-)
-rule("_avg_pool", "_avg_pool_spread")(leading(0))
-rule("_resample", "_resample_back")(by_dims("dim"))
 
 
 def folded(t: Any) -> Any:
@@ -51,11 +45,7 @@ def by_images(*words: str) -> Rule:
     return run
 
 
-rule("_unfold", "_fold", "channel_shuffle")(by_images("input"))
-
-
-@rule("constant_pad_nd")
-def _pad(call: Call) -> Any:
+def pad(call: Call) -> Any:
     if not others_shared(call, "input"):
         return by_samples(call)
     return call.run(input=call.given["input"]._held)
@@ -76,8 +66,7 @@ def _out_of_channels(t: Any, size: int) -> Any:
     return t.reshape((shape[0], size, shape[1] // size, *shape[2:])).movedim(1, 0)
 
 
-@rule("_conv", "_conv_adjoint")
-def _conv(call: Call) -> Any:
+def conv(call: Call) -> Any:
     given, size = call.given, call.size
     bias = given.get("bias")
     if not call.has(given["weight"]) and not call.has(bias):
@@ -90,8 +79,7 @@ def _conv(call: Call) -> Any:
     return _out_of_channels(found, size)
 
 
-@rule("_conv_weights")
-def _conv_weights(call: Call) -> Any:
+def conv_weights(call: Call) -> Any:
     given, size = call.given, call.size
     shape = given["shape"]
     found = call.run(
@@ -120,8 +108,7 @@ def _scaled(call: Call, y: Any, behind: int) -> Any:
     return y
 
 
-@rule("_native_layer_norm", "_rms_norm")
-def _layer_norm(call: Call) -> Any:
+def layer_norm(call: Call) -> Any:
     x = call.front(call.given["input"])
     if others_shared(call, "input"):
         return call.run(input=x)
@@ -130,8 +117,7 @@ def _layer_norm(call: Call) -> Any:
     return (_scaled(call, found[0], 0), *found[1:])
 
 
-@rule("_group_norm")
-def _group_norm(call: Call) -> Any:
+def group_norm(call: Call) -> Any:
     x, size = call.front(call.given["input"]), call.size
     shared = others_shared(call, "input")
     found = call.run(input=folded(x), **({} if shared else {"weight": None, "bias": None}))
@@ -139,8 +125,7 @@ def _group_norm(call: Call) -> Any:
     return (y if shared else _scaled(call, y, y.ndim - 3), *rest)
 
 
-@rule("_batch_norm")
-def _batch_norm(call: Call) -> Any:
+def batch_norm(call: Call) -> Any:
     """Each sample's channels are channels of their own."""
     given, size = call.given, call.size
     if not given["training"] and others_shared(call, "input"):
@@ -186,8 +171,7 @@ def _shares(call: Call, target: Any, weight: Any, ignore: int, like: Any) -> Any
     return found * counted
 
 
-@rule("_cross_entropy", "nll_loss")
-def _class_losses(call: Call) -> Any:
+def class_losses(call: Call) -> Any:
     """Rows of all samples in one table, reduced sample by sample."""
     given = call.given
     weight = given.get("weight")
@@ -211,8 +195,7 @@ def _class_losses(call: Call) -> Any:
     return (made, *[r.reshape((call.size, -1)) for r in rest]) if rest else made
 
 
-@rule("binary_cross_entropy")
-def _binary(call: Call) -> Any:
+def binary(call: Call) -> Any:
     given = call.given
     tensors = [n for n in ("input", "target", "weight") if isinstance(given.get(n), Tensor)]
     rank = max([given[n].ndim for n in tensors])
@@ -232,8 +215,7 @@ def _binary(call: Call) -> Any:
 # -- attention, recurrence ------------------------------------------------------------------------
 
 
-@rule("_attention")
-def _attention(call: Call) -> Any:
+def attention_rule(call: Call) -> Any:
     given = call.given
     names = ("query", "key", "value")
     rank = max([given[n].ndim for n in names])
@@ -251,8 +233,7 @@ def _attention(call: Call) -> Any:
 _RECURRENT = ("input", "h0", "c0")
 
 
-@rule("_lstm_layer", "_gru_layer")
-def _recurrent(call: Call) -> Any:
+def recurrent(call: Call) -> Any:
     """(time, batch, n): the samples' batches are one."""
     states = [n for n in _RECURRENT if n in call.given]
     if not others_shared(call, *states):

@@ -10,13 +10,19 @@ from skimp._engine.dispatch.batched import wrap
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.index import advanced
+from skimp._ops.batching.call import Call, by_samples, shared_target, stack
+from skimp._ops.batching.dims import moved, others_shared
 from skimp.errors import BatchedArgument
-from skimp.func.dispatch import Call, by_samples, rule, shared_target, stack
-from skimp.func.rules_dims import moved, others_shared
 
 _functions = NAMESPACES[""]
 _MASKS = (dtypes.bool, dtypes.uint8)
+
+
+def _gathered(t: Tensor, index: Any) -> Any:
+    # up here it would be a circle: gathering has a rule too
+    from skimp._ops.index.advanced import gather_at as at
+
+    return at(t, index)
 
 
 def dynamic(name: str) -> NoReturn:
@@ -27,20 +33,17 @@ def dynamic(name: str) -> NoReturn:
     )
 
 
-@rule("_nonzero", "nonzero", "unique", "unique_consecutive")
-def _no_shape(call: Call) -> Any:
+def no_shape(call: Call) -> Any:
     dynamic({"unique": "_unique2", "_nonzero": "nonzero"}.get(call.name, call.name))
 
 
-@rule("equal")
-def _no_truth(call: Call) -> Any:
+def no_truth(call: Call) -> Any:
     raise RuntimeError(
         "Batching rule not implemented for aten::equal. We could not generate a fallback."
     )
 
 
-@rule("allclose")
-def _no_closeness(call: Call) -> Any:
+def no_closeness(call: Call) -> Any:
     raise RuntimeError(
         "vmap over torch.allclose isn't supported yet. Please file an issue at "
         "https://github.com/pytorch/pytorch/issues if you need this feature."
@@ -50,8 +53,7 @@ def _no_closeness(call: Call) -> Any:
 # -- as bytes lie ---------------------------------------------------------------------------------
 
 
-@rule("as_strided", "_as_strided")
-def _as_strided(call: Call) -> Any:
+def as_strided_rule(call: Call) -> Any:
     """Each sample's places, counted from where the sample lies in the batch."""
     given = call.given
     held = given["input"]._held
@@ -64,8 +66,7 @@ def _as_strided(call: Call) -> Any:
     return held.as_strided((call.size, *size), (step, *stride), offset)
 
 
-@rule("as_strided_scatter")
-def _as_strided_scatter(call: Call) -> Any:
+def as_strided_scatter(call: Call) -> Any:
     """Samples are copied first: places count from their own beginning."""
     given = call.given
     input, src = call.front(given["input"]), call.front(given["src"])
@@ -76,8 +77,7 @@ def _as_strided_scatter(call: Call) -> Any:
 # -- joining --------------------------------------------------------------------------------------
 
 
-@rule("cat", "stack")
-def _join(call: Call) -> Any:
+def join(call: Call) -> Any:
     tensors = call.given["tensors"]
     rank = max([t.ndim for t in tensors]) + (call.name == "stack")
     dim = moved(call.given.get("dim", 0), rank)
@@ -88,8 +88,7 @@ def _join(call: Call) -> Any:
 # -- gather and scatter ---------------------------------------------------------------------------
 
 
-@rule("gather", "scatter", "scatter_add", "scatter_reduce")
-def _by_index(call: Call) -> Any:
+def by_index(call: Call) -> Any:
     given = call.given
     input, index = given["input"], given["index"]
     if not input.ndim or not index.ndim:
@@ -102,8 +101,7 @@ def _by_index(call: Call) -> Any:
     return call.run(dim=moved(given["dim"], input.ndim), **changed)
 
 
-@rule("index_select")
-def _select(call: Call) -> Any:
+def select(call: Call) -> Any:
     input, index = call.given["input"], call.given["index"]
     if not call.has(index) and input.ndim:
         return call.run(input=input._held, dim=moved(call.given["dim"], input.ndim))
@@ -111,12 +109,11 @@ def _select(call: Call) -> Any:
         return by_samples(call)
     dim = moved(call.given["dim"], input.ndim) - 1
     at = index if index.ndim else index.unsqueeze(0)
-    found: Any = advanced.gather_at(input, (*(None,) * dim, at))
+    found: Any = _gathered(input, (*(None,) * dim, at))
     return found._held
 
 
-@rule("index_add", "index_copy", "index_fill")
-def _write_slices(call: Call) -> Any:
+def write_slices(call: Call) -> Any:
     given = call.given
     input, index = given["input"], given["index"]
     source = given.get("source", given.get("value"))
@@ -144,8 +141,7 @@ def _write_slices(call: Call) -> Any:
     return getattr(held, method)(dim, places, source)
 
 
-@rule("take")
-def _take(call: Call) -> Any:
+def take(call: Call) -> Any:
     input, index = call.given["input"], call.given["index"]
     if not call.has(input):
         return call.run(index=index._held)
@@ -156,8 +152,7 @@ def _take(call: Call) -> Any:
     return flat.gather(1, places).reshape((call.size, *index.shape))
 
 
-@rule("searchsorted")
-def _search(call: Call) -> Any:
+def search(call: Call) -> Any:
     given = call.given
     rows, values = given["sorted_sequence"], given["input"]
     if given.get("sorter") is not None or not isinstance(values, Tensor):
@@ -173,15 +168,13 @@ def _search(call: Call) -> Any:
     return call.run(sorted_sequence=rows._held, input=wide)
 
 
-@rule("bucketize")
-def _bucketize(call: Call) -> Any:
+def bucketize(call: Call) -> Any:
     if not others_shared(call, "input"):
         return by_samples(call)
     return call.run(input=call.given["input"]._held)
 
 
-@rule("masked_fill_")
-def _fill_masked(call: Call) -> Any:
+def fill_masked(call: Call) -> Any:
     input, mask, value = list(call.given.values())[:3]
     mask = call.thin(mask, input.ndim)
     if not call.has(value):
@@ -250,8 +243,7 @@ def _items(index: Any) -> tuple[Any, ...]:
     return tuple(made)
 
 
-@rule("__getitem__")
-def _read(call: Call) -> Any:
+def read_rule(call: Call) -> Any:
     t = call.given["self"]
     place = _Place(t.ndim, _items(call.given["index"]), True)
     view: Any
@@ -261,12 +253,11 @@ def _read(call: Call) -> Any:
         view = t[tuple(place.plain)] if place.plain else t
     if all([f is None for f in place.found]):
         return view._held
-    found: Any = advanced.gather_at(view, tuple(place.found))
+    found: Any = _gathered(view, tuple(place.found))
     return found._held
 
 
-@rule("__setitem__")
-def _assign(call: Call) -> Any:
+def assign(call: Call) -> Any:
     t, value = call.given["self"], call.given["value"]
     if not call.has(t):
         raise shared_target()
@@ -325,28 +316,26 @@ class _Advanced:
         return t.permute((0, *rest[: self.at], *own, *rest[self.at :]))
 
 
-@rule("_gather_at")
-def _gather_at(call: Call) -> Any:
+def gather_at(call: Call) -> Any:
     input, indices = call.given["input"], tuple(call.given["indices"])
     if call.has(input) and not any([call.has(i) for i in indices]):
-        found = advanced.gather_at(input._held, (None, *indices))
+        found = _gathered(input._held, (None, *indices))
         dims = [d for d, i in enumerate(indices) if i is not None]
         adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
         width = max([_positions(indices[d]) for d in dims])
         return found if adjacent else found.movedim(width, 0)
     if not call.has(input) and indices[0] is not None and all([i is not None for i in indices]):
         wide = [call.thin(i, max([t.ndim for t in indices])) for i in indices]
-        return advanced.gather_at(input, tuple(wide))
+        return _gathered(input, tuple(wide))
     place = _Advanced(call, input, indices)
-    return place.back(advanced.gather_at(call.front(input).permute(place.order), place.index))
+    return place.back(_gathered(call.front(input).permute(place.order), place.index))
 
 
 def _positions(index: Any) -> int:
     return 1 if index._dtype in _MASKS else int(index.ndim)
 
 
-@rule("index_put")
-def _put_at(call: Call) -> Any:
+def put_at(call: Call) -> Any:
     given = call.given
     input, values = given["input"], given["values"]
     if any([i is not None and i._dtype in _MASKS for i in given["indices"]]):
@@ -365,8 +354,7 @@ def _put_at(call: Call) -> Any:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-@rule("_embedding")
-def _embedding(call: Call) -> Any:
+def embedding(call: Call) -> Any:
     """One table of all the samples' tables, in which each looks up its own rows."""
     given = call.given
     weight, indices, skipped = given["weight"], given["indices"], given["padding_idx"]
@@ -389,8 +377,7 @@ def _offset(call: Call, indices: Any, n: int) -> Any:
     return wide + starts.reshape((call.size, *(1,) * indices.ndim))
 
 
-@rule("embedding_dense_backward")
-def _embedding_back(call: Call) -> Any:
+def embedding_back(call: Call) -> Any:
     given = call.given
     g, indices, n = given["grad_output"], given["indices"], given["num_weights"]
     if given["scale_grad_by_freq"]:

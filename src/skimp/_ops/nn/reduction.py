@@ -1,0 +1,20 @@
+"""The `reduction` argument of losses."""
+
+from __future__ import annotations
+
+from skimp._engine.memory.call_site import warn
+
+
+def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The name of a reduction, where the two old arguments may still ask for one."""
+    if size_average is None and reduce is None:
+        return reduction
+    name = "none" if reduce is False else "sum" if size_average is False else "mean"
+    warn(f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.")
+    return name
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse what is not one of the three."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
