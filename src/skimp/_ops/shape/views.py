@@ -316,7 +316,8 @@ def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
                 g, input_shape, lambda z: z.diagonal(offset, dim1, dim2)
             )
         },
-    )
+    ),
+    batch=batching.dims.diagonal,
 )
 def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
     """The diagonal of two dimensions, as the last dimension."""
