@@ -10,7 +10,7 @@ from skimp._engine.autograd.rules import Formula, Rule, parameters
 from skimp._engine.dispatch.pointwise import Pointwise, bindings, call
 from skimp._engine.generated import compiled
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.nn.cross_entropy import check_reduction
+from skimp._ops.nn.reduction import check_reduction
 
 _means: dict[Rule, Rule] = {}
 
