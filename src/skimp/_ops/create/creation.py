@@ -18,8 +18,9 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.tensor import devices, dtypes, formats, promotion
-from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
+from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh, wrap
 from skimp._ops import batching
+from skimp._ops.create import nested
 from skimp._ops.shape.copies import clone, fill, to
 from skimp._ops.shape.views import as_int
 from skimp.config import config
@@ -93,122 +94,29 @@ def blank(
 # -- from data ------------------------------------------------------------------------------------
 
 
-def infer(data: Any, dtype: Any = None) -> Any:
+def infer(data: Any) -> Array:
     """An ndarray of nested sequences, with PyTorch's choice of dtype and its errors."""
-    if isinstance(data, np.ndarray):
-        return data
-    if isinstance(data, np.generic):
-        return np.asarray(data)
-    if isinstance(data, (bool, int, float, complex)):
-        return _of_numbers(data, dtype)
+    array, dtype = _read(data, None)
+    return array if array.dtype == dtype.np else array.astype(dtype.np)
+
+
+def _read(data: Any, dtype: dtypes.dtype | None) -> tuple[Array, dtypes.dtype]:
+    """An array with the values of `data`, and the dtype that they are to have."""
     if isinstance(data, (list, tuple, range)):
-        return _of_sequence(data, dtype)
-    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
-        return np.asarray(data)
-    if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
-        return _of_sequence(list(data), dtype)
-    if isinstance(data, str):
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
-
-
-def _of_sequence(data: Any, dtype: Any = None) -> Any:
-    _check_nesting(data)
-    try:
-        return _of_numbers(data, dtype)
-    except ValueError:
-        pass
-    return np.asarray(_plain(data))
-
-
-def _check_nesting(data: Any) -> None:
-    """Lengths of nested sequences must agree, as PyTorch says it."""
-    level, dim = [data], 0
-    while level and isinstance(level[0], (list, tuple, range)):
-        length = len(level[0])
-        for each in level:
-            if not isinstance(each, (list, tuple, range)):
-                raise TypeError("not a sequence")
-            if len(each) != length:
-                raise ValueError(
-                    f"expected sequence of length {length} at dim {dim} (got {len(each)})"
-                )
-        if dim and length == 0:
-            break
-        level = [item for each in level for item in each]
-        dim += 1
-        if level and isinstance(level[0], np.ndarray):
-            break
-
-
-def _plain(data: Any) -> Any:
-    if isinstance(data, Tensor):
-        return data.detach().array() if data.ndim else data.item()
-    if isinstance(data, (list, tuple, range)):
-        return [_plain(d) for d in data]
-    if isinstance(data, str):
-        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
-    return data
-
-
-def _of_numbers(data: Any, dtype: Any = None) -> Any:
-    plain = _plain(data)
-    try:
-        # integers of which some need the 64th bit would meet in float64
-        array = np.asarray(plain, np.uint64 if _is_wide(plain, dtype) else None)
-    except OverflowError as e:
-        if dtype is dtypes.uint64:
-            raise
-        raise RuntimeError("Overflow when unpacking long long") from e
-    kind = array.dtype.kind
-    if kind in "OUS":
-        raise _bad_item(plain, array)
-    if array.size == 0 and not isinstance(plain, np.ndarray) and not _has_arrays(data):
-        return array.astype(promotion.get_default_dtype().np)
-    if _has_arrays(data):
-        return array
-    if dtype is not None and kind in "fc":
-        return array  # converted once, to what was asked for
-    if kind == "f":
-        return array.astype(promotion.get_default_dtype().np)
-    if kind == "c":
-        return array.astype(promotion.get_default_dtype().to_complex().np)
-    if kind in "iu":
-        if kind == "u":
-            if dtype is dtypes.uint64 or (dtype is not None and dtype.category > dtypes.INT):
-                return array
-            raise RuntimeError("Overflow when unpacking long long")
-        return array.astype(np.int64)
-    return array
-
-
-def _is_wide(plain: Any, dtype: Any) -> bool:
-    return dtype is dtypes.uint64 and not isinstance(plain, np.ndarray)
-
-
-def _has_arrays(data: Any) -> bool:
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return isinstance(data, (np.ndarray, np.generic, Tensor))
-
-
-def _bad_item(plain: Any, array: Any) -> Exception:
-    while isinstance(plain, list) and plain:
-        plain = next(
-            (
-                p
-                for p in plain
-                if isinstance(p, (list, str)) or not isinstance(p, (int, float, complex))
-            ),
-            plain[0],
-        )
-    if isinstance(plain, int):
-        return RuntimeError("Overflow when unpacking long long")
-    if isinstance(plain, str):
-        return TypeError("new(): invalid data type 'str'")
-    if plain is None:
-        return RuntimeError("Could not infer dtype of NoneType")
-    return RuntimeError(f"Could not infer dtype of {type(plain).__name__}")
+        return nested.array_of(data, dtype)
+    if isinstance(data, np.ndarray | np.generic):
+        array = np.asarray(data)
+    elif isinstance(data, (bool, int, float, complex)):
+        return nested.array_of(data, dtype)
+    elif isinstance(data, str | bytes):
+        raise nested.no_dtype(data)
+    elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        array = np.asarray(data)
+    elif nested.is_sequence(data):
+        return nested.array_of(list(data), dtype)
+    else:
+        raise nested.no_dtype(data)
+    return array, known(array.dtype.newbyteorder("=")) if dtype is None else dtype
 
 
 def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
@@ -245,10 +153,9 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 
 def _copy_of(data: Any, dtype: Any) -> Tensor:
     dtype = dtypes.asked(dtype)
-    if dtype is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
+    if (type(data) is int and dtype is not None) or (type(data) is float and _is_inexact(dtype)):
         return fresh(_checked_number(data, dtype), dtype)
-    array = infer(data, dtype)
-    want = known(array.dtype.newbyteorder("=")) if dtype is None else dtype
+    array, want = _read(data, dtype)
     if (
         want.category == dtypes.INT
         and array.dtype.kind in "iu"
@@ -271,15 +178,20 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
     return new
 
 
+def _is_inexact(dtype: dtypes.dtype | None) -> bool:
+    return dtype is not None and dtype.category > dtypes.INT
+
+
 def _checked_number(value: Any, dtype: dtypes.dtype) -> Any:
 
     if dtype.category == dtypes.INT and isinstance(value, int):
         info = np.iinfo(dtype.np)
         if not (info.min if dtype.is_signed else -info.max) <= value <= info.max:
+            if not -(2**63) <= value < 2**63:
+                raise ValueError("Overflow when unpacking long long")
             raise RuntimeError(
-                "Overflow when unpacking long long" if not -(2**63) <= value < 2**63
-                else f"value cannot be converted to type {_ctype(dtype)} without overflow"
-            )  # fmt: skip
+                f"value cannot be converted to type {_ctype(dtype)} without overflow"
+            )
     return constant(value, dtype)
 
 

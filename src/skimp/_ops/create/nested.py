@@ -1,0 +1,241 @@
+"""Arrays of nested sequences: sizes, the dtype that all elements together have, the elements.
+
+As PyTorch does it: the first elements give the sizes, which all others have to follow; each element
+has a dtype (a Python number the default one of its kind), and theirs are promoted; tensors of one
+element count as numbers.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor
+
+_MOST: Final = 64  # dims that an ndarray can have
+_NUMBERS: Final = frozenset({bool, int, float, complex})
+_TEXT: Final = (str, bytes)
+
+
+def is_sequence(data: Any) -> bool:
+    """Whether `tensor` looks into it."""
+    if isinstance(data, (list, tuple, range, np.ndarray)):
+        return True
+    if isinstance(data, (Tensor, np.generic, dict, set, frozenset)):
+        return False
+    return hasattr(data, "__len__") and hasattr(data, "__getitem__")
+
+
+def leaves_of(data: Any) -> tuple[tuple[int, ...], list[Any]]:
+    """The sizes of a nested sequence, and its elements in order."""
+    sizes = _sizes(data)
+    if 0 in sizes:
+        return sizes, []
+    leaves: list[Any] = []
+    _visit(data, sizes, 0, leaves)
+    return sizes, leaves
+
+
+def _visit(data: Any, sizes: tuple[int, ...], dim: int, leaves: list[Any]) -> None:
+    """Add the elements below one of a nested sequence's parts."""
+    if dim == len(sizes):
+        leaves.append(data)
+        return
+    wrong = _wrong_part(data, sizes[dim], dim)
+    if wrong is not None:
+        plain_numbers(leaves)  # what is wrong before it is told first
+        raise wrong
+    if dim == len(sizes) - 1:
+        leaves.extend(data)
+        return
+    for each in data:
+        _visit(each, sizes, dim + 1, leaves)
+
+
+def _wrong_part(data: Any, size: int, dim: int) -> Exception | None:
+    if isinstance(data, _TEXT):
+        return no_dtype(data)
+    if not is_sequence(data) and not (isinstance(data, Tensor) and data.ndim):
+        return TypeError("not a sequence")
+    if len(data) != size:
+        return ValueError(f"expected sequence of length {size} at dim {dim} (got {len(data)})")
+    return None
+
+
+def _sizes(data: Any) -> tuple[int, ...]:
+    sizes: list[int] = []
+    while is_sequence(data):
+        sizes.append(len(data))
+        if len(sizes) > _MOST:  # a list that has itself as its first element, or a text
+            raise ValueError(f"too many dimensions '{type(data).__name__}'")
+        if not sizes[-1]:
+            break
+        data = data[0]
+    return tuple(sizes)
+
+
+def dtype_of(leaves: list[Any]) -> dtypes.dtype:
+    """What the elements' dtypes are promoted to."""
+    default = promotion.get_default_dtype()
+    plain = {bool: dtypes.bool, int: dtypes.int64, float: default, complex: default.to_complex()}
+    found = {plain.get(kind) for kind in set(map(type, leaves))}
+    if None in found:
+        found.discard(None)
+        found |= {_own_dtype(one) for one in leaves if type(one) not in plain}
+    ordered = [one for one in found if one is not None]
+    return reduce(promotion.promote_types, ordered) if ordered else default
+
+
+def _own_dtype(element: Any) -> dtypes.dtype:
+    if isinstance(element, Tensor):
+        return element._dtype
+    if isinstance(element, (np.generic, np.ndarray)):
+        known = dtypes.FROM_NUMPY.get(element.dtype)
+        if known is not None:
+            return known
+    for kind, dtype in ((bool, dtypes.bool), (int, dtypes.int64)):
+        if isinstance(element, kind):
+            return dtype
+    if isinstance(element, float):
+        return promotion.get_default_dtype()
+    if isinstance(element, complex):
+        return promotion.get_default_dtype().to_complex()
+    if is_sequence(element) and not isinstance(element, _TEXT):
+        return _promoted(element)
+    raise no_dtype(element)
+
+
+def no_dtype(element: Any) -> Exception:
+    """What to raise for an element that is no number."""
+    if isinstance(element, _TEXT):
+        return TypeError(f"new(): invalid data type '{type(element).__name__}'")
+    return RuntimeError(f"Could not infer dtype of {type(element).__name__}")
+
+
+def plain_numbers(leaves: list[Any]) -> list[Any]:
+    """The elements as Python numbers."""
+    if set(map(type, leaves)) <= _NUMBERS:
+        return leaves
+    return [_number(one) for one in leaves]
+
+
+def _number(element: Any) -> Any:
+    if isinstance(element, Tensor):
+        if element.numel() != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return element.detach().item()
+    if isinstance(element, np.ndarray) and element.size != 1:
+        raise TypeError("only length-1 arrays can be converted to Python scalars")
+    if isinstance(element, (np.generic, np.ndarray)):
+        return element.item()
+    if isinstance(element, (bool, int, float, complex)):
+        return element
+    if is_sequence(element):
+        raise TypeError(f"'{type(element).__name__}' object cannot be interpreted as an integer")
+    if isinstance(element, _TEXT):
+        raise TypeError(f"new(): invalid data type '{type(element).__name__}'")
+    raise TypeError(f"must be real number, not {type(element).__name__}")
+
+
+def array_of(data: Any, asked: dtypes.dtype | None) -> tuple[Array, dtypes.dtype]:
+    """The elements of a nested sequence as an array, in a NumPy type that holds them, and their
+    dtype: the one asked for, or their own.
+    """
+    stacked = _stacked(data, asked)
+    if stacked is not None:
+        return stacked
+    try:
+        sizes, leaves = leaves_of(data)
+    except (TypeError, ValueError):
+        if asked is None and len(_sizes(data)):
+            _promoted(data)  # an element that is no number is told first
+        raise
+    if 0 in sizes:
+        dtype = _promoted(data) if asked is None else asked
+        return np.empty(sizes, dtype.np), dtype
+    dtype = dtype_of(leaves) if asked is None else asked
+    if dtype.category <= dtypes.INT:
+        _check_integers(leaves, dtype)
+    numbers = plain_numbers(leaves)
+    if dtype.category < dtypes.COMPLEX and dtype is not dtypes.bool:
+        _check_real(leaves, numbers)
+    return _in_numpy(numbers, dtype).reshape(sizes), dtype
+
+
+def _promoted(data: Any) -> dtypes.dtype:
+    """The dtype of all elements, whatever the sizes; of none, the default one."""
+    if not is_sequence(data) or isinstance(data, _TEXT):
+        return _own_dtype(data)
+    below = [_promoted(one) for one in data]
+    return reduce(promotion.promote_types, below) if below else promotion.get_default_dtype()
+
+
+def _check_integers(leaves: list[Any], dtype: dtypes.dtype) -> None:
+    """Python's numbers are cut to integers; those of tensors and NumPy have to be some."""
+    for one in leaves:
+        if isinstance(one, Tensor) and one._dtype.category > dtypes.INT and one.numel() == 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        if (
+            isinstance(one, np.generic)
+            and not isinstance(one, (float, complex))
+            and (
+                one.dtype.kind not in "iub" or (one.dtype.kind == "b" and dtype is not dtypes.bool)
+            )
+        ):
+            name = type(one).__name__
+            raise TypeError(f"'numpy.{name}' object cannot be interpreted as an integer")
+
+
+def _check_real(leaves: list[Any], numbers: list[Any]) -> None:
+    for place, (one, number) in enumerate(zip(leaves, numbers, strict=True)):
+        if type(number) is not complex:
+            continue
+        if isinstance(one, np.generic):  # which says itself that the imaginary part is lost
+            numbers[place] = number.real
+            continue
+        if isinstance(one, Tensor):
+            raise RuntimeError("value cannot be converted to type double without overflow")
+        raise TypeError("must be real number, not complex")
+
+
+def _stacked(data: Any, asked: dtypes.dtype | None) -> tuple[Array, dtypes.dtype] | None:
+    """Arrays of one type and shape, without looking at their elements."""
+    if not isinstance(data, (list, tuple)) or not data or set(map(type, data)) != {np.ndarray}:
+        return None
+    kinds = {(one.shape, one.dtype) for one in data}
+    first = data[0]
+    known = dtypes.FROM_NUMPY.get(first.dtype)
+    if len(kinds) > 1 or first.ndim == 0 or known is None:
+        return None
+    return np.stack(data), known if asked is None else asked
+
+
+def _in_numpy(numbers: list[Any], dtype: dtypes.dtype) -> Array:
+    if dtype.category > dtypes.INT:
+        return np.array(numbers, np.complex128 if dtype.category == dtypes.COMPLEX else np.float64)
+    if dtype is dtypes.bool:
+        return np.array([bool(one) for one in numbers], np.bool_)
+    return _integers(numbers, dtype)
+
+
+def _integers(numbers: list[Any], dtype: dtypes.dtype) -> Array:
+    try:
+        whole = [int(one) for one in numbers]
+    except (ValueError, OverflowError) as error:  # nan, inf
+        raise _does_not_fit(dtype.name) from error
+    wide = np.uint64 if dtype is dtypes.uint64 else np.int64
+    try:
+        return np.array(whole, wide)
+    except OverflowError as error:
+        if dtype is dtypes.uint64:
+            raise
+        if all(isinstance(one, int) for one in numbers):
+            raise ValueError("Overflow when unpacking long long") from error
+        raise _does_not_fit(dtype.name) from error
+
+
+def _does_not_fit(name: str) -> RuntimeError:
+    return RuntimeError(f"value cannot be converted to type {name} without overflow")
