@@ -5,7 +5,7 @@ deferred, or in place.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,11 +16,28 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.expressions import (
+    converted,
+    expression,
+)
+from skimp._engine.dispatch.operands import (
+    OPMATH,
+    cast,
+    convert,
+    empty_dense,
+    operand,
+    scalar_tensor,
+)
+from skimp._engine.dispatch.result_types import (
+    Types,
+    floating,
+    real_valued,
+    same,
+)
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import rows_of
 from skimp._engine.eval import run
-from skimp._engine.eval.copy import copy
-from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
+from skimp._engine.eval.expr import Kernel
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import storage as storages
@@ -30,11 +47,6 @@ from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh,
 from skimp.config import config
 
 Number = (numbers.Number, np.generic)
-# operands -> (computed in, result)
-Types = Callable[[Sequence[Any]], tuple[dtypes.dtype, dtypes.dtype]]
-
-# Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
-OPMATH = dict.fromkeys((dtypes.float16, dtypes.bfloat16, *dtypes.FLOAT8), dtypes.float32)
 
 
 class Refused(NamedTuple):
@@ -156,49 +168,6 @@ def bound(kernel: Kernel, *params: Any) -> Kernel:
     return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense)
 
 
-# -- types ----------------------------------------------------------------------------------------
-
-
-def common(args: Sequence[Any]) -> dtypes.dtype:
-    """PyTorch's result_type of tensors and Python numbers."""
-    first = args[0]
-    if len(args) == 1 and isinstance(first, Tensor):
-        return first._dtype
-    tensors = [a._dtype for a in args if isinstance(a, Tensor)]
-    if len(tensors) == len(args) and tensors.count(tensors[0]) == len(tensors):
-        return tensors[0]
-    return promotion.result_dtype(tuple([operand_kind(a) for a in args]))
-
-
-def operand_kind(a: Any) -> tuple[dtypes.dtype, bool, bool]:
-    if isinstance(a, Tensor):
-        return a._dtype, a.ndim == 0, False
-    return promotion.scalar_dtype(a), True, True
-
-
-def same(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
-    """Computed and returned in the promoted type."""
-    d = common(args)
-    return d, d
-
-
-def floating(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
-    """Integers and bools become the default float type first."""
-    d = promotion.to_float(common(args))
-    return d, d
-
-
-def predicate(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
-    """Compared in the promoted type; the result is bool."""
-    return common(args), dtypes.bool
-
-
-def real_valued(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
-    """Complex input, real result."""
-    d = common(args)
-    return d, d.to_real()
-
-
 # -- the call -------------------------------------------------------------------------------------
 
 
@@ -316,11 +285,6 @@ def as_operand(row: Pointwise, i: int, a: Any) -> Any:
     )
 
 
-def scalar_tensor(value: Any) -> Tensor:
-    dtype = promotion.scalar_dtype(value)
-    return fresh(np.asarray(value, dtype.np), dtype)
-
-
 def _compute(
     row: Pointwise,
     kernel: Kernel,
@@ -423,152 +387,6 @@ def _spread(kernel: Kernel, arrays: list[Array], like: Array) -> list[Array]:
 def _strides_like(arrays: list[Array], shape: tuple[int, ...]) -> tuple[int, ...]:
     like = [Layout(a.shape, tuple([s // a.itemsize for s in a.strides]), 0) for a in arrays]
     return layouts.dense_strides_like(like, shape)
-
-
-def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialised array with these strides (in elements), which fill their memory without
-    gaps.
-    """
-    made = np.empty(layouts.numel(shape), dtype)
-    if 0 in shape:
-        return made.reshape(shape)
-    return np.ndarray(shape, dtype, made, 0, [s * dtype.itemsize for s in strides])
-
-
-def convert(target: Array, source: Array) -> None:
-    """Assign with PyTorch's casts (complex to real drops the imaginary part, float to int
-    truncates).
-    """
-
-    copy(target, source)
-
-
-def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
-    """An argument as an array of the type that the kernel computes in (a number becomes 0-d)."""
-    if isinstance(a, Tensor):
-        array = a.array()
-        if a._dtype is not math:
-            if a._dtype is not compute:
-                array = cast(array, compute)
-            if math is not compute:
-                array = cast(array, math)
-        return array
-    return constant(a, math)
-
-
-def constant(value: Any, dtype: dtypes.dtype) -> Array:
-    """A Python number as a 0-d array; integers wrap as PyTorch's do."""
-    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
-        raise OverflowError(
-            "int too big to convert" if value > 0 else "can't convert negative int to unsigned"
-        )
-    if dtype.category == dtypes.INT and isinstance(value, int) and not isinstance(value, bool):
-        bits = 8 * dtype.itemsize
-        value &= (1 << bits) - 1
-        return np.asarray(value, np.dtype(f"u{dtype.itemsize}")).astype(dtype.np)
-    if dtype.category != dtypes.COMPLEX and isinstance(value, complex):
-        value = value != 0 if dtype is dtypes.bool else value.real
-    if dtype.category == dtypes.INT and isinstance(value, float):
-        return cast(np.asarray(value), dtype)
-    return np.asarray(value).astype(dtype.np)
-
-
-def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
-    """Refuse a division of integers by zero."""
-    if compute.category == dtypes.INT and not np.all(operand(args[1], compute, compute)):
-        raise RuntimeError("ZeroDivisionError")
-
-
-def cast(array: Array, dtype: dtypes.dtype) -> Array:
-    if array.dtype == dtype.np:
-        return array
-    if 0 in array.strides:  # repeated elements: NumPy's order for these is another
-        layout = Layout(array.shape, tuple([s // array.itemsize for s in array.strides]), 0)
-        made = empty_dense(array.shape, layouts.empty_like_strides(layout), dtype.np)
-    else:
-        made = np.empty_like(array, dtype=dtype.np)
-    convert(made, array)
-    return made
-
-
-# -- expressions ----------------------------------------------------------------------------------
-
-
-def expression(
-    row: Pointwise,
-    kernel: Kernel,
-    args: tuple[Any, ...],
-    compute: dtypes.dtype,
-    result: dtypes.dtype,
-    layout: Layout,
-) -> Expr:
-    """The row on these arguments as an expression whose value, in memory order, has `layout`."""
-    order = layouts.memory_order(layout)
-    inner = tuple([layout.shape[d] for d in order])
-    math = OPMATH.get(compute, compute) if row.opmath else compute
-    nodes = [node_of(a, layout, order, inner) for a in args]
-    if sum([n.size for n in nodes if isinstance(n, Expr)]) >= config.max_nodes and _too_many(nodes):
-        for a in args:
-            if isinstance(a, Tensor) and a._storage.promise is not None:
-                a._storage.deliver()
-        nodes = [node_of(a, layout, order, inner) for a in args]
-    for i, (a, n) in enumerate(zip(args, nodes, strict=True)):
-        if n is None:
-            own = i in row.masks
-            nodes[i] = a.array().copy() if own else _constant_operand(a, compute, math)
-        elif i not in row.masks:
-            nodes[i] = converted(converted(n, a._dtype, compute, inner), compute, math, inner)
-    wide = OPMATH.get(result, result) if row.opmath else result
-    root = Expr(kernel, tuple(nodes), inner, wide.np)
-    whole: Expr = converted(root, wide, result, inner)
-    return whole
-
-
-def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
-    """A number or a 0-d tensor as an array of its own, whose value later writes don't change."""
-    return operand(a, compute, math).copy() if isinstance(a, Tensor) else constant(a, math)
-
-
-def _too_many(nodes: list[Any]) -> bool:
-    """`size` counts a shared node as often as it is used; before work is cut short, count once."""
-    exprs = tuple([n for n in nodes if isinstance(n, Expr)])
-    count = sum(1 for _ in walk(exprs))
-    for e in exprs:
-        e.size = min(e.size, count)
-    return count >= config.max_nodes
-
-
-def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ...]) -> Any:
-    """An argument as a node of an expression; None for a number or a 0-d tensor, whose value is
-    taken now.
-    """
-    if not isinstance(a, Tensor) or a.ndim == 0:
-        return None
-    expr = a._storage.promise
-    if (
-        expr is not None
-        and not (a._conj or a._neg)
-        and a.layout_of() == layout
-        and expr.shape == inner
-        and expr.dtype == a._dtype.np  # else a view of the bytes as another type
-    ):
-        return expr
-    array = a.array()
-    if array.shape != layout.shape:
-        array = np.broadcast_to(array, layout.shape)
-    return Leaf(a._storage, array.transpose(order))
-
-
-def converted(node: Any, have: dtypes.dtype, want: dtypes.dtype, inner: tuple[int, ...]) -> Any:
-    return node if have is want else Expr(cast_kernel(have, want), (node,), inner, want.np)
-
-
-@lru_cache(maxsize=256)
-def cast_kernel(have: dtypes.dtype, want: dtypes.dtype) -> Kernel:
-    def to(source: Array, out: Array) -> None:
-        convert(out, source)
-
-    return Kernel(f"to_{want.name}", to, False)
 
 
 # -- writing --------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.record import record
-from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call, predicate
+from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call
+from skimp._engine.dispatch.result_types import predicate
 from skimp._engine.dispatch.row import FORMS, OPS, ORDINARY, Form, Op, publish
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.dispatch.wrappers import space_of

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.pointwise import Pointwise, Types, floating
+from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.pointwise_forms import unary
+from skimp._engine.dispatch.result_types import Types, floating
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 

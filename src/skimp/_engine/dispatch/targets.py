@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.pointwise import converted, node_of
+from skimp._engine.dispatch.expressions import converted, node_of
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.into import write

@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, move
-from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts

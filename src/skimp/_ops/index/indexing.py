@@ -13,7 +13,7 @@ from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.row import KNOWN, OPS, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual

@@ -12,9 +12,10 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
-from skimp._engine.dispatch.pointwise import Pointwise, call, common
+from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr, Kernel
 from skimp._engine.eval.positions import bits

@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import (
     Along,

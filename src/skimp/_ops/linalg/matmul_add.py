@@ -17,7 +17,8 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
-from skimp._engine.dispatch.pointwise import PLAIN, constant
+from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
 from skimp._engine.eval.copy import copy

@@ -9,16 +9,8 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import (
-    Pointwise,
-    Refused,
-    call,
-    common,
-    floating,
-    no_zero,
-    predicate,
-    same,
-)
+from skimp._engine.dispatch.operands import no_zero
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import (
     OPERANDS,
     ROWS,
@@ -32,6 +24,7 @@ from skimp._engine.dispatch.pointwise_forms import (
     short_inplace,
     unary,
 )
+from skimp._engine.dispatch.result_types import common, floating, predicate, same
 from skimp._engine.dispatch.rows import PAIR, B, C, F, I, conj, refused, zeros
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor

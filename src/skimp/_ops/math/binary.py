@@ -11,16 +11,10 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import METHODS, export
-from skimp._engine.dispatch.pointwise import (
-    Pointwise,
-    Refused,
-    call,
-    common,
-    floating,
-    no_zero,
-    same,
-)
+from skimp._engine.dispatch.operands import no_zero
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import binary, plain_operators
+from skimp._engine.dispatch.result_types import common, floating, same
 from skimp._engine.dispatch.rows import NO_HALVES, PAIR, C, F, I, conj, node_name, refused, zeros
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor

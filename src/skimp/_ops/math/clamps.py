@@ -9,8 +9,9 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, common, same
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import C, F, I, conj
 from skimp._engine.dispatch.targets import c_name
 from skimp._engine.tensor import dtypes

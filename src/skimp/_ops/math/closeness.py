@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import Pointwise, call, common
+from skimp._engine.dispatch.pointwise import Pointwise, call
+from skimp._engine.dispatch.result_types import common
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import operand_kind
+from skimp._engine.dispatch.result_types import operand_kind
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 

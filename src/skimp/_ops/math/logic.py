@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import METHODS, export
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, predicate, same
+from skimp._engine.dispatch.pointwise import Pointwise, Refused
 from skimp._engine.dispatch.pointwise_forms import attach, binary, plain_operators, unary
+from skimp._engine.dispatch.result_types import predicate, same
 from skimp._engine.dispatch.rows import PAIR, B, C, F, I
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor

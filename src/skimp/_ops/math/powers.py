@@ -8,8 +8,9 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import Pointwise, call, common, same
+from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import plain_operators
+from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import B, C, F, I, conj, zeros
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor

@@ -8,8 +8,9 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import METHODS, NAMESPACES, export
-from skimp._engine.dispatch.pointwise import Pointwise, call, floating, same
+from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import binary
+from skimp._engine.dispatch.result_types import floating, same
 from skimp._engine.dispatch.rows import NO_HALVES, PAIR, F, node_name, unary_row
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A

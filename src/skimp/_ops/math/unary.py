@@ -10,8 +10,9 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, common, real_valued, same
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import attach, unary
+from skimp._engine.dispatch.result_types import common, real_valued, same
 from skimp._engine.dispatch.rows import B, C, F, I, conj, unary_row, zeros
 from skimp._engine.eval.expr import COPY
 from skimp._engine.tensor import dtypes, promotion

@@ -12,8 +12,9 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, same
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import B, C, F, I, zeros
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.tensor import dtypes, promotion

@@ -8,7 +8,9 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.pointwise import OPMATH, Pointwise, call, same
+from skimp._engine.dispatch.operands import OPMATH
+from skimp._engine.dispatch.pointwise import Pointwise, call
+from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import F, zeros
 from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import promotion

@@ -9,7 +9,8 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export
-from skimp._engine.dispatch.pointwise import Pointwise, call, same
+from skimp._engine.dispatch.pointwise import Pointwise, call
+from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array

@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.pointwise import constant
+from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank, pour
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import fresh

@@ -20,7 +20,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import convert
+from skimp._engine.dispatch.operands import convert
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import layout as layouts

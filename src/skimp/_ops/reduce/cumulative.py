@@ -10,7 +10,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, rowwise
-from skimp._engine.dispatch.pointwise import convert
+from skimp._engine.dispatch.operands import convert
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import in_windows
 from skimp._engine.memory import layout as layouts

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.pointwise import cast, common
+from skimp._engine.dispatch.operands import cast
+from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import in_windows, windows
 from skimp._engine.tensor import dtypes, promotion

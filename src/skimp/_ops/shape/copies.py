@@ -11,16 +11,10 @@ from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.expressions import cast_kernel, node_of
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.pointwise import (
-    WHOLE,
-    Pointwise,
-    assign,
-    cast_kernel,
-    constant,
-    empty_dense,
-    node_of,
-)
+from skimp._engine.dispatch.operands import constant, empty_dense
+from skimp._engine.dispatch.pointwise import WHOLE, Pointwise, assign
 from skimp._engine.dispatch.pointwise_forms import FLOATS, named
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Expr

@@ -1,0 +1,96 @@
+"""A pointwise row on tensors as an expression, for work that waits or goes in blocks."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skimp._engine.dispatch.operands import OPMATH, constant, convert, operand
+from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp.config import config
+
+if TYPE_CHECKING:
+    from skimp._engine.dispatch.pointwise import Pointwise
+
+
+def expression(
+    row: Pointwise,
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    compute: dtypes.dtype,
+    result: dtypes.dtype,
+    layout: Layout,
+) -> Expr:
+    """The row on these arguments as an expression whose value, in memory order, has `layout`."""
+    order = layouts.memory_order(layout)
+    inner = tuple([layout.shape[d] for d in order])
+    math = OPMATH.get(compute, compute) if row.opmath else compute
+    nodes = [node_of(a, layout, order, inner) for a in args]
+    if sum([n.size for n in nodes if isinstance(n, Expr)]) >= config.max_nodes and _too_many(nodes):
+        for a in args:
+            if isinstance(a, Tensor) and a._storage.promise is not None:
+                a._storage.deliver()
+        nodes = [node_of(a, layout, order, inner) for a in args]
+    for i, (a, n) in enumerate(zip(args, nodes, strict=True)):
+        if n is None:
+            own = i in row.masks
+            nodes[i] = a.array().copy() if own else _constant_operand(a, compute, math)
+        elif i not in row.masks:
+            nodes[i] = converted(converted(n, a._dtype, compute, inner), compute, math, inner)
+    wide = OPMATH.get(result, result) if row.opmath else result
+    root = Expr(kernel, tuple(nodes), inner, wide.np)
+    whole: Expr = converted(root, wide, result, inner)
+    return whole
+
+
+def _constant_operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
+    """A number or a 0-d tensor as an array of its own, whose value later writes don't change."""
+    return operand(a, compute, math).copy() if isinstance(a, Tensor) else constant(a, math)
+
+
+def _too_many(nodes: list[Any]) -> bool:
+    """`size` counts a shared node as often as it is used; before work is cut short, count once."""
+    exprs = tuple([n for n in nodes if isinstance(n, Expr)])
+    count = sum(1 for _ in walk(exprs))
+    for e in exprs:
+        e.size = min(e.size, count)
+    return count >= config.max_nodes
+
+
+def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ...]) -> Any:
+    """An argument as a node of an expression; None for a number or a 0-d tensor, whose value is
+    taken now.
+    """
+    if not isinstance(a, Tensor) or a.ndim == 0:
+        return None
+    expr = a._storage.promise
+    if (
+        expr is not None
+        and not (a._conj or a._neg)
+        and a.layout_of() == layout
+        and expr.shape == inner
+        and expr.dtype == a._dtype.np  # else a view of the bytes as another type
+    ):
+        return expr
+    array = a.array()
+    if array.shape != layout.shape:
+        array = np.broadcast_to(array, layout.shape)
+    return Leaf(a._storage, array.transpose(order))
+
+
+def converted(node: Any, have: dtypes.dtype, want: dtypes.dtype, inner: tuple[int, ...]) -> Any:
+    return node if have is want else Expr(cast_kernel(have, want), (node,), inner, want.np)
+
+
+@lru_cache(maxsize=256)
+def cast_kernel(have: dtypes.dtype, want: dtypes.dtype) -> Kernel:
+    def to(source: Array, out: Array) -> None:
+        convert(out, source)
+
+    return Kernel(f"to_{want.name}", to, False)

@@ -1,0 +1,91 @@
+"""Arguments as the arrays that kernels take, and arrays converted as PyTorch converts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skimp._engine.eval.copy import copy
+from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+
+if TYPE_CHECKING:
+    pass
+
+
+# Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
+OPMATH = dict.fromkeys((dtypes.float16, dtypes.bfloat16, *dtypes.FLOAT8), dtypes.float32)
+
+
+def scalar_tensor(value: Any) -> Tensor:
+    dtype = promotion.scalar_dtype(value)
+    return fresh(np.asarray(value, dtype.np), dtype)
+
+
+def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array with these strides (in elements), which fill their memory without
+    gaps.
+    """
+    made = np.empty(layouts.numel(shape), dtype)
+    if 0 in shape:
+        return made.reshape(shape)
+    return np.ndarray(shape, dtype, made, 0, [s * dtype.itemsize for s in strides])
+
+
+def convert(target: Array, source: Array) -> None:
+    """Assign with PyTorch's casts (complex to real drops the imaginary part, float to int
+    truncates).
+    """
+
+    copy(target, source)
+
+
+def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
+    """An argument as an array of the type that the kernel computes in (a number becomes 0-d)."""
+    if isinstance(a, Tensor):
+        array = a.array()
+        if a._dtype is not math:
+            if a._dtype is not compute:
+                array = cast(array, compute)
+            if math is not compute:
+                array = cast(array, math)
+        return array
+    return constant(a, math)
+
+
+def constant(value: Any, dtype: dtypes.dtype) -> Array:
+    """A Python number as a 0-d array; integers wrap as PyTorch's do."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError(
+            "int too big to convert" if value > 0 else "can't convert negative int to unsigned"
+        )
+    if dtype.category == dtypes.INT and isinstance(value, int) and not isinstance(value, bool):
+        bits = 8 * dtype.itemsize
+        value &= (1 << bits) - 1
+        return np.asarray(value, np.dtype(f"u{dtype.itemsize}")).astype(dtype.np)
+    if dtype.category != dtypes.COMPLEX and isinstance(value, complex):
+        value = value != 0 if dtype is dtypes.bool else value.real
+    if dtype.category == dtypes.INT and isinstance(value, float):
+        return cast(np.asarray(value), dtype)
+    return np.asarray(value).astype(dtype.np)
+
+
+def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
+    """Refuse a division of integers by zero."""
+    if compute.category == dtypes.INT and not np.all(operand(args[1], compute, compute)):
+        raise RuntimeError("ZeroDivisionError")
+
+
+def cast(array: Array, dtype: dtypes.dtype) -> Array:
+    if array.dtype == dtype.np:
+        return array
+    if 0 in array.strides:  # repeated elements: NumPy's order for these is another
+        layout = Layout(array.shape, tuple([s // array.itemsize for s in array.strides]), 0)
+        made = empty_dense(array.shape, layouts.empty_like_strides(layout), dtype.np)
+    else:
+        made = np.empty_like(array, dtype=dtype.np)
+    convert(made, array)
+    return made
