@@ -56,6 +56,10 @@ def record(
             written = rule.recorder or unrolled.recorder_of(rule)
             if written is not None and written(bindings, outputs, _frame(2)):
                 return
+    elif type(outputs) is tuple and not _guarded:
+        written = rule.several or unrolled.several_of(rule, len(outputs), nondiff)
+        if written is not None and written(bindings, outputs, _frame(2)):
+            return
     node = begin(rule, bindings)
     if node is not None:
         finish(node, outputs, nondiff)

@@ -139,7 +139,7 @@ class Rule:
 
     __slots__ = (
         "_class", "again", "formulas", "masks", "name", "names", "numbers", "recorder",
-        "sheds", "uses",
+        "several", "sheds", "uses",
     )  # fmt: skip
 
     def __init__(
@@ -158,7 +158,8 @@ class Rule:
         self.numbers = numbers or {}
         # what the loops of `record` become when the rule has been used for a while (`unrolled`)
         self.uses = 0
-        self.recorder: Callable[..., bool] | None = None
+        self.recorder: Callable[..., bool] | None = None  # of one output
+        self.several: Callable[..., bool] | None = None  # of a tuple of them
         # by which inputs need gradients, as a number: the first name's bit is the lowest
         self.masks: dict[int, Plan] = {}
         self._class: type[Node] | None = None
@@ -186,7 +187,8 @@ class Rule:
         found = self.masks.get(bits)
         if found is None:
             found = self.masks[bits] = Plan(self, mask, bound)
-            self.uses, self.recorder = 0, None  # which does not know this plan
+            # which do not know this plan
+            self.uses, self.recorder, self.several = 0, None, None
         return found
 
 

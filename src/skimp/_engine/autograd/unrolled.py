@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from skimp._engine.autograd import engine, errors, modes, saving
 from skimp._engine.autograd import node_lines as lines
-from skimp._engine.autograd.nodes import Grads, Node, accumulate_of, sequence, shape_of
+from skimp._engine.autograd.nodes import Extra, Grads, Node, accumulate_of, sequence, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import (
     ARG,
@@ -31,7 +31,7 @@ from skimp._engine.tensor.tensor import Tensor
 
 USES: Final = 16  # of a rule before it is written out: compiling takes as long as 50 to 100 uses
 
-Recorder = Callable[[dict[str, Any], Tensor, Any], bool]
+Recorder = Callable[[dict[str, Any], Any, Any], bool]
 Runner = Callable[[Any, Grads, set[Node] | None], Any]
 
 
@@ -44,16 +44,60 @@ def recorder_of(rule: Rule) -> Recorder | None:
     return made
 
 
-def recorder(rule: Rule) -> Recorder:
-    """`record` for one fresh output: f(bindings, output, frame of the call or above).
+def several_of(rule: Rule, count: int, nondiff: tuple[int, ...]) -> Recorder | None:
+    """`recorder_of`, of a rule whose op has several outputs."""
+    rule.uses += 1
+    if rule.uses < USES or not rule.masks:
+        return None
+    rule.several = made = recorder(rule, _of_outputs(count, nondiff))
+    return made
+
+
+# a recorder's first lines, those that give each output its history, and an output's name
+_Outputs = tuple[list[str], list[str], str]
+_OF_OUTPUT: Final[_Outputs] = (
+    ["def record(given, out, frame):"],
+    ["node._extra = None", "out._rg = True", "out._node = node", "out._index = 0"],
+    "out",
+)
+
+
+def _of_outputs(count: int, nondiff: tuple[int, ...]) -> _Outputs:
+    head = [
+        "def record(given, outs, frame):",
+        f"    if len(outs) != {count}:",
+        "        return False",
+        "    out = outs[0]",
+    ]
+    tail = [
+        "node._extra = extra = Extra()",
+        "extra.metas = tuple([(shape_of(t), t._dtype) for t in outs])",
+    ]
+    for i in range(count):
+        if i not in nondiff:
+            tail += [
+                f"t = outs[{i}]",
+                "if 1 < t._dtype.category < 4:",
+                "    t._rg = True",
+                "    t._node = node",
+                f"    t._index = {i}",
+            ]
+    return head, tail, "outs[{}]"
+
+
+def recorder(rule: Rule, outputs: _Outputs = _OF_OUTPUT) -> Recorder:
+    """`record` for one fresh output, or a tuple of them: f(bindings, output, frame of the call or
+    above).
 
     It knows the plans that the rule has had by now. False, with nothing done, where it is asked for
     another one, for lists of tensors, or where an input's gradient has nowhere to go.
     """
+    head, tail, results = outputs
     plans = dict(sorted(rule.masks.items(), reverse=True))
     kept = {s.of for plan in plans.values() for s in plan.slots if s.kind in (ARG, ARG_META)}
     local = {name: f"x{i}" for i, name in enumerate(dict.fromkeys([*rule.names, *sorted(kept)]))}
     space: dict[str, Any] = {
+        "Extra": Extra,
         "Tensor": Tensor,
         "accumulate_of": accumulate_of,
         "cls": rule.node_class(),
@@ -67,7 +111,7 @@ def recorder(rule: Rule) -> Recorder:
         "users": lines.OUTSIDE,
     }
     text = [
-        "def record(given, out, frame):",
+        *head,
         *[f"    {x} = given.get({name!r})" for name, x in local.items()],
         "    bits = 0",
     ]
@@ -80,7 +124,7 @@ def recorder(rule: Rule) -> Recorder:
             f"    elif isinstance({x}, (list, tuple)):",
             "        return False",
         ]
-        if name in rule.numbers:
+        if name in rule.numbers and outputs is _OF_OUTPUT:
             space[f"of_{x}"] = rule.numbers[name]
             text += [
                 f"    elif {x} is not None:",
@@ -92,11 +136,10 @@ def recorder(rule: Rule) -> Recorder:
     for bits, plan in plans.items():
         space[f"plan{bits}"] = plan
         text += [f"    {'elif' if bits != next(iter(plans)) else 'if'} bits == {bits}:"]
-        text += [f"        {line}" for line in _of_plan(plan, bits, local, space)]
+        text += [f"        {line}" for line in _of_plan(plan, bits, local, space, results)]
     text += [
         "    else:",
         "        return False",
-        "    node._extra = None",
         "    node._number = next_number()",
         "    node._shape = shape_of(out)",
         "    node._dtype = out._dtype",
@@ -106,16 +149,18 @@ def recorder(rule: Rule) -> Recorder:
         "        node._lasti = frame.f_lasti",
         "    else:",
         "        node._code, node._lasti = outside(frame)",
-        "    out._rg = True",
-        "    out._node = node",
-        "    out._index = 0",
+        *[f"    {line}" for line in tail],
         "    return True",
     ]
     return compiled("record", text, space, f"{rule.name} ")  # type: ignore[no-any-return]
 
 
-def _of_plan(plan: Plan, bits: int, local: dict[str, str], space: dict[str, Any]) -> list[str]:
-    """The lines that make a plan's node, with its edges and what it keeps of its inputs."""
+def _of_plan(
+    plan: Plan, bits: int, local: dict[str, str], space: dict[str, Any], results: str
+) -> list[str]:
+    """The lines that make a plan's node, with its edges and what it keeps; `results`: how the text
+    names an output, by its number.
+    """
     text = []
     edges = []
     given = [name for name, wanted in zip(plan.rule.names, plan.mask, strict=True) if wanted]
@@ -136,7 +181,9 @@ def _of_plan(plan: Plan, bits: int, local: dict[str, str], space: dict[str, Any]
     for i, slot in enumerate(plan.slots):
         if slot.kind == CONSTANT:
             space[f"c{bits}_{i}"] = slot.of
-        pairs.append(_kept(slot, f"c{bits}_{i}", local.get(slot.of, ""), slot.of in given))
+        of_result = slot.kind in (RESULT, RESULT_META)
+        x = results.format(slot.of) if of_result else local.get(slot.of, "")
+        pairs.append(_kept(slot, f"c{bits}_{i}", x, of_result or slot.of in given))
     return [
         *text,
         "node = cls()",
@@ -147,16 +194,15 @@ def _of_plan(plan: Plan, bits: int, local: dict[str, str], space: dict[str, Any]
 
 
 def _kept(slot: Slot, constant: str, x: str, known: bool) -> str:
-    """The text of a slot's (value, version). `known`: the argument is a tensor."""
+    """The text of a slot's (value, version), of what `x` names. `known`: it is a tensor."""
     if slot.kind == ARG:
         return f"*keep(node, {x})"
     if slot.kind == RESULT:
-        return "*keep(node, out, 0)"
+        return f"*keep(node, {x}, {slot.of})"
     if slot.kind in (ARG_META, RESULT_META):
-        t = x if slot.kind == ARG_META else "out"
-        if slot.meta == "_shape" and (known or t == "out"):
-            return f"shape_of({t}), None"
-        return f"meta_of({t}, {slot.meta!r}), None"
+        if slot.meta == "_shape" and known:
+            return f"shape_of({x}), None"
+        return f"meta_of({x}, {slot.meta!r}), None"
     return f"{constant}, None"
 
 

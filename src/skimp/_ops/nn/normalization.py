@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,10 +14,101 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.scratch import Scratch, row_sums
+from skimp._kernels.threads import quietly
 from skimp._ops import batching
-from skimp._ops.reduce.softmax import HALVES, contiguous_array, floating, over_rows, wide
+from skimp._ops.reduce.softmax import (
+    HALVES,
+    SMALL,
+    contiguous_array,
+    floating,
+    over_rows,
+    wide,
+)
 
 Ints = tuple[int, ...]
+
+
+# -- small arrays at hand: what `_norm_block` and `_back_block` do, in one block -------------------
+
+_FULL: Final = (dtypes.float32, dtypes.float64)
+
+
+def _rows_at_hand(t: Any, dtype: Any) -> Array | None:
+    """A small tensor of the type, row by row; None for any other."""
+    a = t._np
+    if a is None or t._dtype is not dtype or not a.flags.c_contiguous or not 0 < a.size < SMALL:
+        return None
+    return a.reshape(-1, a.shape[-1]) if a.ndim else None
+
+
+def _small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    dtype = input._dtype
+    x = _rows_at_hand(input, dtype)
+    if x is None or dtype not in _FULL or normalized_shape != x.shape[1:]:
+        return None
+    w = b = None
+    if weight is not None:
+        w = weight._np
+        if w is None or weight._dtype is not dtype or w.shape != normalized_shape:
+            return None
+    if bias is not None:
+        b = bias._np
+        if b is None or bias._dtype is not dtype or b.shape != normalized_shape:
+            return None
+    y, mean, rstd = quietly(_normalize, x, w, b, x.dtype.type(eps))
+    shape = input._np.shape
+    ones = (*shape[:-1], 1)
+    return (
+        fresh(y.reshape(shape), dtype),
+        fresh(mean.reshape(ones), dtype),
+        fresh(rstd.reshape(ones), dtype),
+    )
+
+
+def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Array, Array, Array]:
+    n = x.shape[1]
+    mean = row_sums(x)
+    mean = np.divide(mean, n, out=mean)
+    y = np.subtract(x, mean)
+    rstd = np.divide(1, np.sqrt(np.vecdot(y, y) / n + eps))[:, None]
+    np.multiply(y, rstd, out=y)
+    if w is not None:
+        np.multiply(y, w, out=y)
+    if b is not None:
+        np.add(y, b, out=y)
+    return y, mean, rstd
+
+
+def _small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, needs: Any) -> Any:
+    dtype = input._dtype
+    x, grad = _rows_at_hand(input, dtype), g._np
+    if x is None or grad is None or dtype not in _FULL or mean._np is None or rstd._np is None:
+        return None
+    w = None if weight is None else weight.array()
+    affine = "weight" in needs or "bias" in needs
+    rows = np.ascontiguousarray(grad).reshape(x.shape)
+    given = (rows, x, mean._np.reshape(-1, 1), rstd._np.reshape(-1, 1), w, affine)
+    dx, dw, db = quietly(_normalize_back, *given)
+    dx = fresh(dx.reshape(input._np.shape), dtype)
+    return (dx, fresh(dw, dtype), fresh(db, dtype)) if affine else (dx, None, None)
+
+
+def _normalize_back(
+    g: Array, x: Array, mean: Array, rstd: Array, w: Array | None, affine: bool
+) -> tuple[Any, ...]:
+    n = x.shape[1]
+    xhat = np.subtract(x, mean)
+    np.multiply(xhat, rstd, out=xhat)
+    dw = db = None
+    if affine:
+        dw, db = np.add.reduce(g * xhat, axis=0), np.add.reduce(g, axis=0)
+    gw = g.copy() if w is None else g * w
+    along = np.vecdot(gw, xhat)[:, None] / n
+    mid = row_sums(gw) / n
+    np.multiply(xhat, along, out=xhat)
+    np.subtract(gw, xhat, out=gw)
+    np.subtract(gw, mid, out=gw)
+    return np.multiply(gw, rstd, out=gw), dw, db
 
 
 # -- layer_norm -----------------------------------------------------------------------------------
@@ -141,6 +232,10 @@ def _norm_back(
     g: Any, input: Any, mean: Any, rstd: Any, weight: Any, row_ndim: int, needs: Any, centre: bool
 ) -> Any:
     """(dx, dw, db), in one pass over the rows."""
+    if centre and row_ndim == 1:
+        found = _small_norm_back(g, input, mean, rstd, weight, needs)
+        if found is not None:
+            return found
     acc = wide(input._dtype)
     first = input.ndim - row_ndim
     rows = math.prod(input.shape[:first])
@@ -202,6 +297,7 @@ def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
     method=False,
     namespaces=(),
     nondiff=(1, 2),
+    fast=_small_layer_norm,
     rule=Rule(
         "NativeLayerNormBackward0",
         {

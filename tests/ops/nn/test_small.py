@@ -1,0 +1,60 @@
+"""Layers on small arrays at hand have the general way's results, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import skimp
+
+F = skimp.nn.functional
+
+
+def found(call: Callable[..., Any], arrays: list[Any], laid: str) -> list[tuple[Any, ...]]:
+    """Results and gradients, with what tells two of them apart."""
+    tensors = [skimp.from_numpy(a.copy()) for a in arrays]
+    if laid == "turned":
+        tensors[0] = tensors[0].transpose(0, -1).contiguous().transpose(0, -1)
+    for t in tensors:
+        if t.is_floating_point():
+            t.requires_grad_()
+    y = call(*tensors)
+    weight = skimp.arange(y.numel(), dtype=y.dtype).reshape(y.shape).sin()
+    y.sum().backward() if laid == "sum" else (y * weight).sum().backward()
+    made = [y.detach(), *[t.grad for t in tensors if t.grad is not None]]
+    return [(t.dtype, t.shape, t.stride(), t.numpy().tobytes()) for t in made]
+
+
+def same_both_ways(call: Callable[..., Any], arrays: list[Any], laid: str) -> None:
+
+    with skimp.config.using(defer="never", small_below=0):
+        want = found(call, arrays, laid)
+    with skimp.config.using(defer="never"):
+        assert found(call, arrays, laid) == want
+
+
+LAID = st.sampled_from(["rows", "turned", "sum"])
+TYPES = st.sampled_from([np.float32, np.float64])
+
+
+def numbers(draw: Any, *shape: int, dtype: Any) -> Any:
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    made = rng.standard_normal(shape).astype(dtype)
+    if draw(st.integers(0, 9)) == 0:
+        made.reshape(-1)[0] = np.inf
+    return made
+
+
+@given(st.data(), LAID, TYPES)
+@settings(max_examples=60, deadline=None)
+def test_layer_norm(data: Any, laid: str, dtype: Any) -> None:
+    draw = data.draw
+    shape = tuple(draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+    affine = [numbers(draw, shape[-1], dtype=dtype) for _ in range(draw(st.integers(0, 2)))]
+    call = lambda x, *p: F.layer_norm(x, shape[-1:], *p)  # noqa: E731
+    same_both_ways(call, [numbers(draw, *shape, dtype=dtype), *affine], laid)
