@@ -274,7 +274,7 @@ def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> in
     return signature.replace(parameters=parameters, return_annotation=result)
 
 
-def _plain_call(p: Parameters, first: str = "known") -> list[str]:
+def plain_call(p: Parameters, first: str = "known") -> list[str]:
     """Conditions of a call as most are: no `out=`, no NumPy words, nothing left out."""
     found = [*p.usual(first)]
     if p.takes_out:
@@ -288,7 +288,7 @@ def _plain_call(p: Parameters, first: str = "known") -> list[str]:
 def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
     """The body, unrecorded where a rule differentiates it, then the record of it."""
     space.update(raw=o.raw, state=modes.state, rule=o.rule, Tensor=Tensor)
-    usual = _plain_call(p, "known" if o.fast is None else "ordinary")
+    usual = plain_call(p, "known" if o.fast is None else "ordinary")
     lines.append(f"    if {' and '.join(usual)}:")
     call = f"raw({p.passed()})"
     if o.fast is not None:
@@ -368,8 +368,10 @@ _HAND_VIEW = """\
                 return new"""
 
 
-def _at_hand(t: Tensor) -> Any:
+def array_at_hand(t: Tensor) -> Any:
     """The ndarray of a small tensor whose bytes are there; None for any other."""
+    if t._np is not None:
+        return t._np
     layout = t._layout
     if layout is None or t._storage.promise is not None or t._conj or t._neg:
         return None
@@ -384,10 +386,10 @@ def _fast_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
-        at_hand=_at_hand, mark=mark, many=history.MANY,
+        at_hand=array_at_hand, mark=mark, many=history.MANY,
     )  # fmt: skip
     layout = f"raw(input.layout_of(){', ' if rest else ''}{rest})"
-    usual = _plain_call(p, "ordinary")
+    usual = plain_call(p, "ordinary")
     lines.append(f"    if {' and '.join(usual)}:")
     if o.hand is not None:
         lines += _HAND_VIEW.format(

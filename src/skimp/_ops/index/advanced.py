@@ -4,12 +4,15 @@ dimensions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import array_at_hand, general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import (
     Joint,
@@ -185,18 +188,64 @@ def _only_mask(indices: Any, ndim: int) -> Tensor | None:
 # -- reading -------------------------------------------------------------------------------------
 
 
+_RULE = Rule(
+    "IndexBackward0",
+    {
+        "input": lambda g, input_shape, indices: index_put(
+            g.new_zeros(tuple(input_shape)), indices, g, True
+        )
+    },
+)
+
+
+def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
+    """`input[index]` by NumPy, where `x` is the small row-major array of `input` and the index one
+    tensor of positions, a mask of all dims, or a tensor for each of the first dims; else None.
+    """
+    indices = (index,) if type(index) is Tensor else index
+    if type(indices) is not tuple or not x.flags.c_contiguous:
+        return None
+    arrays = _index_arrays(indices, x)
+    if arrays is None:
+        return None
+    try:
+        found = (
+            x.take(arrays[0], 0) if len(arrays) == 1 and arrays[0].dtype == np.int64 else x[arrays]
+        )
+    except IndexError:  # the general way has PyTorch's words
+        return None
+    if not found.flags.c_contiguous:
+        return None
+    made = fresh(found, input._dtype)
+    if input._rg and modes.state.grad:
+        record(_RULE, {"input": input, "indices": indices}, made)
+    return made
+
+
+def _index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
+    """The arrays of an index that `picked` is for."""
+    if not 0 < len(indices) <= x.ndim:
+        return None
+    arrays = []
+    for one in indices:
+        if type(one) is not Tensor:
+            return None
+        a = one._np if one._np is not None else array_at_hand(one)
+        if a is None or not a.flags.c_contiguous or not a.ndim:
+            return None
+        if one._dtype is not dtypes.int64 and (
+            one._dtype is not dtypes.bool or len(indices) > 1 or a.shape != x.shape
+        ):
+            return None
+        arrays.append(a)
+    return tuple(arrays)
+
+
 @general(
     "_gather_at",
     method=False,
     namespaces=(),
-    rule=Rule(
-        "IndexBackward0",
-        {
-            "input": lambda g, input_shape, indices: index_put(
-                g.new_zeros(tuple(input_shape)), indices, g, True
-            )
-        },
-    ),
+    rule=_RULE,
     batch=batching.places.gather_at,
 )
 def gather_at(input: Tensor, indices: Any) -> Tensor:
@@ -246,10 +295,50 @@ def _joint(array: Array, where: Where) -> Joint:
 # -- writing -------------------------------------------------------------------------------------
 
 
+def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> bool:
+    source = array_at_hand(values) if type(values) is Tensor else None
+    if type(indices) not in (tuple, list) or source is None or source.dtype != x.dtype:
+        return False
+    arrays = _index_arrays(indices, x)
+    if arrays is None or not source.size or np.may_share_memory(x, source):
+        return False
+    shape = arrays[0].shape if len(arrays) == 1 else _broadcast(list(arrays))
+    if arrays[0].dtype == bool or source.shape != (*shape, *x.shape[len(arrays) :]):
+        return False
+    try:
+        _put_small(x, arrays, source, accumulate)
+    except IndexError:  # the general way has PyTorch's words
+        return False
+    return True
+
+
+def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: bool) -> None:
+    if not accumulate:
+        x[arrays] = source
+        return
+    if len(arrays) > 1:
+        np.add.at(x, arrays, source)
+        return
+    rows = arrays[0].reshape(-1)
+    values = rows.tolist()
+    if min(values) < 0:
+        rows = counted_from_front(rows, len(x))
+        values = rows.tolist()
+        if min(values) < 0:
+            raise IndexError
+    if len(set(values)) == len(values):  # each place once
+        x[rows] += source.reshape((len(values), *x.shape[1:]))
+        return
+    width = x.size // len(x)
+    places = rows.reshape(-1, 1) * width + np.arange(width)
+    np.add.at(x.reshape(-1), places.reshape(-1), source.reshape(-1))
+
+
 @writer(
     "index_put",
     batch=batching.places.put_at,
     out=False,
+    fast=_small_put,
     rule=Rule(
         "IndexPutBackward0",
         {

@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.pointwise_forms import FLOATS
-from skimp._engine.dispatch.row import KNOWN, OPS, Form, Op
+from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.call_site import warn
@@ -34,6 +34,7 @@ _plain_view = history.plain_view
 _MANY = history.MANY
 _state = modes.state
 _ref = weakref.ref
+_ALL = slice(None)
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -56,12 +57,20 @@ def getitem(self: Tensor, index: Any) -> Tensor:
     if x is None and not self._hollow and self._storage.promise is None and not self._rg:
         self.array()  # a small one stays at hand
         x = self._np
-    if x is not None and not self._rg and type(self) is Tensor:
+    if x is not None and self._rg and not active and type(self) in ORDINARY:
+        picked = advanced.picked(self, x, index)
+        if picked is not None:
+            return picked
+    elif x is not None and type(self) is Tensor and not active:
         if type(index) is int and x.ndim and -(n := len(x)) <= index < n:
             found = x[index, ...]
         else:
             found = _at_hand(x, index)
-        if found is not None:
+        if found is None:
+            picked = advanced.picked(self, x, index)
+            if picked is not None:
+                return picked
+        else:
             t = _new(Tensor)
             t._np = found
             t._storage = storage = self._storage
@@ -101,8 +110,8 @@ def _at_hand(x: Any, index: Any) -> Any:
         index = (index,)
     elif kind is not tuple:
         return None
-    if len(index) > x.ndim:
-        return None
+    if len(index) > x.ndim or None in index:
+        return _with_new_dims(x, index)
     for i, n in zip(index, x.shape):  # noqa: B905  (an index may be shorter than the shape)
         if type(i) is slice:
             step = i.step
@@ -118,6 +127,20 @@ def _at_hand(x: Any, index: Any) -> Any:
             return None
     found = x[(*index, ...)]
     return found if found.size else None
+
+
+def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:
+    """The view of a row-major array that an index of None and `:` alone makes."""
+    shape, d = [], 0
+    for i in index:
+        if i is None:
+            shape.append(1)
+        elif type(i) is slice and i == _ALL and d < x.ndim:
+            shape.append(x.shape[d])
+            d += 1
+        else:
+            return None
+    return x.reshape((*shape, *x.shape[d:])) if x.flags.c_contiguous and x.size else None
 
 
 def split(index: Any) -> tuple[Any, ...]:

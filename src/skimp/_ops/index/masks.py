@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
@@ -44,17 +47,24 @@ def _branches(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return d, d
 
 
+_WHERE_RULE = Rule(
+    "WhereBackward0",
+    {
+        "input": lambda g, condition: g.where(condition, 0),
+        "other": lambda g, condition: _other_back(g, condition),
+    },
+)
+
+
+def _other_back(g: Tensor, condition: Tensor) -> Any:
+    return where(condition, 0, g)
+
+
 WHERE = Pointwise(
     "where",
     SELECT,
     _branches,
-    Rule(
-        "WhereBackward0",
-        {
-            "input": lambda g, condition: where(condition, g, 0),
-            "other": lambda g, condition: where(condition, 0, g),
-        },
-    ),
+    _WHERE_RULE,
     ("condition", "input", "other"),
     opmath=False,
     masks=(0,),
@@ -62,6 +72,66 @@ WHERE = Pointwise(
 )
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
+    """A Python number as a NumPy scalar of a float type that holds it; None for any other."""
+    kind = type(value)
+    if kind is not float and kind is not int:
+        return None
+    if dtype is dtypes.float32:
+        fits = -_LARGEST <= value <= _LARGEST or value in (np.inf, -np.inf)
+        return np.float32(value) if fits else None
+    if dtype is dtypes.float64 and (kind is float or -(1 << 53) < value < 1 << 53):
+        return np.float64(value)
+    return None
+
+
+def _small_branch(value: Any, dtype: dtypes.dtype) -> Any:
+    """A branch of `where` as NumPy takes it: of the type, row-major; None for any other."""
+    if type(value) is not Tensor:
+        return small_number(value, dtype)
+    return None if value._dtype is not dtype or value._turned else value._np
+
+
+def _small_where(
+    condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
+) -> Tensor | None:
+    if type(condition) is not Tensor or condition._dtype is not dtypes.bool or condition._turned:
+        return None
+    dtype = input._dtype if type(input) is Tensor else getattr(other, "_dtype", None)
+    mask = condition._np
+    if mask is None or dtype is None:
+        return None
+    x, y = _small_branch(input, dtype), _small_branch(other, dtype)
+    if x is None or y is None:
+        return None
+    try:
+        made = fresh(np.where(mask, x, y), dtype)
+    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+        return None
+    if modes.state.grad and (_requires_grad(input) or _requires_grad(other)):
+        given = {"condition": condition, "input": input, "other": other}
+        record(_WHERE_RULE, given, made)
+    return made
+
+
+def _requires_grad(value: Any) -> bool:
+    return type(value) is Tensor and value._rg
+
+
+def _small_where_method(self: Tensor, condition: Any, other: Any) -> Tensor | None:
+    return _small_where(condition, self, other)
+
+
+@general("where", namespaces=(), fast=_small_where_method)
+def _where_method(self: Tensor, condition: Any, other: Any) -> Any:
+    """`input` where the condition holds, else `other`."""
+    return where(condition, self, other)
+
+
+@general(method=False, fast=_small_where)
 def where(
     condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
 ) -> Any:
@@ -101,14 +171,6 @@ def _condition(condition: Any) -> Tensor:
     return condition
 
 
-def _where_method(self: Tensor, condition: Any, other: Any) -> Any:
-    return where(condition, self, other)
-
-
-export("where", where, method=False)
-export("where", named(_where_method, "where", where.__doc__), namespaces=())
-
-
 def _filled(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return args[1]._dtype, args[1]._dtype
 
@@ -120,22 +182,59 @@ def _fill_kernel(mask: Array, x: Array, value: Array, *, out: Array) -> None:
 FILL_RULE = Rule(
     "MaskedFillBackward1",
     {
-        "input": lambda g, mask: masked_fill(g, mask, 0),
-        "value": lambda g, mask: where(mask, g, 0).sum(),
+        "input": lambda g, mask: g.masked_fill(mask, 0),
+        "value": lambda g, mask: g.where(mask, 0).sum(),
     },
     numbers={
-        "value": Rule("MaskedFillBackward0", {"input": lambda g, mask: masked_fill(g, mask, 0)})
+        "value": Rule("MaskedFillBackward0", {"input": lambda g, mask: g.masked_fill(mask, 0)})
     },
 )
 FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FILL_RULE,
                  ("mask", "input", "value"), opmath=False, masks=(0,))  # fmt: skip
 
 
+def _small_fill(input: Tensor, mask: Any, value: Any) -> Tensor | None:
+    x, number = input._np, small_number(value, input._dtype)
+    if x is None or number is None or input._turned or type(mask) is not Tensor:
+        return None
+    holds = mask._np
+    if holds is None or mask._dtype is not dtypes.bool or mask._turned:
+        return None
+    try:
+        made = fresh(np.where(holds, number, x), input._dtype)
+    except ValueError:  # shapes that don't fit: the general way has PyTorch's words
+        return None
+    if input._rg and modes.state.grad:
+        record(FILL_RULE, {"mask": mask, "input": input, "value": value}, made)
+    return made
+
+
+@general(fast=_small_fill)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or a 0-d tensor, where the mask holds, else the input."""
     return call(FILL, (_check_fill(input, mask, value), input, value))
 
 
+def _small_fill_in_place(input: Tensor, mask: Any, value: Any) -> Tensor | None:
+    x, number = input._np, small_number(value, input._dtype)
+    if x is None or number is None or type(mask) is not Tensor or not x.flags.c_contiguous:
+        return None
+    holds = mask._np
+    if holds is None or mask._dtype is not dtypes.bool or holds.shape != x.shape:
+        return None
+    if mask._storage is input._storage or (input._rg and modes.state.grad):
+        return None
+    before_inplace(input)
+    np.copyto(input.writable(), number, where=holds)
+    return input
+
+
+@general(
+    namespaces=(),
+    composite=False,
+    fast=_small_fill_in_place,
+    batch=batching.places.fill_masked,
+)
 def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or a 0-d tensor, where the mask holds, in place."""
     _check_fill(input, mask, value)
@@ -219,12 +318,6 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         pointwise.assign(FILL, kernel, (mask, input, value), input._dtype, input._dtype, input)
 
     return in_place(input, FILL_RULE, {"input": input, "mask": mask, "value": value}, write)
-
-
-export("masked_fill", masked_fill)
-export(
-    "masked_fill_", masked_fill_, namespaces=(), composite=False, batch=batching.places.fill_masked
-)
 
 
 # -- masked_select --------------------------------------------------------------------------------

@@ -4,12 +4,13 @@ reads so.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.forms import array_at_hand, general
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import (
@@ -23,8 +24,9 @@ from skimp._engine.eval.positions import (
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
+from skimp._ops.index.masks import small_number
 from skimp._ops.index.writers import writer
 
 UFUNCS: dict[str, Any] = {
@@ -79,11 +81,82 @@ def _sizes(t: Tensor) -> tuple[int, ...]:
     return tuple(t.shape) or (1,)
 
 
+# -- small tensors at hand ------------------------------------------------------------------------
+
+_FEW = 1 << 12  # elements of an index below which places are computed at once
+
+
+_LIST = 64  # elements below which Python's min and max are faster than NumPy's
+
+
+@lru_cache(maxsize=128)
+def _grid(shape: tuple[int, ...], index: tuple[int, ...], dim: int) -> tuple[Array, int]:
+    """Where the elements of an index that points to 0 along `dim` lie in row-major memory of
+    `shape`, and how far apart the positions along `dim` are.
+    """
+    apart = layouts.contiguous_strides(shape)
+    places = np.zeros((1,) * len(index), np.int64)
+    for d, n in enumerate(index):
+        if d != dim:
+            places = (
+                places
+                + np.arange(n).reshape([-1 if k == d else 1 for k in range(len(index))]) * apart[d]
+            )
+    return places, apart[dim]
+
+
+def small_places(x: Array, dim: Any, index: Any) -> Array | None:
+    """For each element of a small index its place in the row-major `x`; None where something about
+    them is unusual, or wrong.
+    """
+    if type(index) is not Tensor or index._dtype is not dtypes.int64 or type(dim) is not int:
+        return None
+    where, ndim = array_at_hand(index), x.ndim
+    if where is None or where.ndim != ndim or not 0 < where.size < _FEW or not -ndim <= dim < ndim:
+        return None
+    dim %= ndim
+    if not where.flags.c_contiguous or not _within(where, x.shape[dim]):
+        return None
+    for d in range(ndim):
+        if where.shape[d] > x.shape[d] and d != dim:
+            return None
+    base, apart = _grid(x.shape, where.shape, dim)
+    found: Array = base + (where if apart == 1 else where * apart)
+    return found
+
+
+def _within(index: Array, n: int) -> bool:
+    if index.size > _LIST:
+        return bool(np.maximum.reduce(index.view(np.uint64), None) < n)  # negative ones are large
+    values = index.reshape(-1).tolist()
+    return bool(min(values) >= 0 and max(values) < n)
+
+
+def _small_source(x: Array, index: Tensor, src: Any) -> Array | None:
+    """The elements of `src`, of the type of `x`, that an index as large as it names in C order."""
+    values = array_at_hand(src) if type(src) is Tensor else None
+    if values is None:
+        return None
+    fits = values.dtype == x.dtype and values.shape == index.shape and values.flags.c_contiguous
+    return None if not fits or np.may_share_memory(values, x) else values.reshape(-1)
+
+
 # -- gather ---------------------------------------------------------------------------------------
+
+
+def _small_gather(
+    input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False
+) -> Tensor | None:
+    x = array_at_hand(input)
+    if x is None or not x.flags.c_contiguous:
+        return None
+    places = small_places(x, dim, index)
+    return None if places is None else fresh(x.take(places), input._dtype)
 
 
 @general(
     out="same",
+    fast=_small_gather,
     rule=Rule(
         "GatherBackward0",
         {
@@ -168,7 +241,21 @@ def _zeroed(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.scatter(dim, index, 0)
 
 
-@writer(batch=batching.places.by_index, rule=Rule("ScatterBackward0", {
+def _small_scatter(
+    x: Array, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> bool:
+    src = value if src is None else src
+    values = small_number(src, dtypes.FROM_NUMPY.get(x.dtype))
+    if values is None:
+        values = _small_source(x, index, src)
+    places = None if values is None or reduce is not None else small_places(x, dim, index)
+    if places is None:
+        return False
+    x.reshape(-1)[places.reshape(-1)] = values
+    return True
+
+
+@writer(batch=batching.places.by_index, fast=_small_scatter, rule=Rule("ScatterBackward0", {
     "input": lambda g, dim, index: _zeroed(g, dim, index),
     "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
 }))  # fmt: skip
@@ -218,7 +305,17 @@ def _write(input: Tensor, dim: int, index: Tensor, source: Array, ufunc: Any) ->
     write_along(target, dim, where, source, ufunc)
 
 
+def _small_scatter_add(x: Array, dim: int, index: Tensor, src: Tensor) -> bool:
+    values = _small_source(x, index, src)
+    places = None if values is None else small_places(x, dim, index)
+    if values is None or places is None:
+        return False
+    np.add.at(x.reshape(-1), places.reshape(-1), values)
+    return True
+
+
 @writer(
+    fast=_small_scatter_add,
     rule=Rule(
         "ScatterAddBackward0",
         {

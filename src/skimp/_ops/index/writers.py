@@ -18,13 +18,22 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import OPS, Function, Op, spread, wrapper
-from skimp._engine.dispatch.runners import call, move, tensors_in
+from skimp._engine.dispatch.forms import (
+    OPS,
+    Function,
+    Op,
+    array_at_hand,
+    plain_call,
+    spread,
+    wrapper,
+)
+from skimp._engine.dispatch.runners import call, move, needed, tensors_in
+from skimp._engine.dispatch.wrappers import Parameters
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import formats
-from skimp._engine.tensor.tensor import Tensor, alias, empty
+from skimp._engine.tensor.tensor import Tensor, alias, empty, fresh
 from skimp._ops.shape.copies import clone
 
 
@@ -36,6 +45,7 @@ def writer(
     function: bool = True,
     row_major: bool | None = True,
     namespaces: tuple[str, ...] = ("",),
+    fast: Function | None = None,
     **known: Any,
 ) -> Callable[[Function], Function]:
     """Declare `name`, `name_` and `name(out=)` by the body that writes into its first argument.
@@ -43,6 +53,8 @@ def writer(
     `row_major`: the copy is, as where PyTorch's op allocates its result; else it is laid out as the
     input, and with None has the input's very strides, dense or not.
     `function=False`: there are only the methods and, in place, no function.
+    `fast` writes to the small row-major ndarray at hand of its first argument, and says True; or it
+    writes nothing, where a call is not for it.
     """
 
     def declare(raw: Function) -> Function:
@@ -52,15 +64,65 @@ def writer(
         copy = _row_major if row_major and out else _like_input
         if row_major is None:
             copy = _same_strides
-        main = wrapper(title, o, lambda given, out: _run_on_copy(o, given, out, copy), out)
+        short, short_own = _short_ways(fast)
+        main = wrapper(title, o, lambda given, out: _run_on_copy(o, given, out, copy), out, short)
         spread(o, title, main, ())
         o.namespaces = ("",) if f"{title}_" in _FUNCTIONS else ()
-        own = wrapper(f"{title}_", o, lambda given, _: _run_in_place(o, given))
+        own = wrapper(f"{title}_", o, lambda given, _: _run_in_place(o, given), False, short_own)
         spread(o, f"{title}_", own, ())
         o.namespaces = namespaces if function else ()
         return main
 
     return declare
+
+
+def _short_ways(fast: Function | None) -> tuple[Any, Any]:
+    """What writes the fast paths of a writer's two wrappers: on a copy, and in place."""
+    if fast is None:
+        return None, None
+
+    def on_copy(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
+        rest = _shared_names(space, fast, o, p)
+        first = p.names()[0]
+        lines += [
+            f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
+            f"        x = {first}._np if {first}._np is not None else at_hand({first})",
+            "        if x is not None and x.flags.c_contiguous:",
+            "            x = x.copy()",
+            f"            if fast(x, {rest}):",
+            f"                result = fresh(x, {first}._dtype)",
+            f"                if state.grad and needed({', '.join(p.names())}):",
+            f"                    given = {p.given()}",
+            "                    record(rule_for(op, given), given, result)",
+            "                return result",
+        ]
+
+    def in_place(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
+        rest = _shared_names(space, fast, o, p)
+        first = p.names()[0]
+        lines += [
+            f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
+            f"        x = {first}._np if {first}._np is not None else at_hand({first})",
+            "        if x is not None and x.flags.c_contiguous and not (",
+            f"            state.grad and needed({', '.join(p.names())})",
+            "        ):",
+            f"            before_inplace({first})",
+            f"            {first}._storage.will_write()",
+            f"            if fast(x, {rest}):",
+            f"                {first}.bump()",
+            f"                return {first}",
+        ]
+
+    return on_copy, in_place
+
+
+def _shared_names(space: dict[str, Any], fast: Function, o: Op, p: Parameters) -> str:
+    """Give the text of a fast path its names; the arguments after the first, as passed on."""
+    space.update(
+        at_hand=array_at_hand, fast=fast, op=o, state=modes.state, needed=needed,
+        record=record, rule_for=_rule_for, fresh=fresh, before_inplace=history.before_inplace,
+    )  # fmt: skip
+    return p.passed((p.names()[0], "out"))
 
 
 _FUNCTIONS = frozenset(

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank, pour, target
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
@@ -67,13 +68,41 @@ def _cat_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return grads
 
 
+def _small(tensors: Any) -> list[Array] | None:
+    """The arrays of small tensors of one type and rank that are row-major, as their joint is."""
+    if type(tensors) not in (list, tuple) or not tensors or type(tensors[0]) not in ORDINARY:
+        return None
+    dtype = tensors[0]._dtype
+    arrays, total = [], 0
+    for t in tensors:
+        a = t._np if type(t) in ORDINARY else None
+        if a is None or t._dtype is not dtype or not a.size or not a.flags.c_contiguous:
+            return None
+        total += a.nbytes
+        arrays.append(a)
+    return arrays if total < POOLED and arrays[0].ndim < 4 else None
+
+
+def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
+    arrays = _small(tensors)
+    if arrays is None or type(dim) is not int:
+        return None
+    try:
+        return fresh(np.concatenate(arrays, dim), tensors[0]._dtype)
+    except ValueError:  # sizes or a dim that don't fit: the general way has PyTorch's words
+        return None
+
+
 @general(
-    "cat",
     method=False,
+    aliases=("concat", "concatenate"),
     rule=Rule("CatBackward0", {"tensors": _cat_back}),
+    autocast="widest",
+    fast=_small_cat,
     batch=batching.places.join,
 )
-def _cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The tensors one after the other along a dimension, in their promoted type."""
     given = tensor_list("cat", tensors)
     if not given:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
@@ -85,35 +114,6 @@ def _cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     made, into = target("cat", out, shape, dtype, given, _format_strides(given, shape))
     _write(given, into, dim)
     return made
-
-
-def cat(tensors: Any, dim: Any = 0, *, out: Tensor | None = None, **numpy_words: Any) -> Tensor:
-    """The tensors one after the other along a dimension, in their promoted type."""
-    if out is None and not numpy_words and type(tensors) in (list, tuple) and tensors:
-        arrays = _small(tensors)
-        if arrays is not None and -arrays[0].ndim <= dim < arrays[0].ndim:
-            return fresh(np.concatenate(arrays, dim), tensors[0]._dtype)
-    return _cat(tensors, dim, out=out, **numpy_words)
-
-
-for _name in ("cat", "concat", "concatenate"):
-    export(_name, cat, method=False, autocast="widest")
-
-
-def _small(tensors: Any) -> list[Array] | None:
-    """The arrays of small plain tensors of one shape and type: the short way."""
-    arrays = []
-    for t in tensors:
-        a = getattr(t, "_np", None)
-        if a is None or t._rg or not a.flags.c_contiguous:
-            return None
-        arrays.append(a)
-    first = arrays[0]
-    if not 0 < first.ndim < 4 or first.nbytes * len(arrays) >= POOLED:
-        return None
-    if any([a.dtype is not first.dtype or a.shape != first.shape for a in arrays]):
-        return None
-    return arrays
 
 
 def _write(tensors: Sequence[Tensor], into: Array, dim: int) -> None:
@@ -189,10 +189,27 @@ def _stack_back(g: Tensor, tensors_shape: Any, dim: int) -> list[Tensor]:
     return [g.select(dim, i) for i in range(len(tensors_shape))]
 
 
+def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
+    arrays = _small(tensors)
+    if arrays is None or type(dim) is not int:
+        return None
+    first = arrays[0].shape
+    ndim = len(first)
+    if not -ndim - 1 <= dim <= ndim or any([a.shape != first for a in arrays]):
+        return None
+    dim %= ndim + 1
+    if dim == ndim:
+        made = np.concatenate([a[..., None] for a in arrays], dim)
+    else:  # the same memory as end to end along the dim that follows
+        made = np.concatenate(arrays, dim).reshape((*first[:dim], len(arrays), *first[dim:]))
+    return fresh(made, tensors[0]._dtype)
+
+
 @general(
     method=False,
     rule=Rule("StackBackward0", {"tensors": _stack_back}),
     autocast="widest",
+    fast=_small_stack,
     batch=batching.places.join,
 )
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:

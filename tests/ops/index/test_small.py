@@ -1,0 +1,177 @@
+"""Indexing of small tensors: the fast path gives the bits, layouts, gradients and errors of the
+general way, and PyTorch's.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from skimp.config import config
+
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((4, 5, 3)).astype(np.float32)
+X[0, 0] = np.array([0.0, -0.0, np.nan], np.float32)
+M = RNG.standard_normal((6, 4)).astype(np.float32)
+V = RNG.standard_normal(7).astype(np.float32)
+ROWS = np.array([3, 0, 0, 2, 1])
+SIGNED = np.array([-1, 0, 2, -4])
+TABLE = np.array([[0, 3], [2, 1]])
+ALONG = RNG.integers(0, 4, (6, 4))
+SOME = RNG.integers(0, 4, (3, 2))
+HOLDS = M > 0
+SHAPES = ((2, 3, 2), (4, 5, 3), (1, 1, 1), (70, 1, 3))
+
+Case = Callable[[Any, Callable[[np.ndarray[Any, Any]], Any]], Any]
+
+READS: dict[str, Case] = {
+    "rows": lambda m, t: t(X)[t(ROWS)],
+    "signed": lambda m, t: t(X)[t(SIGNED)],
+    "table": lambda m, t: t(X)[t(TABLE)],
+    "vector": lambda m, t: t(V)[t(ROWS)],
+    "pairs": lambda m, t: t(X)[t(TABLE), t(TABLE)],
+    "broadcast": lambda m, t: t(X)[t(TABLE), t(np.array([1, 2]))],
+    "all dims": lambda m, t: t(X)[t(ROWS[:3]), t(ROWS[:3]), t(np.array([0, 1, 2]))],
+    "mask": lambda m, t: t(M)[t(HOLDS)],
+    "mask of rows": lambda m, t: t(M)[t(HOLDS[:, 0])],
+    "no row": lambda m, t: t(M)[t(np.zeros(0, np.int64))],
+    "int32": lambda m, t: t(M)[t(ROWS.astype(np.int32))],
+    "turned": lambda m, t: t(X).transpose(0, 1)[t(ROWS)],
+    "turned index": lambda m, t: t(X)[t(TABLE).t()],
+    "new dims": lambda m, t: t(M)[:, None],
+    "new dims around": lambda m, t: t(M)[None, :, None],
+    "gather": lambda m, t: t(M).gather(1, t(ALONG)),
+    "gather 0": lambda m, t: t(M).gather(0, t(ALONG)),
+    "gather some": lambda m, t: t(M).gather(-1, t(SOME)),
+    "gather vector": lambda m, t: t(V).gather(0, t(ROWS)),
+    "where": lambda m, t: m.where(t(HOLDS), t(M), 0.5),
+    "where both": lambda m, t: m.where(t(HOLDS), t(M), t(M[:1])),
+    "where number first": lambda m, t: m.where(t(HOLDS), -1, t(M)),
+    "where method": lambda m, t: t(M).where(t(HOLDS[:, :1]), t(M[0])),
+    "where turned": lambda m, t: m.where(t(HOLDS).t(), t(M).t(), 0.0),
+    "masked_fill": lambda m, t: t(M).masked_fill(t(HOLDS), -np.inf),
+    "masked_fill broadcast": lambda m, t: t(M).masked_fill(t(HOLDS[0]), 2),
+    "scatter": lambda m, t: t(M).scatter(1, t(SOME), t(M[:3, :2])),
+    "scatter number": lambda m, t: t(M).scatter(1, t(SOME), 1.5),
+    "scatter_add": lambda m, t: t(M).scatter_add(1, t(ALONG), t(M)),
+    "scatter_add 0": lambda m, t: t(M).scatter_add(0, t(SOME), t(M[:3, :2])),
+    "scatter_add vector": lambda m, t: t(V).scatter_add(0, t(ROWS), t(V[:5])),
+    "index_put": lambda m, t: t(M).index_put((t(SIGNED),), t(M[:4])),
+    "index_put add": lambda m, t: t(M).index_put((t(ROWS),), t(M[:5]), accumulate=True),
+    "index_put once": lambda m, t: t(M).index_put((t(SIGNED),), t(M[:4]), accumulate=True),
+    "index_put pairs": lambda m, t: t(M).index_put((t(ROWS[:4]), t(SIGNED)), t(V[:4]), True),
+}
+WRITES: dict[str, Case] = {
+    "masked_fill_": lambda m, t: t(M).masked_fill_(t(HOLDS), 3.0),
+    "scatter_": lambda m, t: t(M).scatter_(1, t(SOME), 0),
+    "scatter_add_": lambda m, t: t(M).scatter_add_(1, t(ALONG), t(M)),
+    "index_put_": lambda m, t: t(M).index_put_((t(ROWS),), t(M[:5]), True),
+}
+ERRORS: dict[str, Case] = {
+    "beyond": lambda m, t: t(M)[t(np.array([6]))],
+    "before": lambda m, t: t(M)[t(np.array([-7]))],
+    "shapes": lambda m, t: t(X)[t(ROWS), t(TABLE)],
+    "gather beyond": lambda m, t: t(M).gather(1, t(SOME + 3)),
+    "gather before": lambda m, t: t(M).gather(1, t(SOME - 1)),
+    "gather too large": lambda m, t: t(V).gather(0, t(TABLE)),
+    "scatter_add beyond": lambda m, t: t(M).scatter_add(1, t(SOME + 3), t(M)),
+    "where shapes": lambda m, t: m.where(t(HOLDS), t(M), t(V)),
+    "masked_fill too large": lambda m, t: t(M).masked_fill(t(HOLDS), 1e39),
+    "masked_fill shapes": lambda m, t: t(M).masked_fill(t(HOLDS), t(V)),
+    "index_put beyond": lambda m, t: t(M).index_put((t(np.array([9])),), t(M[:1])),
+    "index_put before": lambda m, t: t(M).index_put((t(np.array([-9])),), t(M[:1]), True),
+}
+
+
+def _ours(a: np.ndarray[Any, Any]) -> Any:
+    return skimp.from_numpy(a.copy()).clone()
+
+
+def _theirs(a: np.ndarray[Any, Any]) -> Any:
+    return torch.from_numpy(a.copy())
+
+
+def _described(t: Any) -> Any:
+    bits = t.detach().contiguous().numpy().tobytes()
+    return tuple(t.shape), tuple(t.stride()), str(t.dtype).split(".")[-1], bits
+
+
+@pytest.mark.parametrize("name", [*READS, *WRITES])
+def test_the_fast_path_gives_the_bits_and_strides_of_the_general_way_and_of_pytorch(
+    name: str,
+) -> None:
+    case = (READS | WRITES)[name]
+    fast = _described(case(skimp, _ours))
+    with config.using(small_below=0):
+        general = _described(case(skimp, _ours))
+    assert fast == general == _described(case(torch, _theirs))
+
+
+@pytest.mark.parametrize("name", READS)
+def test_gradients_and_second_derivatives_of_the_fast_path_are_those_of_pytorch(name: str) -> None:
+    def gradients(m: Any, tensor: Any) -> list[Any]:
+        leaves: list[Any] = []
+
+        def leaf(a: np.ndarray[Any, Any]) -> Any:
+            t = tensor(a)
+            if a.dtype == np.float32:
+                t.requires_grad_()
+                leaves.append(t)
+            return t
+
+        result = READS[name](m, leaf)
+        weights = tensor(np.arange(result.numel(), dtype=np.float32)).reshape(result.shape) + 1
+        grads = m.autograd.grad(result, leaves, weights.requires_grad_(), create_graph=True)
+        again = m.autograd.grad(sum((g * g).nan_to_num().sum() for g in grads), weights)
+        return [result.grad_fn.name().rstrip("01"), *map(_described, [*grads, *again])]
+
+    assert gradients(skimp, _ours) == gradients(torch, _theirs)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_the_fast_path_is_not_for_raises_as_pytorch_does(name: str) -> None:
+    with pytest.raises((IndexError, RuntimeError, ValueError)) as theirs:
+        ERRORS[name](torch, _theirs)
+    with pytest.raises(theirs.type) as ours:
+        ERRORS[name](skimp, _ours)
+    assert str(ours.value).split("(")[0][:30] == str(theirs.value).split("(")[0][:30]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_counts_one_version_and_spoils_what_was_saved(name: str) -> None:
+    made = WRITES[name](skimp, _ours)
+    assert made._version == 1
+    x = skimp.ones(6, 4, requires_grad=True)
+    held: list[Any] = []
+
+    def first(a: np.ndarray[Any, Any]) -> Any:
+        if held:
+            return _ours(a)
+        held.append(_ours(a))
+        held.append(x * held[0])
+        return held[0]
+
+    WRITES[name](skimp, first)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        held[1].sum().backward()
+
+
+@pytest.mark.parametrize(("dim", "shape"), list(itertools.product((0, 1, 2), SHAPES)))
+def test_gather_and_scatter_add_along_every_dim_agree_with_pytorch(
+    dim: int, shape: tuple[int, ...]
+) -> None:
+    whole = tuple(max(n, m) for n, m in zip(shape, X.shape, strict=True))
+    x = RNG.standard_normal(whole).astype(np.float32)
+    index = RNG.integers(0, whole[dim], shape)
+    source = RNG.standard_normal(shape).astype(np.float32)
+    for case in (
+        lambda t: t(x).gather(dim, t(index)),
+        lambda t: t(x).scatter_add(dim, t(index), t(source)),
+    ):
+        assert _described(case(_ours)) == _described(case(_theirs))
