@@ -692,7 +692,7 @@ def bucketize(
 def cartesian_prod(*tensors: Any) -> Tensor:
     """Every combination of an element of each vector, as rows."""
 
-def cat(tensors: Any, dim: Any = 0, *, out: Tensor | None = None, **numpy_words: Any) -> Tensor:
+def cat(tensors: Any, dim: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors one after the other along a dimension, in their promoted type."""
 
 def cdist(
@@ -776,12 +776,10 @@ def combinations(
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """real + 1j * imag."""
 
-def concat(tensors: Any, dim: Any = 0, *, out: Tensor | None = None, **numpy_words: Any) -> Tensor:
+def concat(tensors: Any, dim: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors one after the other along a dimension, in their promoted type."""
 
-def concatenate(
-    tensors: Any, dim: Any = 0, *, out: Tensor | None = None, **numpy_words: Any
-) -> Tensor:
+def concatenate(tensors: Any, dim: builtins.int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors one after the other along a dimension, in their promoted type."""
 
 def conj(input: Tensor) -> Tensor:

@@ -2059,8 +2059,7 @@ class Tensor:
     ) -> tuple[Tensor, ...]:
         """Pieces along the rows."""
     def where(self, condition: Any, other: Any) -> Any:
-        """`input` where the condition holds, else `other`; the condition alone: the positions of
-        its trues."""
+        """`input` where the condition holds, else `other`."""
     def writable(self) -> Array:
         """The elements as an ndarray to write to: whoever promised to read the old ones has
         delivered."""
