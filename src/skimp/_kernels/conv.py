@@ -10,258 +10,31 @@ Shapes: x (n, groups, ci, *size), w (groups, co, ci, *kernel), g (n, groups, co,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from skimp._kernels.blas import one_thread
-from skimp._kernels.scratch import give, row_sums, take
+from skimp._kernels.im2col import (
+    LANES,
+    SCRATCH,
+    Block,
+    Ints,
+    Patches,
+    Window,
+    as_matrices,
+    blocks,
+    gathered,
+    rows_flat,
+    working,
+)
+from skimp._kernels.scratch import row_sums
 from skimp._kernels.threads import share
 from skimp.config import config
 
 Array = np.ndarray[Any, Any]
-Ints = tuple[int, ...]
 
-SCRATCH: Final = 1 << 19  # elements of patches gathered at once, about
-_TURNED: Final = 32  # channels that become the inner side at once
 _NARROW: Final = 8  # channels of a group up to which several groups are multiplied at once
-_LANES: Final = 4  # partial sums of a gradient of weights
-_HALVES: Final = 2  # bytes of the types that are multiplied as float32
-
-
-@dataclass(frozen=True)
-class Window:
-    """Where a kernel goes: the sizes of input, kernel and output, and its steps."""
-
-    size: Ints
-    kernel: Ints
-    stride: Ints
-    padding: Ints
-    dilation: Ints
-    out: Ints
-
-    @cached_property
-    def reach(self) -> Ints:
-        """How many input elements a kernel spans."""
-        return tuple([(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)])
-
-    @cached_property
-    def taps(self) -> int:
-        return math.prod(self.kernel)
-
-    def rows(self, start: int, stop: int) -> tuple[int, int]:
-        """The rows (of the first spatial dim, padding included) that output rows start..stop
-        read."""
-        return start * self.stride[0], (stop - 1) * self.stride[0] + self.reach[0]
-
-
-def out_size(size: Ints, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
-    """How many places a kernel has."""
-    return tuple(
-        [
-            (s + 2 * p - d * (k - 1) - 1) // t + 1
-            for s, k, t, p, d in zip(size, kernel, stride, padding, dilation, strict=True)
-        ]
-    )
-
-
-@dataclass(frozen=True)
-class Block:
-    """Images first..last of the batch and output rows start..stop of each."""
-
-    first: int
-    last: int
-    start: int
-    stop: int
-
-    @property
-    def images(self) -> slice:
-        return slice(self.first, self.last)
-
-    @property
-    def lines(self) -> slice:
-        return slice(self.start, self.stop)
-
-
-def blocks(w: Window, n: int, depth: int) -> Iterator[Block]:
-    """Cut n images so that the patches of a block, `depth` elements for each output, are about
-    SCRATCH, at most half as much again, or one row's: in so many blocks that threads share them
-    evenly."""
-    each = depth * math.prod(w.out)
-    if each <= SCRATCH:
-        count = _LANES * max(1, round(n * each / (_LANES * SCRATCH)))
-        step = max(1, -(-n // count), min(n, SCRATCH // max(4 * each, 1)))
-        for first in range(0, n, step):
-            yield Block(first, min(first + step, n), 0, w.out[0])
-        return
-    lines = max(1, SCRATCH // (depth * math.prod(w.out[1:])))
-    for image in range(n):
-        for start in range(0, w.out[0], lines):
-            yield Block(image, image + 1, start, min(start + lines, w.out[0]))
-
-
-def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which products of `dtype` are made."""
-    return np.dtype(np.float32) if dtype.itemsize == _HALVES and dtype.kind not in "iu" else dtype
-
-
-# -- patches --------------------------------------------------------------------------------------
-
-
-class Patches:
-    """Gathers the patches of one block: a row of channels and taps for each place.
-
-    Channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
-    that makes the longer runs, else places are (images, groups, channels x taps, places). With
-    `ones`, the depth ends with a one, for a bias to be multiplied with.
-    """
-
-    def __init__(
-        self, w: Window, channels: int, dtype: np.dtype[Any], groups: int = 1, ones: bool = False
-    ) -> None:
-        self.w = w
-        self.channels = channels
-        self.groups = groups
-        self.dtype = dtype
-        self.ones = ones
-        dense = w.dilation[-1] == 1
-        run = channels * (w.kernel[-1] if dense else 1)
-        along = w.out[-1] if w.stride[-1] == 1 else 1
-        self.channels_last = run > along and groups == 1
-        self._room: _Room | None = None
-        self._taken: list[Array] = []
-
-    def weight(self, weight: Array) -> Array:
-        """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the
-        patches' depth."""
-        if self.channels_last:
-            weight = np.moveaxis(weight, 1, -1)
-        return np.ascontiguousarray(weight, dtype=self.dtype).reshape(len(weight), -1)
-
-    def weight_back(self, matrix: Array) -> Array:
-        """The reverse of `weight`."""
-        if self.channels_last:
-            return np.moveaxis(matrix.reshape(-1, *self.w.kernel, self.channels), -1, 1)
-        return matrix.reshape(-1, self.channels, *self.w.kernel)
-
-    def gather(self, x: Array, block: Block) -> Array:
-        """The patches that `block` reads of x (n, groups, channels, *size): (images x places,
-        depth) with channels last, else (images, groups, depth, places). They stay as they are
-        until the next block's."""
-        room = self._room
-        if room is None or not room.holds(block):
-            if room is not None:
-                room.close()
-            room = self._room = _Room(self, block)
-        room.fill(x.reshape(len(x), self.channels * self.groups, *self.w.size), block)
-        np.copyto(room.places, room.seen)
-        return room.matrix
-
-    def take(self, length: int) -> Array:
-        """Scratch memory, the caller's until `release`."""
-        found = take(length, self.dtype)
-        self._taken.append(found)
-        return found
-
-    def release(self) -> None:
-        """Give back what the last block took."""
-        for each in self._taken:
-            give(each)
-        self._taken = []
-
-    def close(self) -> None:
-        """Give back the room too, at the end."""
-        if self._room is not None:
-            self._room.close()
-
-
-class _Room:
-    """Scratch memory for the patches of blocks of one size: the part of the input that a block
-    reads, with its padding, whose zeros are written once; and its patches, with their ones."""
-
-    def __init__(self, patches: Patches, block: Block) -> None:
-        w = patches.w
-        self._size = (block.last - block.first, block.start, block.stop)
-        low, high = w.rows(block.start, block.stop)
-        ends = [(o - 1) * t + r for o, t, r in zip(w.out, w.stride, w.reach, strict=True)]
-        size = (high - low, *ends[1:])
-        whole = patches.channels * patches.groups
-        shape = (self._size[0], whole, *size)
-        self._flat = take(math.prod(shape), patches.dtype)
-        last = patches.channels_last
-        padded = self._flat.reshape((shape[0], *size, whole) if last else shape)
-        if last:
-            padded = np.moveaxis(padded, -1, 1)
-        self._parts = _TURNED if last else max(1, whole)
-        into, self._origin = [slice(None), slice(None)], []
-        for dim, (p, n, length) in enumerate(zip(w.padding, w.size, size, strict=True)):
-            shift = p - (low if dim == 0 else 0)  # where the input's first element is
-            begin, end = max(0, shift), min(length, n + shift)
-            into.append(slice(begin, max(begin, end)))
-            self._origin.append(slice(begin - shift, max(begin, end) - shift))
-        if any(s.stop - s.start < n for s, n in zip(into[2:], size, strict=True)):
-            _clear_around(padded, into)
-        self._inner = padded[tuple(into)]
-        self._lay_out(patches, padded, (block.stop - block.start, *w.out[1:]))
-
-    def _lay_out(self, patches: Patches, padded: Array, lines: Ints) -> None:
-        """`seen` is the padded input as its patches, `places` where they are gathered in `matrix`,
-        of which they may be all but the ones."""
-        w, count, groups = patches.w, self._size[0], patches.groups
-        strides = padded.strides  # (images, channels, *size), whatever the order in memory
-        taps = [s * d for s, d in zip(strides[2:], w.dilation, strict=True)]
-        steps = [s * t for s, t in zip(strides[2:], w.stride, strict=True)]
-        depth = patches.channels * w.taps
-        deep = depth + patches.ones
-        self._gathered = take(groups * deep * count * math.prod(lines), patches.dtype)
-        self.matrix: Array
-        if patches.channels_last:
-            self.matrix = self._gathered.reshape(-1, deep)
-            inner = (*w.kernel, patches.channels)
-            shape = (count, *lines, *inner)
-            along = (strides[0], *steps, *taps, strides[1])
-            places = self.matrix[:, :depth]
-            if patches.ones:
-                self.matrix[:, depth] = 1
-            if w.dilation[-1] == 1:  # a row of taps and its channels are one run
-                shape = (*shape[:-2], shape[-2] * shape[-1])
-                along = (*along[:-2], along[-1])
-        else:
-            self.matrix = self._gathered.reshape(count, groups, deep, -1)
-            shape = (count, groups, patches.channels, *w.kernel, *lines)
-            along = (strides[0], strides[1] * patches.channels, strides[1], *taps, *steps)
-            places = self.matrix[:, :, :depth]
-            if patches.ones:
-                self.matrix[:, :, depth] = 1
-        self.seen = as_strided(padded, shape, along)
-        self.places = places.reshape(shape)  # a view: dims are split
-
-    def holds(self, block: Block) -> bool:
-        return self._size == (block.last - block.first, block.start, block.stop)
-
-    def fill(self, x: Array, block: Block) -> None:
-        """Copy what the block reads of x (n, channels, *size), a few channels at a time where they
-        become the inner side: of more, the lines of their rows don't stay in the L1 cache."""
-        for first in range(0, x.shape[1], self._parts):
-            part = slice(first, first + self._parts)
-            self._inner[:, part] = x[(block.images, part, *self._origin)]
-
-    def close(self) -> None:
-        give(self._flat)
-        give(self._gathered)
-
-
-def _clear_around(padded: Array, inner: list[Any]) -> None:
-    """Zeros on all of `padded` outside the box `inner`."""
-    for dim in range(2, padded.ndim):
-        window: list[Any] = [slice(None)] * padded.ndim
-        for side in (slice(None, inner[dim].start), slice(inner[dim].stop, None)):
-            window[dim] = side
-            padded[tuple(window)] = 0
 
 
 # -- the three products ---------------------------------------------------------------------------
@@ -355,29 +128,13 @@ def _multiply_rows(patches: Patches, rows: Array, matrix: Array, target: Array) 
 def _multiply_columns(patches: Patches, matrix: Array, columns: Array, target: Array) -> None:
     """target (images, groups, co, *lines) = matrix (groups, co, depth) @ columns (images, groups,
     depth, places), in place where BLAS can write it."""
-    if target.dtype == patches.dtype and _rows_flat(target):
-        np.matmul(matrix, columns, out=_as_matrices(target))
+    if target.dtype == patches.dtype and rows_flat(target):
+        np.matmul(matrix, columns, out=as_matrices(target))
         return
     shape = (*target.shape[:3], columns.shape[-1])
     into = patches.take(math.prod(shape)).reshape(shape)
     np.matmul(matrix, columns, out=into)
     target[...] = into.reshape(target.shape)
-
-
-def _rows_flat(a: Array) -> bool:
-    """Whether each a[i, j, k] is one run of memory."""
-    step = a.itemsize
-    for size, stride in zip(a.shape[:2:-1], a.strides[:2:-1], strict=True):
-        if size > 1 and stride != step:
-            return False
-        step *= size
-    return True
-
-
-def _as_matrices(a: Array) -> Array:
-    """(images, groups, channels, *places), whose places are runs of memory, with the places as one
-    dim."""
-    return as_strided(a, (*a.shape[:3], math.prod(a.shape[3:])), (*a.strides[:3], a.itemsize))
 
 
 def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None) -> None:
@@ -454,7 +211,7 @@ class _Lanes:
 
     def __init__(self, todo: list[Block], shape: Ints, dtype: np.dtype[Any]) -> None:
         self._todo = todo
-        self.numbers = list(range(min(_LANES, max(1, len(todo)))))
+        self.numbers = list(range(min(LANES, max(1, len(todo)))))
         self.totals = [np.zeros(shape, dtype) for _ in self.numbers]
 
     def blocks(self, lane: int) -> list[Block]:
@@ -482,20 +239,9 @@ def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
         room = patches.take(g.shape[2] * len(columns)).reshape(g.shape[2], len(columns))
         np.matmul(gathered(g[:, 0], patches.dtype, room), columns, out=part[0])
         return part
-    flat = g if g.dtype == patches.dtype and _rows_flat(g) else g.astype(patches.dtype, order="C")
+    flat = g if g.dtype == patches.dtype and rows_flat(g) else g.astype(patches.dtype, order="C")
     shape = (*g.shape[:3], columns.shape[-2])
     parts = patches.take(math.prod(shape)).reshape(shape)
-    np.matmul(_as_matrices(flat), np.swapaxes(columns, -1, -2), out=parts)
+    np.matmul(as_matrices(flat), np.swapaxes(columns, -1, -2), out=parts)
     total: Array = np.add.reduce(parts, axis=0)
     return total
-
-
-def gathered(g: Array, dtype: np.dtype[Any], room: Array | None = None) -> Array:
-    """g (images, channels, *places) as a matrix (channels, images x places), in `room`."""
-    if len(g) == 1 and g.dtype == dtype and _rows_flat(g[None]):
-        matrix: Array = _as_matrices(g[None])[0, 0]
-        return matrix
-    if room is None:
-        room = np.empty((g.shape[1], g.size // max(1, g.shape[1])), dtype)
-    room.reshape(g.shape[1], len(g), *g.shape[2:])[...] = np.swapaxes(g, 0, 1)
-    return room

@@ -11,17 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels.conv import (
-    Array,
-    Block,
-    Window,
-    blocks,
-    forward,
-    forward_and_weights,
-    gathered,
-    weights,
-    working,
-)
+from skimp._kernels.conv import Array, forward, forward_and_weights, weights
+from skimp._kernels.im2col import Block, Window, blocks, gathered, working
 
 _NARROW: Final = 16  # channels of an input below which a product with it is slow
 

@@ -24,8 +24,9 @@ from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import ledger
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.interpreter import begins_at_once
-from skimp._engine.memory.layout import Layout, nbytes_needed
+from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.spans import Exported, as_bytes, over
 from skimp._engine.tensor.instances import share_names
 from skimp._kernels.threads import whole
 
@@ -102,7 +103,7 @@ class Storage:
         block = self.block
         assert block is not None
         if block.dtype != _BYTE or block.ndim != 1:
-            block = _as_bytes(block)
+            block = as_bytes(block)
         self._flat = block if self.size is None else block[: self.size]
         return self._flat
 
@@ -127,7 +128,7 @@ class Storage:
         """
         self.deliver_readers()
         self.exported = True
-        return np.asarray(_Export(self))
+        return np.asarray(Exported(self))
 
     def resize(self, nbytes: int) -> None:
         """Another number of bytes, the old ones kept as far as they reach. Views made before see
@@ -293,30 +294,6 @@ class Storage:
         )
 
 
-def over(flat: Array, layout: Layout, dtype: np.dtype[Any]) -> Array:
-    """An ndarray over a storage's bytes. RuntimeError: they are too few."""
-    size = dtype.itemsize
-    if 0 in layout.shape:
-        return np.ndarray(layout.shape, dtype, flat if flat.size else None, 0, None)
-    if not flat.size:  # NumPy would take such a buffer for one of any size
-        raise _out_of_bounds(layout, size, 0)
-    strides = [s * size for s in layout.strides]
-    try:
-        return np.ndarray(layout.shape, dtype, flat, layout.offset * size, strides)
-    except (TypeError, ValueError):
-        if nbytes_needed(layout, size) <= flat.size:
-            raise
-    raise _out_of_bounds(layout, size, flat.size)
-
-
-def _out_of_bounds(layout: Layout, itemsize: int, size: int) -> RuntimeError:
-    return RuntimeError(
-        f"setStorage: sizes {list(layout.shape)}, strides {list(layout.strides)}, storage offset "
-        f"{layout.offset}, and itemsize {itemsize} requiring a storage size of "
-        f"{nbytes_needed(layout, itemsize)} are out of bounds for storage of size {size}"
-    )
-
-
 def users(s: Storage) -> list[Any]:
     """The live tensors on this storage, found by asking the garbage collector who refers to it."""
     found: list[Any] = []
@@ -328,46 +305,6 @@ def users(s: Storage) -> list[Any]:
         elif getattr(holder, "_storage", None) is s:
             found.append(holder)
     return [t for t in found if hasattr(t, "layout_of")]  # not what Python shows of a storage
-
-
-class _Export:
-    """What an outsider's array has as its base, and so keeps the storage. No array: NumPy would
-    look past one.
-    """
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-        self.bytes = storage.flat()  # also when the storage has others
-        self.__array_interface__ = self.bytes.__array_interface__
-
-
-def _as_bytes(block: Array) -> Array:
-    if block.flags.c_contiguous or block.flags.f_contiguous:
-        return block.ravel("K").view(np.uint8)
-    order = sorted(range(block.ndim), key=lambda d: -block.strides[d])
-    dense = block.transpose(order)
-    if dense.flags.c_contiguous:
-        return dense.reshape(-1).view(np.uint8)
-    span = (
-        sum((n - 1) * s for n, s in zip(block.shape, block.strides, strict=True)) + block.itemsize
-    )
-    return np.asarray(_Span(block, 0 if block.size == 0 else span))
-
-
-class _Span:
-    """The bytes between an array's first and last element, gaps included, through NumPy's array
-    interface.
-    """
-
-    def __init__(self, array: Array, nbytes: int) -> None:
-        self.array = array
-        address, readonly = array.__array_interface__["data"]
-        self.__array_interface__ = {
-            "data": (address, readonly),
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "version": 3,
-        }
 
 
 # -- making storages ------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import export
 from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import storage as storages
 from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.spans import over
 from skimp._engine.tensor import dtypes, formats, printing, promotion
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
@@ -171,7 +171,7 @@ def exported(self: Tensor) -> Array:
     layout, dtype = self.layout_of(), self._dtype.np
     if 0 in layout.shape:
         return np.empty(layout.shape, dtype)
-    return storages.over(self._storage.export(), layout, dtype)
+    return over(self._storage.export(), layout, dtype)
 
 
 def _truth(self: Tensor) -> bool:

@@ -14,9 +14,9 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
-from skimp._kernels import conv as patches
-from skimp._kernels.conv import Window
+from skimp._kernels import conv as conv_kernels
 from skimp._kernels.conv_adjoint import adjoint, adjoint_and_weights
+from skimp._kernels.im2col import Window, out_size
 from skimp._ops import batching
 from skimp._ops.nn.padding import constant_pad
 
@@ -94,7 +94,7 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
         sums = sums.reshape(groups, -1)
     places, images = _images(g, groups), _images(conj(input), groups)
     if "input" not in needs:
-        patches.weights(places, images, kernels, window, sums)
+        conv_kernels.weights(places, images, kernels, window, sums)
         return None, to_weight, to_bias
     to_input, target = _result(tuple(input.shape), g)
     turned = _kernels(conj(weight).array(), groups)
@@ -154,11 +154,11 @@ def _conv(
     """(n, ci, *size) by (co, ci / groups, *kernel); `places`: the result's sizes, where it has
     fewer than would fit."""
     size, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
-    out = patches.out_size(size, kernel, stride, padding, dilation) if places is None else places
+    out = out_size(size, kernel, stride, padding, dilation) if places is None else places
     result, target = _result((input.shape[0], weight.shape[0], *out), input)
     add = None if bias is None else bias.array().reshape(groups, -1)
     window = Window(size, kernel, stride, padding, dilation, out)
-    patches.forward(
+    conv_kernels.forward(
         _images(input, groups),
         _kernels(weight.array(), groups),
         add,
@@ -224,7 +224,7 @@ def _conv_weights(
         tuple(input.shape[2:]), shape[2:], stride, padding, dilation, tuple(grad.shape[2:])
     )
     kernels = _kernels(target, groups)
-    patches.weights(_images(grad, groups), _images(input, groups), kernels, window)
+    conv_kernels.weights(_images(grad, groups), _images(input, groups), kernels, window)
     return result
 
 
