@@ -1,4 +1,4 @@
-"""LSTM and GRU over whole sequences, against PyTorch."""
+"""Recurrent layers over whole sequences and in single steps, against PyTorch."""
 
 from __future__ import annotations
 
@@ -151,3 +151,63 @@ def test_flat_weights_can_be_replaced(kind: str) -> None:
 
     for mine, theirs in zip(outputs(skimp), outputs(torch), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+# -- one step --------------------------------------------------------------------------------------
+
+
+@given(st.data(), st.sampled_from(["LSTMCell", "GRUCell", "RNNCell"]))
+@settings(max_examples=40, deadline=None)
+def test_cells(data: Any, kind: str) -> None:
+    """Over sizes, types, a missing batch, and which of the results anybody asks a gradient of."""
+    pick = lambda *values: data.draw(st.sampled_from(values))  # noqa: E731
+    dtype, bias = pick(torch.float32, torch.float64), pick(True, False)
+    batch, width, hidden = (data.draw(st.integers(1, 5)) for _ in range(3))
+    theirs, mine = twins(kind, width, hidden, bias=bias, dtype=dtype)
+    lead = pick((batch,), ())
+    x = torch.randn(*lead, width, dtype=dtype, requires_grad=pick(True, False))
+    both = kind == "LSTMCell"
+    states = [torch.randn(*lead, hidden, dtype=dtype, requires_grad=True) for _ in "hc"][: 1 + both]
+    my_x, my_states = ours(x), [ours(s) for s in states]
+    wants = theirs(x, tuple(states) if both else states[0])
+    gots = mine(my_x, tuple(my_states) if both else my_states[0])
+    wants, gots = (wants, gots) if both else ((wants,), (gots,))
+    for got, want in zip(gots, wants, strict=True):
+        close(got, want, 1e-5)
+    asked = pick(*((0,), (1,), (0, 1))[: 3 if both else 1])
+    torch.autograd.backward([wants[i].sin().sum() for i in asked])
+    skimp.autograd.backward([gots[i].sin().sum() for i in asked])
+    given = [x, *states, *theirs.parameters()]
+    for got, want in zip([my_x, *my_states, *mine.parameters()], given, strict=True):
+        assert (got.grad is None) == (want.grad is None)
+        if want.grad is not None:
+            close(got.grad, want.grad, 1e-5)
+
+
+@pytest.mark.parametrize("asked", [(0,), (1,), (0, 1)])
+def test_second_derivatives_of_a_step(asked: tuple[int, ...]) -> None:
+    skimp.manual_seed(0)
+    cell = skimp.nn.LSTMCell(2, 3, dtype=skimp.float64)
+    x, h, c = [skimp.randn(2, n, dtype=skimp.float64).requires_grad_() for n in (2, 3, 3)]
+    call = lambda x, h, c: tuple([cell(x, (h, c))[i] for i in asked])  # noqa: E731
+    assert skimp.autograd.gradcheck(call, (x, h, c))
+    assert skimp.autograd.gradgradcheck(call, (x, h, c))
+
+
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 1)])
+def test_a_step_of_many_samples(in_dims: tuple[Any, Any]) -> None:
+    skimp.manual_seed(0)
+    cell = skimp.nn.LSTMCell(2, 3).requires_grad_(False)
+    given = [skimp.randn(4, 5, n).movedim(0, d) if d is not None else skimp.randn(5, n)
+             for n, d in zip((2, 3), in_dims, strict=True)]  # fmt: skip
+
+    def step(x: Any, c: Any) -> Any:
+        return cell(x, (c.tanh(), c))[0].sum()
+
+    results = skimp.vmap(skimp.func.grad_and_value(step, (0, 1)), in_dims)(*given)
+    for n in range(4):
+        own = [t if d is None else t.select(d, n) for t, d in zip(given, in_dims, strict=True)]
+        (gx, gc), value = skimp.func.grad_and_value(step, (0, 1))(*own)
+        (all_x, all_c), values = results
+        for got, want in ((values[n], value), (all_x[n], gx), (all_c[n], gc)):
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5, atol=1e-6)

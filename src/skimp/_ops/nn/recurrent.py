@@ -9,7 +9,7 @@ Shapes: input (time, batch, features), gates (time, batch, k * hidden), states (
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.reduce.softmax import contiguous_array
-from skimp._ops.shape.joining import stack
+from skimp._ops.shape.joining import cat, stack
 
 LSTM_SCALE = (0.5, 0.5, 1.0, 0.5)  # input, forget, cell, output
 GRU_SCALE = (0.5, 0.5, 1.0)  # reset, update, new
@@ -225,6 +226,104 @@ def lstm_layer(
     w_ih, w_hh, b_ih, b_hh, _ = weights
     out, last, _, _ = _lstm_layer(input, *state, w_ih, w_hh, b_ih, b_hh, reverse)
     return out, (out.select(0, 0 if reverse else -1), last)
+
+
+# -- one step of an LSTM ---------------------------------------------------------------------------
+
+
+@cache
+def _line(n: int, dtype: Any) -> tuple[Array, Array]:
+    """scale and shift with which tanh(x * scale) * scale + shift is the gates' activation."""
+    scale = _scales(LSTM_SCALE, 4 * n, dtype)
+    return scale, 1 - scale
+
+
+def _step_back(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: Any) -> Any:
+    """Of the activations, not of what they were made of: their gradient (g2), in second
+    derivatives, is one more term.
+    """
+    if modes.state.grad or any([g is not None and g._hollow for g in (g0, g1, g2)]):
+        return _step_back_in_ops(g0, g1, g2, c, result1, result2)
+    return quietly(_stepped_back, g0, g1, g2, c, result1, result2)
+
+
+def _stepped_back(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: Any) -> Any:
+    acts = result2.array()
+    n = acts.shape[-1] // 4
+    i, f, new, o = [acts[..., k * n : (k + 1) * n] for k in range(4)]
+    made, d = blank(acts.shape, c._dtype)
+    before, to_c = blank(tuple(c.shape), c._dtype)
+    to_i, to_f, to_new, to_o = [d[..., k * n : (k + 1) * n] for k in range(4)]
+    np.tanh(result1.array(), out=to_c)
+    g = 0 if g0 is None else g0.array()
+    np.multiply(to_c, g, out=to_o)
+    np.multiply(to_c, to_c, out=to_c)
+    np.subtract(1, to_c, out=to_c)
+    to_c *= o
+    to_c *= g
+    if g1 is not None:
+        to_c += g1.array()
+    np.multiply(to_c, new, out=to_i)
+    np.multiply(to_c, c.array(), out=to_f)
+    np.multiply(to_c, i, out=to_new)
+    if g2 is not None:
+        d += g2.array()
+    slope = np.subtract(1, acts)
+    slope *= acts
+    by_new = slope[..., 2 * n : 3 * n]
+    np.multiply(new, new, out=by_new)
+    np.subtract(1, by_new, out=by_new)
+    d *= slope
+    to_c *= f
+    return made, before
+
+
+def _step_back_in_ops(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: Any) -> Any:
+    i, f, new, o = result2.chunk(4, -1)
+    top = result1.tanh()
+    g = top.new_zeros(()) if g0 is None else g0
+    to_c = g * o * (1 - top * top)
+    to_c = to_c if g1 is None else to_c + g1
+    parts = (to_c * new, to_c * c, to_c * i, (g * top).expand(o.shape))
+    if g2 is not None:
+        parts = tuple([p + g for p, g in zip(parts, g2.chunk(4, -1), strict=True)])
+    slopes = (i * (1 - i), f * (1 - f), 1 - new * new, o * (1 - o))
+    return cat([p * s for p, s in zip(parts, slopes, strict=True)], -1), to_c * f
+
+
+@general(
+    "_lstm_step",
+    method=False,
+    namespaces=(),
+    batch=batching.dims.leading(0),
+    rule=Rule("ThnnFusedLstmCellBackward0", {("gates", "c"): _step_back}),
+)
+def lstm_step(gates: Any, c: Any) -> Any:
+    """(the new h, the new c, the gates' activations): a step of an LSTM after its products.
+
+    Shape: gates (..., 4 n), c (..., n).
+    """
+    return quietly(_stepped, gates, c)
+
+
+def _stepped(gates: Any, c: Any) -> Any:
+    shape = tuple(c.shape)
+    n = shape[-1]
+    dtype = c._dtype
+    kept, acts = blank((*shape[:-1], 4 * n), dtype)
+    cell, new = blank(shape, dtype)
+    result, h = blank(shape, dtype)
+    scale, shift = _line(n, dtype.np)
+    np.multiply(gates.array(), scale, out=acts)
+    np.tanh(acts, out=acts)
+    np.multiply(acts, scale, out=acts)
+    np.add(acts, shift, out=acts)
+    np.multiply(acts[..., :n], acts[..., 2 * n : 3 * n], out=h)
+    np.multiply(acts[..., n : 2 * n], c.array(), out=new)
+    np.add(new, h, out=new)
+    np.tanh(new, out=h)
+    np.multiply(h, acts[..., 3 * n :], out=h)
+    return result, cell, kept
 
 
 # -- GRU ------------------------------------------------------------------------------------------

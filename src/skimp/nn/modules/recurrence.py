@@ -39,9 +39,13 @@ def _lstm(weights: Weights) -> tuple[Any, Cell]:
     down = None if w_hr is None else w_hr.t()
 
     def cell(x: Tensor, state: State) -> State:
-        i, f, g, o = whole.addmm(x, state[0], across).chunk(4, 1)
-        c = whole.sigmoid(f) * state[1] + whole.sigmoid(i) * whole.tanh(g)
-        h = whole.sigmoid(o) * whole.tanh(c)
+        gates, c = whole.addmm(x, state[0], across), state[1]
+        if recurrent.is_plain((gates, c)) and gates.shape[:-1] == c.shape[:-1]:
+            h, c, _ = recurrent.lstm_step(gates, c)
+        else:
+            i, f, g, o = gates.chunk(4, 1)
+            c = whole.sigmoid(f) * c + whole.sigmoid(i) * whole.tanh(g)
+            h = whole.sigmoid(o) * whole.tanh(c)
         return h if down is None else whole.mm(h, down), c
 
     return _sum(b_ih, b_hh), cell
