@@ -113,3 +113,5 @@ from skimp._ops.sparse import (
     tensor,
     text,
 )
+
+foreach.declare_all()

@@ -10,48 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from skimp._engine.dispatch.forms import METHODS, NAMESPACES, export
+from skimp._engine.dispatch.forms import METHODS, NAMESPACES, OPS, Op, export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor.tensor import Tensor
 
-_UNARY = (
-    "abs",
-    "acos",
-    "asin",
-    "atan",
-    "ceil",
-    "clone",
-    "cos",
-    "cosh",
-    "erf",
-    "erfc",
-    "exp",
-    "expm1",
-    "floor",
-    "frac",
-    "lgamma",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "max",
-    "neg",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trunc",
-)
 _BINARY = ("add", "sub", "mul", "div", "clamp_max", "clamp_min", "maximum", "minimum", "pow", "mm")
 _TERNARY = ("addcmul", "addcdiv")
 _OF_NUMBERS_TOO = {"minimum": "clamp_max", "maximum": "clamp_min"}
-_NO_INPLACE = frozenset({"clone", "max", "mm"})
 
 
 def _check(tensors: Any) -> None:
@@ -124,12 +89,25 @@ def _declare(name: str, of: dict[str, Any], key: str, make: Callable[..., Any]) 
     export(f"_foreach_{name}", named(form, f"_foreach_{name}", doc), method=False)
 
 
-for _make, _names in ((_of_one, _UNARY), (_of_two, _BINARY), (_of_three, _TERNARY)):
+for _make, _names in ((_of_two, _BINARY), (_of_three, _TERNARY)):
     for _name in _names:
         _key = _OF_NUMBERS_TOO.get(_name, _name)
         _declare(_name, NAMESPACES[""], _key, _make)
-        if _name not in _NO_INPLACE:
+        if _name != "mm":
             _declare(f"{_name}_", METHODS, f"{_key}_", _make)
+
+
+def declare(op: Op) -> None:
+    """The form for lists of an op of one tensor, and the one in place if the op has that."""
+    _declare(op.name, NAMESPACES[""], op.name, _of_one)
+    if f"{op.name}_" in METHODS:
+        _declare(f"{op.name}_", METHODS, f"{op.name}_", _of_one)
+
+
+def declare_all() -> None:
+    """The forms for lists of all ops whose rows say so: to be called when the rows are there."""
+    for op in [op for op in OPS.values() if op.foreach]:
+        declare(op)
 
 
 _declare("zero_", METHODS, "zero_", _of_one)

@@ -22,7 +22,8 @@ from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch import overrides, runners  # noqa: F401  (a transform)
+from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import (
     FORMS,
     METHODS,
@@ -38,6 +39,7 @@ from skimp._engine.dispatch.runners import move, tensors_in
 from skimp._engine.dispatch.wrappers import REQUIRED, Parameters, asking, forwarding, space_of
 from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor, alias, mark
 from skimp.config import config
 
@@ -48,6 +50,7 @@ __all__ = [
     "REQUIRED",
     "Function",
     "Op",
+    "copy_twin",
     "export",
     "general",
     "move",
@@ -121,6 +124,7 @@ def general(
     namespaces: tuple[str, ...] = ("",),
     aliases: tuple[str, ...] = (),
     composite: bool = True,
+    copy: bool = False,
     **known: Any,
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Declare an op by its body. `out`: derive `out=` by copying the result (a body that takes
@@ -130,6 +134,7 @@ def general(
     `out="same"`: into a tensor of the result's own type that shares no byte with an input.
     `nondiff`: indices of outputs that carry no gradient (indices, masks).
     `composite=False`: the body, though it has no rule, is not made of ops alone.
+    `copy`: it answers views, and `NAME_copy` copies them.
     """
 
     def declare(raw: Callable[..., R]) -> Callable[..., R]:
@@ -144,6 +149,8 @@ def general(
         if inplace:
             own = wrapper(f"{title}_", o, lambda given, _: runners.run_inplace(o, given))
             spread(o, f"{title}_", own, tuple(f"{a}_" for a in aliases))
+        if copy:
+            copy_twin(title, main)
         return main
 
     return declare
@@ -164,6 +171,7 @@ def view(
     function: bool = True,
     method: bool = True,
     aliases: tuple[str, ...] = (),
+    copy: bool = False,
     **known: Any,
 ) -> Callable[[Function], Function]:
     """Declare a view op by its arithmetic: `f(layout, ...)` gives the view's Layout (`multi`: a
@@ -172,7 +180,7 @@ def view(
     With `inplace`, its rule, there is a form in which the tensor itself takes the new layout
     (`transpose_`). `hand` is an expression of the same view of `a`, a small tensor's ndarray; None,
     or an error, sends it the general way. `otherwise` is asked there first, and may answer a call
-    of another kind (`x.view(dtype)`).
+    of another kind (`x.view(dtype)`). With `copy` there is `NAME_copy` too.
     """
 
     def declare(raw: Function) -> Function:
@@ -187,9 +195,37 @@ def view(
         if inplace:
             own = wrapper(f"{title}_", o, lambda given, _: runners.run_view_inplace(o, given))
             spread(o, f"{title}_", own, tuple(f"{a}_" for a in aliases))
+        if copy:
+            copy_twin(title, main)
         return main
 
     return declare
+
+
+def copy_twin(name: str, view: Function, method: bool = False) -> None:
+    """Declare `NAME_copy`: what `view` shows, in memory of its own; into `out` if there is one."""
+
+    def twin(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
+        seen = view(input, *args, **words)
+        several = isinstance(seen, tuple)
+        made: Any = tuple([_dense(v) for v in seen]) if several else _dense(seen)
+        if out is None:
+            return made
+        targets, results = (out, made) if several else ((out,), (made,))
+        for target, source in zip(targets, results, strict=True):
+            outs.refuse_grad(title, target, [input])
+            outs.check_same(target, source._dtype)
+        for target, source in zip(targets, results, strict=True):
+            outs.resize_out(title, target, tuple(source.shape))
+            target.copy_(source)
+        return None if several else out
+
+    title = f"{name}_copy"
+    export(title, named(twin, title, f"`{name}` that copies."), method=method)
+
+
+def _dense(view: Tensor) -> Tensor:
+    return view.clone(memory_format=formats.contiguous_format)
 
 
 def _run_view(o: Op, given: dict[str, Any]) -> Any:

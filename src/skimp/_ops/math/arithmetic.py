@@ -340,6 +340,7 @@ neg = unary(
     ),
     aliases=("negative",),
     doc="-input.",
+    foreach=True,
 )
 
 

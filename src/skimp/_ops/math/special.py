@@ -34,6 +34,7 @@ unary_row(
     title="erf_vml_cpu",
     namespaces=BOTH,
     doc="The error function.",
+    foreach=True,
 )
 unary_row(
     "erfc",
@@ -42,6 +43,7 @@ unary_row(
     title="erfc_vml_cpu",
     namespaces=BOTH,
     doc="1 - erf(input), exact far out.",
+    foreach=True,
 )
 unary_row(
     "erfinv",
@@ -57,6 +59,7 @@ unary_row(
     lambda g, input: g * input.digamma(),
     title="lgamma_vml_cpu",
     doc="log |gamma(input)|.",
+    foreach=True,
 )
 unary_row(
     "digamma",

@@ -26,7 +26,9 @@ from skimp._ops.shape.complex_views import real
 
 # -- exponentials, logarithms, roots --------------------------------------------------------------
 
-exp = unary_row("exp", np.exp, lambda g, result: g * conj(result), doc="e to the power of input.")
+exp = unary_row(
+    "exp", np.exp, lambda g, result: g * conj(result), doc="e to the power of input.", foreach=True
+)
 unary_row(
     "exp2",
     {F: K.exp2, C: K.exp2},
@@ -40,13 +42,24 @@ unary_row(
     lambda g, result: g * (conj(result) + 1),
     namespaces=("", "special"),
     doc="exp(input) - 1, exact near 0.",
-)
-unary_row("log", np.log, lambda g, input: g / conj(input), doc="The natural logarithm.")
-unary_row(
-    "log2", np.log2, lambda g, input: g / (conj(input) * log(2)), doc="The logarithm to base 2."
+    foreach=True,
 )
 unary_row(
-    "log10", np.log10, lambda g, input: g / (conj(input) * log(10)), doc="The logarithm to base 10."
+    "log", np.log, lambda g, input: g / conj(input), doc="The natural logarithm.", foreach=True
+)
+unary_row(
+    "log2",
+    np.log2,
+    lambda g, input: g / (conj(input) * log(2)),
+    doc="The logarithm to base 2.",
+    foreach=True,
+)
+unary_row(
+    "log10",
+    np.log10,
+    lambda g, input: g / (conj(input) * log(10)),
+    doc="The logarithm to base 10.",
+    foreach=True,
 )
 unary_row(
     "log1p",
@@ -54,13 +67,24 @@ unary_row(
     lambda g, input: g / conj(input + 1),
     namespaces=("", "special"),
     doc="log(1 + input), exact near 0.",
-)
-unary_row("sqrt", np.sqrt, lambda g, result: g / (2 * conj(result)), doc="The square root.")
-unary_row(
-    "rsqrt", K.rsqrt, lambda g, result: -0.5 * g * conj(result.pow(3)), doc="1 / sqrt(input)."
+    foreach=True,
 )
 unary_row(
-    "reciprocal", K.reciprocal, lambda g, result: -g * conj(result * result), doc="1 / input."
+    "sqrt", np.sqrt, lambda g, result: g / (2 * conj(result)), doc="The square root.", foreach=True
+)
+unary_row(
+    "rsqrt",
+    K.rsqrt,
+    lambda g, result: -0.5 * g * conj(result.pow(3)),
+    doc="1 / sqrt(input).",
+    foreach=True,
+)
+unary_row(
+    "reciprocal",
+    K.reciprocal,
+    lambda g, result: -g * conj(result * result),
+    doc="1 / input.",
+    foreach=True,
 )
 
 
@@ -80,17 +104,32 @@ unary_row(
 
 # -- trigonometry ---------------------------------------------------------------------------------
 
-unary_row("sin", np.sin, lambda g, input: g * conj(input.cos()), doc="The sine.")
-unary_row("cos", np.cos, lambda g, input: g * conj(-input.sin()), doc="The cosine.")
-unary_row("tan", np.tan, lambda g, result: g * conj(result * result + 1), doc="The tangent.")
-unary_row("sinh", np.sinh, lambda g, input: g * conj(input.cosh()), doc="The hyperbolic sine.")
-unary_row("cosh", np.cosh, lambda g, input: g * conj(input.sinh()), doc="The hyperbolic cosine.")
+unary_row("sin", np.sin, lambda g, input: g * conj(input.cos()), doc="The sine.", foreach=True)
+unary_row("cos", np.cos, lambda g, input: g * conj(-input.sin()), doc="The cosine.", foreach=True)
+unary_row(
+    "tan", np.tan, lambda g, result: g * conj(result * result + 1), doc="The tangent.", foreach=True
+)
+unary_row(
+    "sinh",
+    np.sinh,
+    lambda g, input: g * conj(input.cosh()),
+    doc="The hyperbolic sine.",
+    foreach=True,
+)
+unary_row(
+    "cosh",
+    np.cosh,
+    lambda g, input: g * conj(input.sinh()),
+    doc="The hyperbolic cosine.",
+    foreach=True,
+)
 unary_row(
     "asin",
     np.arcsin,
     lambda g, input: g * conj((1 - input * input).rsqrt()),
     aliases=("arcsin",),
     doc="The inverse sine.",
+    foreach=True,
 )
 unary_row(
     "acos",
@@ -98,6 +137,7 @@ unary_row(
     lambda g, input: g * -conj((1 - input * input).rsqrt()),
     aliases=("arccos",),
     doc="The inverse cosine.",
+    foreach=True,
 )
 unary_row(
     "atan",
@@ -105,6 +145,7 @@ unary_row(
     lambda g, input: g / conj(input * input + 1),
     aliases=("arctan",),
     doc="The inverse tangent.",
+    foreach=True,
 )
 unary_row(
     "asinh",
@@ -191,13 +232,18 @@ def sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
 
 
 tanh = unary_row(
-    "tanh", np.tanh, lambda g, result: tanh_backward(g, result), doc="The hyperbolic tangent."
+    "tanh",
+    np.tanh,
+    lambda g, result: tanh_backward(g, result),
+    doc="The hyperbolic tangent.",
+    foreach=True,
 )
 sigmoid = unary_row(
     "sigmoid",
     A.sigmoid,
     lambda g, result: sigmoid_backward(g, result),
     doc="1 / (1 + exp(-input)).",
+    foreach=True,
 )
 export("expit", sigmoid, ("special",), False)
 
@@ -215,6 +261,7 @@ def _rounding(name: str, ufunc: Any, doc: str, aliases: tuple[str, ...] = ()) ->
         also=dtypes.UNSIGNED,
         aliases=aliases,
         doc=doc,
+        foreach=True,
     )
 
 
@@ -227,6 +274,7 @@ unary_row(
     lambda g: g,
     types=same,
     doc="What the integer part leaves, with the sign of input.",
+    foreach=True,
 )
 
 ROUND = Pointwise(
@@ -275,7 +323,7 @@ def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None
     )
 
 
-export("round", round)
+export("round", round, foreach=True)
 export("round", special_round, ("special",), False)
 export("round_", round_)
 
@@ -289,7 +337,12 @@ ABS = Pointwise(
     Rule("AbsBackward0", {"input": lambda g, input: g * input.sgn()}),
     also=dtypes.FLOAT8[:4],
 )
-abs = unary(ABS, aliases=("absolute",), doc="The absolute value; of complex numbers a real one.")
+abs = unary(
+    ABS,
+    aliases=("absolute",),
+    doc="The absolute value; of complex numbers a real one.",
+    foreach=True,
+)
 
 
 def abs_(input: Tensor) -> Tensor:
@@ -313,6 +366,7 @@ unary_row(
     lambda g: zeros(g),
     types=same,
     doc="-1, 0 or 1.",
+    foreach=True,
 )
 
 

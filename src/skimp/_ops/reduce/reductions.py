@@ -467,7 +467,7 @@ def _at_back(g: Tensor, input_shape: Any, dim: Any, keepdim: bool, result1: Tens
     )
 
 
-def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
+def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) -> Any:
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
     @reduction(
@@ -526,7 +526,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any) -> Any:
         f"The {name}imum of all elements; along a dim with its positions; or of two tensors "
         "element by element."
     )
-    export(name, f)
+    export(name, f, **known)
     return f
 
 
@@ -541,7 +541,7 @@ def _pairs(name: str) -> Any:
 
 
 OPS_PAIR.update({"max": _pairs("max"), "min": _pairs("min")})
-max_ = _with_places("max", amax, R.ARGMAX, return_types.max)
+max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=True)
 min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 

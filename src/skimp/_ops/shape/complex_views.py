@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.forms import copy_twin, export
 from skimp._engine.memory import layout_bits as B
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.layout import Layout
@@ -68,6 +68,10 @@ def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of numbers as complex ones."""
     layout = B.view_as_complex(input.layout_of(), input._dtype)
     return _as(input, layout, input._dtype.to_complex(), COMPLEX, {"input": input})
+
+
+for _view in (view_as_real, view_as_complex):
+    copy_twin(_view.__name__, _view)
 
 
 @_both

@@ -81,7 +81,7 @@ def describe(t: Tensor) -> str:
     return f"a tensor with strides {tuple(t.layout_of().strides)}"
 
 
-@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE)
+@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE, foreach=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).

@@ -1,5 +1,5 @@
-"""Views' counterparts that copy: `NAME_copy` of a view op, and `NAME_scatter`, which writes into a
-copy's view.
+"""`NAME_scatter`, which writes into a copy's view; and `NAME_copy` of views that are no rows. A
+row's own follows from it (`copy=True`).
 """
 
 from __future__ import annotations
@@ -7,11 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import METHODS, export, general
-from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.forms import METHODS, copy_twin, general
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor, alias
 from skimp._ops import batching
 from skimp._ops.index.writers import writer
@@ -33,49 +30,17 @@ def narrow_view(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     return input.narrow(dim, start, length)
 
 
-# -- copies ---------------------------------------------------------------------------------------
-
-VIEWS: dict[str, Any] = {
-    "as_strided": views.as_strided, "diagonal": None, "expand": None, "narrow": narrow_view,
-    "permute": None, "select": None, "slice": slice_view, "split": None, "split_with_sizes": None,
-    "squeeze": None, "t": None, "transpose": None, "unbind": None, "unfold": None,
-    "unsqueeze": None, "view": None, "view_as_real": None, "view_as_complex": None,
-    "alias": lambda input: input, "detach": None,
-}  # fmt: skip
+# -- copies of what has no view row ---------------------------------------------------------------
 
 
-def _copies(name: str, f: Any) -> None:
-    def copied(input: Tensor, *args: Any, out: Any = None, **words: Any) -> Any:
-        view = (f or getattr(Tensor, name))(input, *args, **words)
-        several = isinstance(view, tuple)
-        made: Any = tuple([_dense(v) for v in view]) if several else _dense(view)
-        if out is None:
-            return made
-        targets, results = (out, made) if several else ((out,), (made,))
-        for target, source in zip(targets, results, strict=True):
-            outs.refuse_grad(f"{name}_copy", target, [input])
-            outs.check_same(target, source._dtype)
-        for target, source in zip(targets, results, strict=True):
-            outs.resize_out(f"{name}_copy", target, tuple(source.shape))
-            target.copy_(source)
-        if several:
-            return None
-        return out
-
-    export(
-        f"{name}_copy",
-        named(copied, f"{name}_copy", f"`{name}` that copies."),
-        method=name == "narrow",
-    )
+def _itself(input: Tensor) -> Tensor:
+    return input
 
 
-def _dense(view: Tensor) -> Tensor:
-
-    return view.clone(memory_format=formats.contiguous_format)
-
-
-for _name, _view in VIEWS.items():
-    _copies(_name, _view)
+copy_twin("narrow", narrow_view, method=True)
+copy_twin("slice", slice_view)
+copy_twin("alias", _itself)
+copy_twin("detach", Tensor.detach)
 
 
 # -- scatters -------------------------------------------------------------------------------------

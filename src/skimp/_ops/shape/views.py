@@ -10,7 +10,7 @@ from typing import Any
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.strided import gather_strided_gradient
-from skimp._engine.dispatch.forms import OPS, export, general, view
+from skimp._engine.dispatch.forms import OPS, copy_twin, export, general, view
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_bits as B
 from skimp._engine.memory import layout_splits as S
@@ -61,6 +61,7 @@ TURN = {"input": lambda g: g.t()}
     hand="a.swapaxes(dim0, dim1)",
     aliases=("swapdims",),
     batch=batching.dims.by_dims("dim0", "dim1"),
+    copy=True,
 )
 def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     """Two dimensions exchanged."""
@@ -84,6 +85,7 @@ def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
     inplace=Rule("TBackward1", TURN),
     hand="a.T if a.ndim == 2 else None",
     batch=batching.dims.turned,
+    copy=True,
 )
 def t(layout: Layout) -> Layout:
     """The transpose of a matrix; a vector or scalar as it is."""
@@ -103,6 +105,7 @@ def _unpermuted(g: Tensor, dims: Any) -> Tensor:
     ),
     hand="a.transpose(*order) if order and dims is None else None",
     batch=batching.dims.ordered,
+    copy=True,
 )
 def permute(layout: Layout, *order: Any, dims: Any = None) -> Layout:
     """The dimensions in the order given."""
@@ -148,6 +151,7 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
     hand="a.reshape(*sizes) if sizes and a.flags.c_contiguous else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
+    copy=True,
 )
 def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None) -> Layout:
     """The same elements in another shape, or, given a dtype, the same bytes as another type.
@@ -233,6 +237,7 @@ def _squeezed(*names: str) -> Callable[[dict[str, Any]], Rule]:
     rule=_squeezed("SqueezeBackward0", "SqueezeBackward1", "SqueezeBackward2"),
     inplace=_squeezed("SqueezeBackward3", "SqueezeBackward4", "SqueezeBackward5"),
     batch=batching.dims.squeeze,
+    copy=True,
 )
 def squeeze(layout: Layout, dim: Any = None) -> Layout:
     """Without the dimensions of size 1 (of all, of one, or of several)."""
@@ -243,6 +248,7 @@ def squeeze(layout: Layout, dim: Any = None) -> Layout:
     rule=Rule("UnsqueezeBackward0", BACK),
     inplace=Rule("UnsqueezeBackward1", BACK),
     batch=batching.dims.by_dims("dim", more=1),
+    copy=True,
 )
 def unsqueeze(layout: Layout, dim: int) -> Layout:
     """With a dimension of size 1 at `dim`."""
@@ -256,6 +262,7 @@ def unsqueeze(layout: Layout, dim: int) -> Layout:
     hand="np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
     "if not a.ndim and len(sizes) == 1 and type(sizes[0]) is tuple and 0 not in sizes[0] else None",
     batch=batching.dims.expand,
+    copy=True,
 )
 def expand(layout: Layout, *sizes: Any, size: Any = None, implicit: bool = False) -> Layout:
     """Broadcast to a shape: the new and the size-1 dimensions get stride 0 (-1 keeps a size)."""
@@ -284,6 +291,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
         },
     ),
     batch=batching.dims.by_dims("dim"),
+    copy=True,
 )
 def select(layout: Layout, dim: int, index: int) -> Layout:
     """One position of a dimension, which goes away."""
@@ -318,6 +326,7 @@ def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
         },
     ),
     batch=batching.dims.diagonal,
+    copy=True,
 )
 def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
     """The diagonal of two dimensions, as the last dimension."""
@@ -343,6 +352,7 @@ def _strided_back(g: Tensor, input_layout: Layout, found: Layout) -> Tensor:
         },
     ),
     batch=batching.dims.by_dims("dimension"),
+    copy=True,
 )
 def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:
     """Windows of `size` every `step` along a dimension, as a new last dimension."""
@@ -393,6 +403,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 
 export("as_strided", as_strided, composite=False, batch=batching.places.as_strided_rule)
+copy_twin("as_strided", as_strided)
 
 
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -461,7 +472,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     return _split(tensor, split_size_or_sections, dim)
 
 
-@general("split", namespaces=())
+@general("split", namespaces=(), copy=True)
 def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
     shape = tuple(self.shape)
@@ -476,7 +487,7 @@ def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, 
     return _pieces(input, S.split(tuple(input.shape), as_int(split_size), dim), dim)
 
 
-@general(aliases=("unsafe_split_with_sizes",))
+@general(aliases=("unsafe_split_with_sizes",), copy=True)
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the sizes given along a dimension."""
     return _pieces(input, S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim), dim)
@@ -555,6 +566,7 @@ _stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
         },
     ),
     batch=batching.dims.by_dims("dim"),
+    copy=True,
 )
 def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
     """The slices along a dimension, without it."""
