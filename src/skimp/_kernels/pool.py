@@ -85,13 +85,17 @@ class Pool:
 
     def seen(self, tap: Ints) -> tuple[slice, ...]:
         """The elements of the padded plane that this tap of all windows shows."""
-        return (
-            slice(None),
-            *[
-                slice(t * d, t * d + (o - 1) * s + 1, s)
-                for t, d, o, s in zip(tap, self.dilation, self.out, self.stride, strict=True)
-            ],
-        )
+        return self._seen[tap]
+
+    @cached_property
+    def _seen(self) -> dict[Ints, tuple[slice, ...]]:
+        return {tap: (slice(None), *self._steps(tap)) for tap in self.taps}
+
+    def _steps(self, tap: Ints) -> list[slice]:
+        return [
+            slice(t * d, t * d + (o - 1) * s + 1, s)
+            for t, d, o, s in zip(tap, self.dilation, self.out, self.stride, strict=True)
+        ]
 
     def inside(self, tap: Ints) -> Array:
         """For each window, whether this tap shows an element of the plane and not of its

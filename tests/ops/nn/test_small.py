@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,3 +58,32 @@ def test_layer_norm(data: Any, laid: str, dtype: Any) -> None:
     affine = [numbers(draw, shape[-1], dtype=dtype) for _ in range(draw(st.integers(0, 2)))]
     call = lambda x, *p: F.layer_norm(x, shape[-1:], *p)  # noqa: E731
     same_both_ways(call, [numbers(draw, *shape, dtype=dtype), *affine], laid)
+
+
+PRODUCTS = [
+    *("ij,jk->ik", "ij,kj->ik", "ji,jk->ik", "ji,kj->ik", "ij,jk->ki", "bij,bjk->bik"),
+    *("bij,bkj->bik", "bji,bjk->bik", "bhqd,bhkd->bhqk", "bhqk,bhkd->bhqd", "bsd,dk->bsk"),
+    *("bsd,kd->bsk", "bcd,kbd->bck", "ij,ij->ij", "bi,bj->bij", " i j , j k -> i k"),
+]
+
+
+@given(st.data(), st.sampled_from(PRODUCTS), TYPES)
+@settings(max_examples=150, deadline=None)
+def test_einsum_of_products(data: Any, equation: str, dtype: Any) -> None:
+    """A product of matrices as it is written is what the general contraction makes of it."""
+    letters = {c: data.draw(st.integers(1, 4)) for c in sorted(set(equation) - set(" ,->"))}
+    inputs = equation.replace(" ", "").partition("->")[0].split(",")
+    arrays = [numbers(data.draw, *[letters[c] for c in w], dtype=dtype) for w in inputs]
+    call = lambda a, b: skimp.einsum(equation, a, b)  # noqa: E731
+    want = found(lambda a, b: skimp.einsum(equation, [a, b]), arrays, "rows")
+    assert found(call, arrays, "rows") == want
+
+
+def test_einsum_refuses_as_before() -> None:
+    a, b = skimp.ones(2, 3), skimp.ones(4, 3)
+    with pytest.raises(RuntimeError, match="does not broadcast"):
+        skimp.einsum("ij,jk->ik", a, b)
+    with pytest.raises(RuntimeError, match="does not match the number of dimensions"):
+        skimp.einsum("bij,bjk->bik", a, b)
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        skimp.einsum("ij,kj->ik", a, b.double())

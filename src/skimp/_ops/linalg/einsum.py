@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching
-from skimp._ops.linalg.matmul import bmm, mm
+from skimp._ops.linalg.matmul import bmm, matmul, mm
 from skimp._ops.math.arithmetic import mul
 
 ELLIPSIS: Final = -1
@@ -43,6 +45,9 @@ def einsum(*args: Any) -> Tensor:
             "operand and its "
             "subscripts list"
         )
+    product = _product(*args) if len(args) == 3 else None
+    if product is not None:
+        return product
     inputs, output, tensors = (
         _parse(args[0], args[1:]) if isinstance(args[0], str) else _parse_lists(args)
     )
@@ -56,6 +61,52 @@ def einsum(*args: Any) -> Tensor:
     if len(terms) == 1:
         return _contract(terms, wanted, sizes)
     return _contract([_thin(t) for t in terms], wanted, sizes)
+
+
+# -- what is a product of matrices as it is written -----------------------------------------------
+
+
+def _product(equation: Any, a: Any, b: Any) -> Tensor | None:
+    """`a @ b`, either transposed or not, where the equation says no more than that; else None."""
+    turns = _turns(equation) if type(equation) is str else None
+    if turns is None or type(a) not in ORDINARY or type(b) not in ORDINARY:
+        return None
+    turn_a, turn_b, of_a, of_b = turns
+    m, n = a.shape, b.shape
+    if len(m) != len(of_a) or len(n) != len(of_b) or a._dtype is not b._dtype:
+        return None
+    sizes = dict(zip(of_a, m, strict=True))
+    if any([sizes.setdefault(label, k) != k for label, k in zip(of_b, n, strict=True)]):
+        return None
+    if min(sizes.values()) < 2:  # what has size 1 may be broadcast
+        return None
+    x = a.transpose(-1, -2) if turn_a else a
+    y = b.transpose(-1, -2) if turn_b else b
+    return mm(x, y) if len(m) == 2 == len(n) else matmul(x, y)
+
+
+@lru_cache(256)
+def _turns(equation: str) -> tuple[bool, bool, str, str] | None:
+    """Whether the factors are transposed, and their labels: of `ab,cb->ac`, of `...ab,...bc->...ac`
+    with the same letters for the dots, and of `...a,ab->...b`.
+    """
+    left, arrow, out = equation.replace(" ", "").partition("->")
+    a, comma, b = left.partition(",")
+    letters = [a, b, out]
+    if not (arrow and comma) or not all([w.isascii() and w.isalpha() for w in letters]):
+        return None
+    if any([len(set(w)) < len(w) for w in letters]) or min(map(len, letters)) < 2:
+        return None
+    inner, lead = set(a) & set(b) - set(out), out[:-2]
+    if len(inner) != 1:
+        return None
+    k, row, column = inner.pop(), out[-2], out[-1]
+    of_b = (k + column, column + k)
+    if b in of_b and a == out[:-1] + k:
+        return False, b != of_b[0], a, b
+    if a in (lead + row + k, lead + k + row) and b in (lead + of_b[0], lead + of_b[1]):
+        return a[-1] != k, b[-1] == k, a, b
+    return None
 
 
 # -- reading --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.row import KNOWN
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import map_rows
@@ -24,6 +26,7 @@ from skimp._ops.shape.copies import describe
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
+KNOWN.add(Pool)
 _PROMISED = 1 << 18  # elements of promised planes that are made at once: they stay in the L2 cache
 
 
@@ -81,6 +84,21 @@ def pool_of(
                 f"kernel_size={k} and dilation={d}"
             )
     size = tuple(input.shape[input.ndim - nd :])
+    return _pool(name, input.shape[-nd - 1], size, kernel, stride, padding, dilation, ceil)
+
+
+@lru_cache(256)
+def _pool(
+    name: str,
+    planes: int,
+    size: Ints,
+    kernel: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil: bool,
+) -> Pool:
+    """A program has few of them, and each keeps what it has worked out of itself."""
     out = windows.out_sizes(size, kernel, stride, padding, dilation, ceil)
     if name == "avg_pool3d" and any(s < k for s, k in zip(size, kernel, strict=True)):
         raise RuntimeError(  # whatever the padding
@@ -88,7 +106,7 @@ def pool_of(
             f"(kT: {kernel[0]} kH: {kernel[1]} kW: {kernel[2]})"
         )
     if any(o < 1 for o in out):
-        raise RuntimeError(_too_small(name, (input.shape[-nd - 1], *size), out))
+        raise RuntimeError(_too_small(name, (planes, *size), out))
     return Pool(size, kernel, stride, padding, dilation, out)
 
 
