@@ -16,7 +16,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.record import record
-from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call
+from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, bindings, call
 from skimp._engine.dispatch.result_types import predicate
 from skimp._engine.dispatch.row import FORMS, OPS, ORDINARY, Form, Op, publish
 from skimp._engine.dispatch.transforms import active
@@ -57,6 +57,21 @@ def function({a}, *, out=None):
         x = {a}._np
         if x is not None and {a}._dtype in ok and not {a}._turned{dense}:
             made = fresh(ufunc(x), result or {a}._dtype)
+            if {a}._rg and rule is not None and state.grad:
+                record(rule, {{"{a}": {a}}}, made)
+            return made
+    if active or type({a}) not in known:
+        return dispatch(form, ({a},), {{"out": out}})
+    return call(row, ({a},), (), out)"""
+
+_UNARY_KERNEL = """\
+def function({a}, *, out=None):
+    if out is None and not active and type({a}) in ordinary:
+        x = {a}._np
+        if x is not None and {a}._dtype in ok and x.flags.c_contiguous:
+            made = empty(x.shape, x.dtype)
+            kernel(x, out=made)
+            made = fresh(made, {a}._dtype)
             if {a}._rg and rule is not None and state.grad:
                 record(rule, {{"{a}": {a}}}, made)
             return made
@@ -112,6 +127,13 @@ def unary(
 ) -> Function:
     """Derive the forms of a row with one tensor argument."""
     ufunc, ok = direct(row)
+    if ufunc is None:
+        kernel, ok = whole(row)
+        made = Forms(row, kernel, ok, method, namespaces, aliases, doc, known)
+        made.function(_UNARY_KERNEL if ok else _UNARY, dense="")
+        if inplace:
+            made.in_place(_UNARY_INPLACE, namespaces)
+        return made.main
     # negative is only wrong where it writes with gaps (see eval.expr), and here the result is new
     strided = ufunc is np.negative or _strided(row)[0] is not None
     made = Forms(row, ufunc, ok, method, namespaces, aliases, doc, known)
@@ -167,7 +189,7 @@ class Forms:
             "call": call, "fresh": fresh, "ok": ok, "ordinary": ORDINARY, "record": record,
             "result": dtypes.bool if predicates else None, "row": row,
             "rule": None if predicates else row.rule, "short_inplace": short_inplace,
-            "state": _state, "ufunc": ufunc,
+            "empty": np.empty, "kernel": ufunc, "state": _state, "ufunc": ufunc,
         }  # fmt: skip
 
     def _run(self, *args: Any, out: Tensor | None = None) -> Tensor:
@@ -206,6 +228,55 @@ class Forms:
         f = self._made(f"{self.row.name}_", self._run_inplace, text, doc)
         for name in self.names:
             publish(self.op, f"{name}_", f, namespaces, self.method)
+
+
+def whole(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
+    """The kernel that is the whole op on row-major arrays, and the dtypes for which it is."""
+    kernel = row.kernels.get(dtypes.float32)
+    if type(kernel) is not Kernel or row.masks or row.check is not None:
+        return None, NONE
+    return kernel.fn, frozenset(d for d in row.plain if row.kernels.get(d) is kernel)
+
+
+def short(row: Pointwise) -> Callable[..., Tensor | None]:
+    """f(input, *params): the row of one tensor and plain values on a small array at hand, recorded;
+    None where that needs the general way.
+    """
+    kernel, ok = whole(row)
+    rule = row.rule
+    assert rule is not None
+
+    def fast(input: Any, *params: Any) -> Tensor | None:
+        x = input._np
+        if x is None or input._dtype not in ok or not x.flags.c_contiguous:
+            return None
+        target = np.empty(x.shape, x.dtype)
+        kernel(x, *params, out=target)
+        made = fresh(target, input._dtype)
+        if input._rg and _state.grad:
+            record(rule, bindings(row, (input,), params), made)
+        return made
+
+    return fast
+
+
+def target_at_hand(target: Tensor, *others: Any) -> bool:
+    """Whether an in-place op may write to a small target without a further look: row-major floats,
+    beside tensors of the same kind and shape; nothing is recorded.
+    """
+    x = target._np
+    dtype = target._dtype
+    if x is None or target._rg or dtype not in FLOATS or not x.flags.c_contiguous:
+        return False
+    for t in others:
+        if type(t) not in ORDINARY or t._rg or t._dtype is not dtype:
+            return False
+        y = t._np
+        if y is None or y.shape != x.shape:
+            return False
+        if t._storage is target._storage and t is not target:
+            return False
+    return True
 
 
 def short_inplace(

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import no_zero
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import (
+    FLOATS,
     OPERANDS,
     ROWS,
     attach,
@@ -22,9 +24,11 @@ from skimp._engine.dispatch.pointwise_forms import (
     operators,
     plain_operators,
     short_inplace,
+    target_at_hand,
     unary,
 )
 from skimp._engine.dispatch.result_types import common, floating, predicate, same
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import PAIR, B, C, F, I, conj, refused, zeros
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
@@ -127,16 +131,46 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
             return input
         return _run(row, input, other, alpha, input, True)
 
-    _sign(function, "input, other, *, alpha=1, out=None")
-    _sign(function_, "input, other, *, alpha=1")
+    step = row.kernel(dtypes.float32).fn
+
+    def fast(input: Any, other: Any, *rest: Any, alpha: Any = 1) -> Tensor | None:
+        if rest or type(alpha) is not int or alpha != 1:
+            return None
+        if row is ADD or (input._dtype in FLOATS and _is_float(other)):  # bools are refused
+            return f(input, other)
+        return None
+
+    def fast_(input: Any, other: Any, *rest: Any, alpha: Any = 1) -> Tensor | None:
+        x = input._np
+        if rest or x is None:
+            return None
+        if type(alpha) is int and alpha == 1:
+            return input if short_inplace(*short, input, x, other) else None
+        if (type(alpha) is not float and type(alpha) is not int) or not -_WIDE < alpha < _WIDE:
+            return None
+        if not target_at_hand(input, other):
+            return None
+        product = np.multiply(other._np, alpha)
+        before_inplace(input)
+        step(x, product, out=input.writable())
+        return input  # type: ignore[no-any-return]
+
     made, made_ = (
         named(function, row.name, doc),
         named(function_, f"{row.name}_", f"{doc} In place."),
     )
     for name in (row.name, *aliases):
-        export(name, made)
-        export(f"{name}_", made_, namespaces=())
+        _sign(export(name, made, fast=fast), "input, other, *, alpha=1, out=None")
+        _sign(export(f"{name}_", made_, namespaces=(), fast=fast_), "input, other, *, alpha=1")
     return made, made_
+
+
+def _is_float(other: Any) -> bool:
+    kind = type(other)
+    return other._dtype in FLOATS if kind in ORDINARY else kind is float
+
+
+_WIDE = 1 << 63  # a factor below it is a finite number of every float type
 
 
 def _sign(f: Any, text: str) -> None:

@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_at_hand
 from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import C, F, I, conj
 from skimp._engine.dispatch.targets import c_name
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
 from skimp._ops.index.masks import check_number, where
 
@@ -139,8 +142,50 @@ def clamp_max_(input: Tensor, max: Any) -> Tensor:
     return call(ONE_SIDED["max", isinstance(max, Tensor)], (input, max), (), input, True)
 
 
-for _f in (clamp, clamp_, clamp_min, clamp_max, clamp_min_, clamp_max_):
-    export(_f.__name__, _f)
+def _numbers(min: Any, max: Any) -> bool:
+    """Whether the limits are finite numbers, or left out, and one is there."""
+    for v in (min, max):
+        if v is not None and (type(v) not in (int, float) or not -_WIDE < v < _WIDE):
+            return False
+    return min is not None or max is not None
+
+
+def _small_clamp(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
+    x = input._np
+    if x is None or input._dtype not in FLOATS or not x.flags.c_contiguous:
+        return None
+    if not _numbers(min, max):
+        return None
+    target = np.empty(x.shape, x.dtype)
+    K.clamp(x, min, max, out=target)
+    made = fresh(target, input._dtype)
+    if input._rg and modes.state.grad:
+        given = {name: v for name, v in (("min", min), ("max", max)) if v is not None}
+        rule = CLAMPS[(*given, False)].rule
+        assert rule is not None
+        record(rule, {"input": input, **given}, made)
+    return made
+
+
+def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
+    if not target_at_hand(input) or not _numbers(min, max):
+        return None
+    x = input._np
+    before_inplace(input)
+    K.clamp(x, min, max, out=input.writable())
+    return input  # type: ignore[no-any-return]
+
+
+_WIDE = 1 << 63  # numbers below it are finite in every float type
+for _f, _fast in (
+    (clamp, _small_clamp),
+    (clamp_, _small_clamp_),
+    (clamp_min, None),
+    (clamp_max, None),
+    (clamp_min_, None),
+    (clamp_max_, None),
+):
+    export(_f.__name__, _f, fast=_fast)
 export("clip", clamp)
 export("clip_", clamp_)
 
@@ -215,8 +260,22 @@ def lerp_(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     return _lerp(input, end, weight, input, True)
 
 
+def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
+    if type(weight) is not float or not target_at_hand(input, end):
+        return None
+    x, y = input._np, end._np
+    w = x.dtype.type(weight)
+    step = np.subtract(y, x, out=np.empty(x.shape, x.dtype))
+    before_inplace(input)
+    if -0.5 < w < 0.5:  # from the nearer end, as `K.lerp`
+        np.add(x, np.multiply(step, w, out=step), out=input.writable())
+    else:
+        np.subtract(y, np.multiply(step, 1 - w, out=step), out=input.writable())
+    return input  # type: ignore[no-any-return]
+
+
 export("lerp", lerp)
-export("lerp_", lerp_, namespaces=())
+export("lerp_", lerp_, namespaces=(), fast=_small_lerp_)
 
 # -- addcmul, addcdiv -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.pointwise_forms import named, short
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import B, C, F, I, zeros
 from skimp._engine.eval.expr import Kernel
@@ -27,8 +27,8 @@ FUNCTIONAL = ("nn.functional",)
 NO_COMPLEX = Refused(NotImplementedError, "clamp is not supported for complex types")
 
 
-def functional(f: Any) -> Any:
-    export(f.__name__, f, FUNCTIONAL, False)
+def functional(f: Any, fast: Any = None) -> Any:
+    export(f.__name__, f, FUNCTIONAL, False, fast=fast)
     return f
 
 
@@ -132,8 +132,15 @@ def _functional_relu(input: Tensor, inplace: bool = False) -> Tensor:
     return apply(RELU, input, inplace=inplace)
 
 
-export("relu", relu)
-export("relu", named(_functional_relu, "relu", _functional_relu.__doc__), FUNCTIONAL, False)
+_small_relu = short(RELU)
+export("relu", relu, fast=_small_relu)
+export(
+    "relu",
+    named(_functional_relu, "relu", _functional_relu.__doc__),
+    FUNCTIONAL,
+    False,
+    fast=lambda input, inplace=False: None if inplace else _small_relu(input),
+)
 everywhere(relu_, True)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, call
+from skimp._engine.dispatch.pointwise_forms import short
 from skimp._engine.dispatch.rows import C, F
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
@@ -57,12 +58,22 @@ GELU: dict[str, Pointwise] = {
 }
 
 
-@functional
 def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
     """input * Phi(input), the normal distribution's, or its approximation by tanh."""
     if approximate not in GELU:
         raise RuntimeError("approximate argument must be either none or tanh.")
     return call(GELU[approximate], (input,), (), out)
+
+
+_small_gelu = {name: short(row) for name, row in GELU.items()}
+
+
+def _quick_gelu(input: Tensor, *, approximate: str = "none") -> Tensor | None:
+    found = _small_gelu.get(approximate)
+    return None if found is None else found(input)
+
+
+functional(gelu, _quick_gelu)
 
 
 def _silu_second(g: Tensor, grad: Tensor, input: Tensor) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, export, move, reduction, watching
@@ -19,6 +21,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching, return_types
+from skimp._ops.reduce import small
 
 HALF = (dtypes.float16, dtypes.bfloat16)
 _UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
@@ -87,21 +90,11 @@ def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:
     return dtypes.int64 if t._dtype.category < dtypes.FLOAT else t._dtype
 
 
-@reduction("sum", out=True, rule=by_dim("Sum", SPREAD), batch=batching.dims.reduces)
+@reduction(
+    "sum", out=True, fast=small.sum_, rule=by_dim("Sum", SPREAD), batch=batching.dims.reduces
+)
 def sum_(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over some dims (all by default); integers are summed as int64."""
-    x = input._np
-    if (
-        x is not None
-        and dim is None
-        and dtype is None
-        and input._dtype in PLAIN
-        and x.flags.c_contiguous
-        and not keepdim
-    ):
-        return fresh(
-            np.add.reduce(x.reshape(-1)), input._dtype
-        )  # the one unit that `reduced` would make of it
     dtype = dtypes.asked(dtype)
     result = whole_dtype(input, dtype)
     if dtype is not None and dtype.category < input._dtype.category:
@@ -149,6 +142,7 @@ def nansum(
 @reduction(
     "mean",
     out=True,
+    fast=small.mean,
     rule=by_dim(
         "Mean",
         {
@@ -261,20 +255,13 @@ def _spread_args(name: str, input: Tensor, dim: Any, unbiased: Any) -> tuple[Any
     return dim, unbiased
 
 
-@reduction(
-    "_var",
-    method=False,
-    namespaces=(),
-    rule=Rule(
-        "VarBackward0",
-        {
-            "input": lambda g, input, dim, keepdim, degrees: _var_back(
-                g, input, dim, keepdim, degrees
-            )
-        },
-    ),
-    batch=batching.dims.reduces,
+VAR = Rule(
+    "VarBackward0",
+    {"input": lambda g, input, dim, keepdim, degrees: _var_back(g, input, dim, keepdim, degrees)},
 )
+
+
+@reduction("_var", method=False, namespaces=(), rule=VAR, batch=batching.dims.reduces)
 def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("var", input, dim, degrees)
     real = input._dtype.to_real()
@@ -315,7 +302,28 @@ def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
         )
 
 
-@reduction("var", out=True)
+def _small_var(
+    input: Any,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: Any = False,
+    *,
+    correction: Any = None,
+) -> Tensor | None:
+    if unbiased is not None or type(correction) not in (int, type(None)):
+        return None
+    degrees = 1.0 if correction is None else float(correction)
+    found = small.moments(input, dim, keepdim, degrees)
+    if found is None:
+        return None
+    made = fresh(found, input._dtype)
+    if input._rg and modes.state.grad:
+        given = {"input": input, "dim": dim, "keepdim": keepdim, "degrees": degrees}
+        record(VAR, given, made)
+    return made
+
+
+@reduction("var", out=True, fast=_small_var)
 def var(
     input: Tensor,
     dim: Any = None,
@@ -410,6 +418,7 @@ def _extreme(name: str, how: R.Reducer) -> Any:
     @reduction(
         name,
         out=True,
+        fast=small.extreme(np.maximum if how is R.AMAX else np.minimum),
         rule=Rule(f"{name.capitalize()}Backward0", {"input": _extreme_back}),
         batch=batching.dims.reduces,
     )
@@ -441,7 +450,13 @@ amin = _extreme("amin", R.AMIN)
 
 
 def _place(name: str, how: R.Reducer) -> Any:
-    @reduction(name, out=True, composite=False, batch=batching.dims.reduces_one)
+    @reduction(
+        name,
+        out=True,
+        fast=small.place(name),
+        composite=False,
+        batch=batching.dims.reduces_one,
+    )
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
@@ -470,12 +485,14 @@ def _at_back(g: Tensor, input_shape: Any, dim: Any, keepdim: bool, result1: Tens
 def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) -> Any:
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
+    rule = Rule(f"{name.capitalize()}Backward0", {"input": _at_back})
+
     @reduction(
         f"_{name}_dim",
         method=False,
         namespaces=(),
         nondiff=(1,),
-        rule=Rule(f"{name.capitalize()}Backward0", {"input": _at_back}),
+        rule=rule,
         batch=batching.dims.by_dims("dim"),
     )
     def along(input: Tensor, dim: int, keepdim: bool) -> Any:
@@ -521,12 +538,31 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
             OPS[f"_{name}_dim"], {"input": input, "dim": dim, "keepdim": keepdim}, out, [input]
         )
 
+    def fast(
+        input: Any,
+        dim: Any = None,
+        keepdim: bool = False,
+        *,
+        other: Any = None,
+        axis: Any = None,
+        keepdims: bool = False,
+    ) -> Any:
+        if type(dim) is not int or keepdim or keepdims or other is not None or axis is not None:
+            return None
+        found = small.extremes(f"arg{name}", input, dim)
+        if found is None:
+            return None
+        made = pair(*found)
+        if input._rg and modes.state.grad:
+            record(rule, {"input": input, "dim": dim, "keepdim": keepdim}, made, (1,))
+        return made
+
     f.__name__ = f.__qualname__ = name
     f.__doc__ = (
         f"The {name}imum of all elements; along a dim with its positions; or of two tensors "
         "element by element."
     )
-    export(name, f, **known)
+    export(name, f, fast=fast, **known)
     return f
 
 
@@ -564,7 +600,8 @@ def _truth(name: str, how: R.Reducer, doc: str) -> Any:
         return reduced(input, dims, keepdim, how, result, input._dtype)
 
     f.__doc__ = doc
-    return reduction(name, out=True, composite=False, batch=batching.dims.reduces)(f)
+    fast = small.truth(name == "all")
+    return reduction(name, out=True, fast=fast, composite=False, batch=batching.dims.reduces)(f)
 
 
 all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")
@@ -582,10 +619,25 @@ def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
 # -- logsumexp and norms --------------------------------------------------------------------------
 
 
-@reduction("logsumexp", batch=batching.dims.reduces,
-         out=True, namespaces=("", "special"), rule=Rule("LogsumexpBackward0", {
-    "input": lambda g, input, result, dim, keepdim: opened(g, tuple(input.shape), dim, keepdim)
-    * conj((input - opened(result, tuple(input.shape), dim, keepdim)).exp())}))  # fmt: skip
+LOGSUMEXP = Rule(
+    "LogsumexpBackward0",
+    {
+        "input": lambda g, input, result, dim, keepdim: (
+            opened(g, tuple(input.shape), dim, keepdim)
+            * conj((input - opened(result, tuple(input.shape), dim, keepdim)).exp())
+        )
+    },
+)
+
+
+@reduction(
+    "logsumexp",
+    out=True,
+    fast=small.logsumexp,
+    namespaces=("", "special"),
+    rule=LOGSUMEXP,
+    batch=batching.dims.reduces,
+)
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over some dims, without overflow."""
     if input._dtype.category < dtypes.FLOAT:
@@ -617,7 +669,30 @@ def _norm_back(
     return (input * size.pow(p - 2) * (g / result.pow(p - 1))).masked_fill(result == 0, 0)
 
 
-@reduction("vector_norm", method=False, namespaces=("linalg",), out=True)
+VECTOR_NORM = Rule("LinalgVectorNormBackward0", {"input": _norm_back})
+
+
+def _small_vector_norm(
+    input: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Tensor | None:
+    if dim is not None or keepdim is not False or dtype is not None:
+        return None
+    if ord != 2 or type(ord) not in (int, float):
+        return None
+    made: Tensor | None = small.norm(input)
+    if made is not None and input._rg and modes.state.grad:
+        record(VECTOR_NORM, {"input": input, "p": 2.0, "dim": None, "keepdim": False}, made)
+    return made
+
+
+def _small_norm(
+    input: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Tensor | None:
+    order = 2 if type(p) is str and p == "fro" else p
+    return _small_vector_norm(input, order, dim, keepdim, dtype=dtype)
+
+
+@reduction("vector_norm", method=False, namespaces=("linalg",), out=True, fast=_small_vector_norm)
 def vector_norm(
     input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
@@ -638,7 +713,7 @@ def vector_norm(
     "_vector_norm",
     method=False,
     namespaces=(),
-    rule=Rule("LinalgVectorNormBackward0", {"input": _norm_back}),
+    rule=VECTOR_NORM,
     batch=batching.dims.reduces,
 )
 def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
@@ -665,7 +740,7 @@ def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     return total.pow_(1.0 / p)
 
 
-@reduction("norm", out=True)
+@reduction("norm", out=True, fast=_small_norm)
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.reduction import source_of
@@ -24,10 +25,11 @@ from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
+from skimp._ops.reduce.small import few_rows, highest
 
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
@@ -146,7 +148,8 @@ def exp_of(x: Array, top: Array, out: Array) -> Array | None:
     With the largest element of every row in [0, 64] nothing overflows, and what underflows would
     do so after the subtraction too: one pass over memory less.
     """
-    if top.size and float(top.min()) >= 0.0 and float(top.max()) <= _NO_OVERFLOW:
+    flat = top.reshape(-1)
+    if flat.size and np.minimum.reduce(flat) >= 0.0 and np.maximum.reduce(flat) <= _NO_OVERFLOW:
         np.exp(x, out=out)
         return None
     np.subtract(x, top, out=out)
@@ -184,29 +187,98 @@ def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
     np.subtract(g, d, out=d)
 
 
+def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
+    """`_softmax_back_block` on small arrays at hand."""
+    if type(g) is not Tensor or type(y) is not Tensor or g._dtype is not y._dtype:
+        return None
+    a, b = few_rows(g, dim), few_rows(y, dim)
+    if a is None or b is None or a.shape != b.shape:
+        return None
+    d = np.multiply(a, b)
+    sums = np.einsum("ij->i", d)[:, None]
+    np.multiply(np.subtract(a, sums, out=d), b, out=d)
+    return fresh(d.reshape(g.shape), g._dtype)
+
+
+def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
+    """`_log_softmax_back_block` on small arrays at hand."""
+    if type(g) is not Tensor or type(y) is not Tensor or g._dtype is not y._dtype:
+        return None
+    a, b = few_rows(g, dim), few_rows(y, dim)
+    if a is None or b is None or a.shape != b.shape:
+        return None
+    d = np.exp(b)
+    np.multiply(d, np.einsum("ij->i", a)[:, None], out=d)
+    np.subtract(a, d, out=d)
+    return fresh(d.reshape(g.shape), g._dtype)
+
+
 def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
     result, target = blank(tuple(input.shape), input._dtype)
     over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target)
     return result
 
 
+def _small_softmax(input: Any, dim: Any) -> Tensor | None:
+    x = few_rows(input, dim)
+    if x is None:
+        return None
+    y = np.empty(x.shape, x.dtype)
+    exp_of(x, highest(x, 1, None, None, True), y)
+    np.divide(y, np.einsum("ij->i", y)[:, None], out=y)
+    return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
+
+
+def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
+    x = few_rows(input, dim)
+    if x is None:
+        return None
+    y = np.subtract(x, highest(x, 1, None, None, True))
+    sums = np.einsum("ij->i", np.exp(y))[:, None]
+    np.subtract(y, np.log(sums, out=sums), out=y)
+    return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
+
+
+def _recorded(rule: Rule, fast: Callable[[Any, Any], Tensor | None]) -> Callable[..., Any]:
+    """`fast` for functions that end in the op of the rule."""
+
+    def run(input: Any, dim: Any = None, dtype: Any = None) -> Tensor | None:
+        made = fast(input, dim) if dtype is None else None
+        if made is not None and input._rg and modes.state.grad:
+            record(rule, {"input": input, "dim": dim}, made)
+        return made
+
+    return run
+
+
 def _softmax_back(g: Any, y: Any, dim: int) -> Any:
     if modes.state.grad or g._hollow:
         return y * (g - (g * y).sum(dim, True))
-    return _mapped(g, dim, _softmax_back_block, contiguous_array(y))
+    made = _small_back(g, y, dim)
+    return _mapped(g, dim, _softmax_back_block, contiguous_array(y)) if made is None else made
 
 
 def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
     if modes.state.grad or g._hollow:
         return g - y.exp() * g.sum(dim, True)
-    return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y))
+    made = _small_log_back(g, y, dim)
+    return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y)) if made is None else made
+
+
+SOFTMAX = Rule("SoftmaxBackward0", {"input": lambda g, result, dim: _softmax_back(g, result, dim)})
+LOG_SOFTMAX = Rule(
+    "LogSoftmaxBackward0", {"input": lambda g, result, dim: _log_softmax_back(g, result, dim)}
+)
+_quick_softmax = _recorded(SOFTMAX, _small_softmax)
+_quick_log_softmax = _recorded(LOG_SOFTMAX, _small_log_softmax)
 
 
 @rowwise(
     "_softmax",
     method=False,
     namespaces=(),
-    rule=Rule("SoftmaxBackward0", {"input": lambda g, result, dim: _softmax_back(g, result, dim)}),
+    fast=_small_softmax,
+    rule=SOFTMAX,
     batch=batching.dims.by_dims("dim"),
 )
 def _softmax(input: Any, dim: int) -> Any:
@@ -218,9 +290,8 @@ def _softmax(input: Any, dim: int) -> Any:
     "_log_softmax",
     method=False,
     namespaces=(),
-    rule=Rule(
-        "LogSoftmaxBackward0", {"input": lambda g, result, dim: _log_softmax_back(g, result, dim)}
-    ),
+    fast=_small_log_softmax,
+    rule=LOG_SOFTMAX,
     batch=batching.dims.by_dims("dim"),
 )
 def _log_softmax(input: Any, dim: int) -> Any:
@@ -232,13 +303,13 @@ def _typed(input: Any, dtype: Any) -> Any:
     return input if dtype is None or dtype is input._dtype else input.to(dtype)
 
 
-@rowwise(out=True, namespaces=("", "special"))
+@rowwise(out=True, fast=_quick_softmax, namespaces=("", "special"))
 def softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
     return _softmax(_typed(input, dtype), dim)
 
 
-@rowwise(out=True, namespaces=("", "special"))
+@rowwise(out=True, fast=_quick_log_softmax, namespaces=("", "special"))
 def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """The logarithm of `softmax`, without its overflow and underflow."""
     return _log_softmax(_typed(input, dtype), dim)
@@ -277,7 +348,7 @@ def _implicit(name: str, ndim: int, stacklevel: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
-def _functional(name: str, doc: str, f: Callable[..., Any]) -> None:
+def _functional(name: str, doc: str, f: Callable[..., Any], quick: Any = None) -> None:
     @sites.named(name)
     def function(
         input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
@@ -288,11 +359,12 @@ def _functional(name: str, doc: str, f: Callable[..., Any]) -> None:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    export(name, function, ("nn.functional",), method=False)
+    fast = quick and (lambda input, dim=None, _stacklevel=3, dtype=None: quick(input, dim, dtype))
+    export(name, function, ("nn.functional",), method=False, fast=fast)
 
 
-_functional("softmax", "exp(input) over its sum along `dim`.", _softmax)
-_functional("log_softmax", "The logarithm of `softmax`.", _log_softmax)
+_functional("softmax", "exp(input) over its sum along `dim`.", _softmax, _quick_softmax)
+_functional("log_softmax", "The logarithm of `softmax`.", _log_softmax, _quick_log_softmax)
 _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-input, dim))
 
 

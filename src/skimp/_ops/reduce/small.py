@@ -1,0 +1,190 @@
+"""Reductions of small row-major arrays at hand: the fast paths of `reductions.py` and `softmax.py`.
+
+Each gives the bits of the general way, whose cuts (`eval/reduce.py`) leave arrays of this size in
+one piece: rows of fewer than `_PIECE` elements are one NumPy sum, and so are few short columns.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.eval.reducers import add_up
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+
+_FLOATS: Final = frozenset({dtypes.float32, dtypes.float64})
+_ORDERED: Final = _FLOATS | {dtypes.int64, dtypes.int32}
+_PIECE: Final = 512  # elements from which rows are added piece by piece
+_LONG: Final = 1 << 14  # and from which they always are
+_COLUMN: Final = 64  # and columns in groups of rows
+# taking axis, dtype, out, keepdims by position, which is the shortest way
+add: Final[Any] = np.add.reduce
+highest: Final[Any] = np.maximum.reduce
+_ROWS: Final = 1 << 14  # elements up to which functions of rows take all rows at once
+
+
+def floats(input: Any) -> Array | None:
+    """The small row-major array of a tensor of floats, if it is at hand and not empty."""
+    x = input._np
+    if x is None or input._dtype not in _FLOATS or not x.flags.c_contiguous or not x.size:
+        return None
+    return x  # type: ignore[no-any-return]
+
+
+def rows(input: Any, dim: Any) -> Array | None:
+    """The same, where `dim` is the last one and rows are short."""
+    x = floats(input)
+    if x is None or type(dim) is not int or (dim != -1 and dim != x.ndim - 1):
+        return None
+    return x if x.ndim and x.shape[-1] < _PIECE else None
+
+
+def total(x: Array) -> Any:
+    """The sum of all elements, as `reducers.add_up` adds them."""
+    n = x.size
+    if n < _PIECE or (n < _LONG and n % _PIECE):
+        return add(x.reshape(-1))
+    if n % _PIECE:
+        return add_up(x.reshape(1, n, 1))[0, 0]
+    return add(np.einsum("ij->i", x.reshape(-1, _PIECE)))
+
+
+def _summed(input: Any, dim: Any, keepdim: bool) -> Any:
+    """The sums over all elements or over one dim, and how many elements make one of them."""
+    x = floats(input)
+    if x is None or type(keepdim) is not bool:
+        return None
+    if dim is None:
+        return None if keepdim else (total(x), x.size)
+    if type(dim) is not int or not -x.ndim <= dim < x.ndim:
+        return None
+    n = x.shape[dim]
+    if dim in (-1, x.ndim - 1):
+        short = n < _PIECE
+    else:
+        short = x.ndim == 2 and n < _COLUMN and x.shape[1] > 1
+    return (add(x, dim, None, None, keepdim), n) if short else None
+
+
+def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """`sum`."""
+    found = _summed(input, dim, keepdim) if dtype is None else None
+    return None if found is None else fresh(found[0], input._dtype)
+
+
+def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """`mean`."""
+    found = _summed(input, dim, keepdim) if dtype is None else None
+    if found is None:
+        return None
+    sums, n = found
+    return fresh(sums / sums.dtype.type(n), input._dtype)
+
+
+def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
+    """The squared distances from the mean along the last dim, over n - degrees."""
+    x = rows(input, dim)
+    if x is None or type(keepdim) is not bool or not x.shape[-1] > degrees:
+        return None
+    number = x.dtype.type
+    n = x.shape[-1]
+    middle = add(x, -1, None, None, True)
+    apart = np.subtract(x, np.divide(middle, number(n), out=middle))
+    squares = add(np.square(apart, out=apart), -1, None, None, keepdim)
+    return squares / number(n - degrees)  # type: ignore[no-any-return]
+
+
+def norm(input: Any) -> Any:
+    """The 2-norm of all elements."""
+    x = floats(input)
+    return None if x is None else fresh(np.sqrt(total(np.square(x))), input._dtype)
+
+
+def place(find: str) -> Any:
+    """`argmax` or `argmin`."""
+
+    def fast(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        x = input._np
+        if x is None or input._dtype not in _ORDERED or not x.flags.c_contiguous or not x.size:
+            return None
+        if keepdim is not False:
+            return None
+        if dim is not None and (type(dim) is not int or not -x.ndim <= dim < x.ndim):
+            return None
+        return fresh(getattr(x, find)(dim), dtypes.int64)
+
+    return fast
+
+
+@lru_cache(maxsize=256)
+def _starts(count: int, n: int) -> Array:
+    """Where each of `count` rows of n elements begins."""
+    return np.arange(0, count * n, n)
+
+
+def extremes(find: str, input: Any, dim: Any) -> tuple[Tensor, Tensor] | None:
+    """The largest or smallest of each row, and where it is."""
+    x = rows(input, dim)
+    if x is None or x.ndim < 2:
+        return None
+    n = x.shape[-1]
+    places = getattr(x, find)(-1)
+    at = places.reshape(-1) + _starts(x.size // n, n)
+    values = x.reshape(-1).take(at).reshape(places.shape)
+    return fresh(values, input._dtype), fresh(places, dtypes.int64)
+
+
+def extreme(ufunc: Any) -> Any:
+    """`amax` or `amin`, of all elements or along the last dim."""
+
+    def fast(input: Any, dim: Any = (), keepdim: bool = False) -> Any:
+        if keepdim is not False:
+            return None
+        if type(dim) is tuple and not dim:
+            x = floats(input)
+            return None if x is None else fresh(ufunc.reduce(x.reshape(-1)), input._dtype)
+        x = rows(input, dim)
+        return None if x is None else fresh(ufunc.reduce(x, -1), input._dtype)
+
+    return fast
+
+
+def truth(every: bool) -> Any:
+    """`all` or `any` of bools."""
+
+    def fast(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        x = input._np
+        if x is None or dim is not None or keepdim is not False or input._dtype is not dtypes.bool:
+            return None
+        count = np.count_nonzero(x)
+        return fresh(np.array(count == x.size if every else count > 0), dtypes.bool)
+
+    return fast
+
+
+def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
+    """`logsumexp` along the last dim, of rows whose largest elements are finite."""
+    x = rows(input, dim)
+    if x is None or type(keepdim) is not bool:
+        return None
+    top = highest(x, -1, None, None, True)
+    if not math.isfinite(add(top.reshape(-1))):
+        return None
+    e = np.subtract(x, top)
+    sums = add(np.exp(e, out=e), -1, None, None, True)
+    np.add(np.log(sums, out=sums), top, out=sums)
+    return fresh(sums if keepdim else sums.reshape(x.shape[:-1]), input._dtype)
+
+
+def few_rows(input: Any, dim: Any) -> Array | None:
+    """The rows of a small tensor along its last dim as (count, n), for functions of rows."""
+    x = floats(input)
+    if x is None or type(dim) is not int or not x.ndim or x.size >= _ROWS:
+        return None
+    if dim != -1 and dim != x.ndim - 1:
+        return None
+    return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])

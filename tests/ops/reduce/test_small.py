@@ -1,0 +1,154 @@
+"""Small tensors at hand: the fast paths of reductions and functions of rows, of in-place arithmetic
+and of activations give the bits, types, layouts and nodes of the general way, and PyTorch's values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from skimp.config import using
+
+SHAPES = [
+    (), (1,), (5,), (0,), (512,), (513,), (1024,), (1, 1), (3, 4), (16, 32), (64, 2), (70, 3),
+    (4, 1), (1, 7), (2, 512), (3, 600), (2, 3, 4), (3, 5, 1), (0, 3), (3, 0),
+]  # fmt: skip
+DTYPES = ["float32", "float64", "int64", "bool"]
+Call = Callable[[Any, Any], Any]
+
+
+def _by_dim(f: Callable[..., Any]) -> dict[str, Call]:
+    """`f(t, x, *dims)` whole, and along dims from the front and the back."""
+    return {
+        "whole": lambda t, x: f(t, x),
+        **{f"dim{d}": (lambda t, x, d=d: f(t, x, d)) for d in (-1, 0, 1, 5)},
+        "kept": lambda t, x: f(t, x, -1, keepdim=True),
+    }
+
+
+CALLS: dict[str, Call] = {
+    f"{name}_{which}": call
+    for name, f in {
+        "sum": lambda t, x, *d, **k: x.sum(*d, **k),
+        "mean": lambda t, x, *d, **k: x.mean(*d, **k),
+        "amax": lambda t, x, *d, **k: x.amax(*d, **k),
+        "amin": lambda t, x, *d, **k: x.amin(*d, **k),
+        "max": lambda t, x, *d, **k: x.max(*d, **k),
+        "min": lambda t, x, *d, **k: x.min(*d, **k),
+        "argmax": lambda t, x, *d, **k: x.argmax(*d, **k),
+        "argmin": lambda t, x, *d, **k: x.argmin(*d, **k),
+        "all": lambda t, x, *d, **k: x.all(*d, **k),
+        "any": lambda t, x, *d, **k: x.any(*d, **k),
+    }.items()
+    for which, call in _by_dim(f).items()
+} | {
+    "var": lambda t, x: x.var(-1),
+    "var_kept": lambda t, x: t.var(x, -1, keepdim=True),
+    "var_biased": lambda t, x: x.var(-1, correction=0),
+    "norm": lambda t, x: x.norm(),
+    "norm_1": lambda t, x: x.norm(1),
+    "vector_norm": lambda t, x: t.linalg.vector_norm(x),
+    "logsumexp": lambda t, x: x.logsumexp(-1),
+    "logsumexp_kept": lambda t, x: t.logsumexp(x, -1, True),
+    "softmax": lambda t, x: x.softmax(-1),
+    "softmax_0": lambda t, x: t.softmax(x, 0),
+    "softmax_wide": lambda t, x: t.nn.functional.softmax(x, -1, dtype=t.float64),
+    "log_softmax": lambda t, x: t.nn.functional.log_softmax(x, dim=-1),
+    "relu": lambda t, x: t.nn.functional.relu(x),
+    "sigmoid": lambda t, x: x.sigmoid(),
+    "gelu": lambda t, x: t.nn.functional.gelu(x),
+    "gelu_tanh": lambda t, x: t.nn.functional.gelu(x, approximate="tanh"),
+    "clamp": lambda t, x: x.clamp(-0.5, 0.5),
+    "clamp_min": lambda t, x: t.clamp(x, min=0),
+    "clamp_crossed": lambda t, x: x.clamp(1, -1),
+    "add_scaled": lambda t, x: x.add(x, alpha=0.3),
+    "sub": lambda t, x: t.sub(x, x),
+    "sub_number": lambda t, x: x.sub(2),
+    "clamp_": lambda t, x: (x * 1).clamp_(-0.5, 0.5),
+    "add_": lambda t, x: x.detach().clone().add_(x.detach(), alpha=0.3),
+    "add_self": lambda t, x: (lambda y: y.add_(y, alpha=2))(x.detach().clone()),
+    "sub_": lambda t, x: x.detach().clone().sub_(x.detach(), alpha=-3),
+    "add_beside": lambda t, x: x.detach().clone().add_(t.ones((), dtype=x.dtype), alpha=2),
+    "lerp_near": lambda t, x: x.detach().clone().lerp_(x.detach() * 3, 0.1),
+    "lerp_far": lambda t, x: x.detach().clone().lerp_(x.detach() * 3, 0.9),
+    "lerp_half": lambda t, x: x.detach().clone().lerp_(x.detach() * 3, 0.49999999),
+    "lerp_self": lambda t, x: (lambda y: y.lerp_(y, 0.3))(x.detach().clone()),
+}  # fmt: skip
+
+
+def _numbers(shape: tuple[int, ...], dtype: str, special: bool) -> Any:
+    a = np.asarray(np.random.default_rng(len(shape)).normal(size=shape) * 3)
+    if special and a.size > 3:
+        a.reshape(-1)[:4] = [0.0, -0.0, np.inf, np.nan]
+        a.reshape(-1)[-1] = -np.inf
+    with np.errstate(invalid="ignore"):
+        return np.asarray(a.astype(dtype))
+
+
+def _outcome(t: Any, call: Call, a: Any) -> Any:
+    """What a call gives and what its backward does, or the type of its error."""
+    x = t.from_numpy(a.copy()).clone()
+    if a.dtype.kind == "f":
+        x.requires_grad_()
+    try:
+        found = call(t, x)
+    except Exception as e:
+        return type(e).__name__
+    parts = found if isinstance(found, tuple) else (found,)
+    grad = None
+    if parts[0].requires_grad:
+        weights = np.arange(1.0, parts[0].numel() + 1).reshape(tuple(parts[0].shape))
+        parts[0].backward(t.from_numpy(weights).to(parts[0].dtype))
+        grad = x.grad.numpy().copy()
+    return (
+        [(p.detach().numpy().copy(), str(p.dtype), tuple(p.stride())) for p in parts],
+        [type(p.grad_fn).__name__ for p in parts],
+        grad,
+    )
+
+
+def _identical(one: Any, other: Any) -> None:
+    if isinstance(one, str) or isinstance(other, str):
+        assert one == other
+        return
+    assert one[1] == other[1]
+    for (a, *kind), (b, *kind2) in zip(one[0], other[0], strict=True):
+        assert (kind, a.shape) == (kind2, b.shape)
+        assert a.tobytes() == b.tobytes()
+    assert (one[2] is None) == (other[2] is None)
+    assert one[2] is None or one[2].tobytes() == other[2].tobytes()
+
+
+def _close(one: Any, other: Any) -> None:
+    if isinstance(one, str) or isinstance(other, str):
+        return  # refusals are compared elsewhere, op by op
+    for (a, kind, _), (b, kind2, _) in zip(one[0], other[0], strict=True):
+        assert (kind, a.shape) == (kind2, b.shape)
+        _near(a, b)
+    assert (one[2] is None) == (other[2] is None)
+    if one[2] is not None:
+        _near(one[2], other[2])
+
+
+def _near(a: Any, b: Any) -> None:
+    size = float(np.abs(b).max()) if b.size and b.dtype.kind == "f" else 1.0
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4 * max(size, 1.0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_fast_and_general_way_agree(name: str, dtype: str) -> None:
+    for shape in SHAPES:
+        for special in (False, True):
+            a = _numbers(shape, dtype, special)
+            at_hand = _outcome(skimp, CALLS[name], a)
+            with using(small_below=0):
+                _identical(at_hand, _outcome(skimp, CALLS[name], a))
+            if not special:
+                _close(at_hand, _outcome(torch, CALLS[name], a))
