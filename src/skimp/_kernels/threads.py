@@ -10,6 +10,10 @@ not stop halfway stands on the side of the helpers: who has begun and who has en
 themselves. The caller only puts a task into a queue, whose every step is one for signal handlers,
 and in the end closes it: who has not begun by then never will, and who has is waited for. There is
 no state between two calls that an exception could leave wrong.
+
+Python's collector runs on whichever thread allocates, and with it a program's `__del__`. On a
+helper that may ask for a lock which the caller holds while it waits for this very helper, so those
+that work for its owner pass a `Guard`.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context
 from queue import SimpleQueue
 from typing import Any, Final
@@ -28,14 +33,35 @@ import numpy as np
 _BUFFER: Final = 1024
 
 
+class Guard:
+    """A re-entrant lock, `with guard():`, that who works for its owner passes as well.
+
+    One collection runs at a time, so no two of those meet behind it.
+    """
+
+    __slots__ = ("lock",)
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        _guards.append(self)
+
+    def __call__(self) -> AbstractContextManager[object]:
+        return _OPEN if self in _here.passed else self.lock
+
+    def passes(self) -> bool:
+        """Whether this thread has the lock, or works for the one that has."""
+        return self in _here.passed or self.lock._is_owned()  # type: ignore[attr-defined]
+
+
 class _Task:
     """Work that is offered to other threads until it is closed."""
 
-    __slots__ = ("_begun", "_closed", "_ended", "_wake", "_work", "errors")
+    __slots__ = ("_begun", "_closed", "_ended", "_guards", "_wake", "_work", "errors")
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work: Callable[[], object] | None = work
         self._closed = False
+        self._guards: Final = [guard for guard in _guards if guard.passes()]
         self._begun: Final[list[None]] = []  # an item for each thread that has begun
         self._ended: Final[list[None]] = []  # and for each that has ended, and has then said so
         self._wake: Final[SimpleQueue[None]] = SimpleQueue()
@@ -43,12 +69,14 @@ class _Task:
 
     def run(self) -> None:
         """What another thread does."""
+        _here.passed = self._guards
         self._begun.append(None)
         try:
             self._run()  # whose frame, which holds arrays, is gone before anybody hears of the end
         except BaseException as error:  # handed to the caller, whatever it is
             self.errors.append(error)
         finally:
+            _here.passed = []
             self._ended.append(None)
             self._wake.put(None)
 
@@ -84,13 +112,18 @@ def _conduct(tasks: SimpleQueue[_Task]) -> None:
 
 
 class _Here(threading.local):
-    """What belongs to one thread: contexts without NumPy's warnings, and whether it is a helper."""
+    """What belongs to one thread: contexts without NumPy's warnings, whether it is a helper, and
+    the guards that it passes.
+    """
 
     def __init__(self) -> None:
         self.contexts: list[Context] = []
         self.helping = False
+        self.passed: list[Guard] = []
 
 
+_OPEN: Final = nullcontext()
+_guards: list[Guard] = []
 _here = _Here()
 _tasks: SimpleQueue[_Task] = SimpleQueue()  # of the helpers
 _pool: list[threading.Thread] = []

@@ -213,7 +213,10 @@ def evaluate_jobs(roots: tuple[Expr, ...], outs: tuple[Array, ...], jobs: list[J
             runner.run((window,), (length,), length, [out[window] for out in written])
         runner.close()
 
-    whole(partial(share, work, threads_for(total)))
+    if total <= part:  # each job is one piece, and is left as halfway as PyTorch's op after op
+        quietly(work)
+    else:
+        whole(partial(share, work, threads_for(total)))
 
 
 def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:

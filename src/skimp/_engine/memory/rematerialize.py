@@ -67,7 +67,7 @@ class Remade(Storage):
     def deliver(self) -> None:
         """As of every promise; but bytes that are still there are not made again."""
         s = self.original()
-        with storages.LOCK:
+        with storages.LOCK():
             if self.promise is not None and s is not None and s.block is not None and not s.version:
                 storages.forget(self)
                 self.block, self.lent, self.promise = s.block, s, None

@@ -11,7 +11,6 @@ import gc
 import math
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -28,13 +27,13 @@ from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.spans import Exported, as_bytes, over
 from skimp._engine.tensor.instances import share_names
-from skimp._kernels.threads import whole
+from skimp._kernels.threads import Guard, whole
 
 Array = np.ndarray[Any, Any]
 POOLED = 1 << 18  # bytes from which a block comes from the pool; smaller ones are NumPy's own
 
 # held while a promise is delivered or replaced; a fork's child gets it free
-LOCK = threading.RLock()
+LOCK = Guard()
 _PENDING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
 _BYTE = np.dtype(np.uint8)
 
@@ -162,7 +161,7 @@ class Storage:
             self.deliver()
 
     def deliver_readers(self, but: Storage | None = None) -> None:
-        with LOCK:
+        with LOCK():
             for reader in list(_alive(self.readers)):
                 promise = reader.promise
                 if reader is not but and promise is not None and self.is_read_by(promise):
@@ -175,7 +174,7 @@ class Storage:
 
         `source` has the same values afterwards, so it promises a copy of them.
         """
-        with LOCK:
+        with LOCK():
             expr = source.promise
             if expr is None or self.promise is not None or self.exported:
                 return False
@@ -207,7 +206,7 @@ class Storage:
         """Compute the promise: into a block of its own, or into one that only this computation
         still reads.
         """
-        with LOCK:
+        with LOCK():
             expr = self.promise
             if expr is None:
                 return
@@ -260,7 +259,7 @@ class Storage:
         """A pointwise in-place op on all of a deferred storage: the promise changes, nobody who
         reads it does.
         """
-        with LOCK:
+        with LOCK():
             _register(self, expr)  # first: whoever writes to what it reads has to know
             self.promise = expr
 
@@ -373,7 +372,7 @@ def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
 
 def _register(s: Storage, expr: Expr) -> None:
     ref = weakref.ref(s)
-    with LOCK:
+    with LOCK():
         known = _PENDING.get(id(s))
         if known is None or known() is not s:  # one that died, whose place is taken
             forget(s)
@@ -401,14 +400,14 @@ def _alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
 def settle() -> None:
     """Deliver every promise, oldest first: what reading a counter and `synchronize()` do."""
     while waiting := [s for s in pending() if not s.spare]:
-        with LOCK:
+        with LOCK():
             for s in waiting:
                 s.deliver()
 
 
 def pending() -> list[Storage]:
     """The storages with a promise, oldest first."""
-    with LOCK:
+    with LOCK():
         found = {key: ref() for key, ref in list(_PENDING.items())}
         for key, s in found.items():
             if s is None:
@@ -418,7 +417,7 @@ def pending() -> list[Storage]:
 
 def lean(s: Storage) -> None:
     """A promise that alone keeps bytes alive delivers; others may stay."""
-    with LOCK:
+    with LOCK():
         if s.promise is not None and _kept_alone(s.promise, _holders()):
             s.deliver()
 
@@ -452,7 +451,7 @@ def _relieve() -> None:
     A promise may stay if it keeps alive nothing of its own, or just the one block that its result
     will take over.
     """
-    with LOCK:
+    with LOCK():
         holders = _holders()
         for s in pending():
             expr = s.promise
@@ -490,7 +489,9 @@ def _kept_alone(expr: Expr, holders: dict[int, set[int]]) -> list[int]:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
+        before=LOCK.lock.acquire,
+        after_in_parent=LOCK.lock.release,
+        after_in_child=LOCK.lock.release,
     )
 ledger.before_reading.append(settle)
 host.relievers.insert(0, settle)

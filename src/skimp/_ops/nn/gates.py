@@ -181,7 +181,7 @@ def _slopes(input: Tensor, lower: float, upper: float, generator: Any = None) ->
     low, high = float(of(lower)), float(of(upper))
     noise = np.ones(values.shape, input._dtype.np)
     below = values <= 0
-    with _LOCK:
+    with _LOCK():
         drawn = uniform53(int(np.count_nonzero(below)), engine_of(generator))
     noise[below] = (drawn * (high - low) + low).astype(of)
     return adopt(noise, input._dtype)

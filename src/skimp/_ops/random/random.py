@@ -8,7 +8,6 @@ import contextlib
 import functools
 import inspect
 import math
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -47,6 +46,7 @@ from skimp._kernels.random import (
     weighted as draws_weighted,
 )
 from skimp._kernels.random.mt19937 import Engine
+from skimp._kernels.threads import Guard
 from skimp._ops.create.creation import blank, empty_as, finish, sizes_of
 from skimp.config import config
 
@@ -54,7 +54,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FEW = 1 << 12  # elements up to which a draw is handed out by few.py, or by a call of its own
 _LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
 _LISTED = 256  # elements up to which swapping in a list is faster
-_LOCK = threading.RLock()  # a draw and the state it leaves belong together
+_LOCK = Guard()  # a draw and the state it leaves belong together
 
 
 class Generator:
@@ -183,7 +183,7 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
     at_hand = t._np
     if at_hand is not None and at_hand.flags.c_contiguous:
         array = t.writable()
-        with _LOCK:
+        with _LOCK():
             draw(array)
         return
     layout = t.layout_of()
@@ -191,7 +191,7 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
         assert_no_internal_overlap(layout)
         draw = scattered or draw
     array = t.writable().transpose(layouts.memory_order(layout))
-    with _LOCK:
+    with _LOCK():
         if array.flags.c_contiguous:
             draw(array)
         else:
@@ -733,7 +733,7 @@ def multinomial(
         raise RuntimeError(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
-    with _LOCK:
+    with _LOCK():
         found = draws_weighted.multinomial(
             input.array(), num_samples, replacement, engine_of(generator)
         )
@@ -751,7 +751,7 @@ def multinomial(
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers of the rates that `input` holds."""
-    with _LOCK:
+    with _LOCK():
         return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
 
 

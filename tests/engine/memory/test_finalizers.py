@@ -1,0 +1,83 @@
+"""`__del__` of a program's objects, which the collector runs on whichever thread allocates.
+
+On a thread that works for another one it may ask for what the other holds. Each program runs in a
+process of its own, where a deadlock ends with a traceback.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_BEGIN = """
+import faulthandler, gc, threading
+faulthandler.dump_traceback_later(40, exit=True)
+import skimp
+from skimp._kernels import threads
+
+skimp.set_num_threads(3)
+done = []
+
+class Late:
+    def __init__(self):
+        self.itself = self
+        self.kept = skimp.ones(300, 300).mul(2).add(1)
+
+    def __del__(self):
+        done.append(threading.get_ident())
+        assert self.kept.sum().item() == 3 * 90_000
+        assert len(skimp.rand(70_000)) == 70_000
+"""
+
+_DIRECT = """
+from skimp._engine.memory.storage import LOCK
+from skimp._ops.random.random import _LOCK
+
+def collect():
+    Late()
+    gc.collect()
+
+def on_helpers():
+    both = threading.Barrier(2)
+    def work():
+        both.wait()
+        if threading.get_ident() != main:
+            collect()
+    threads.share(work, 2)
+
+gc.disable()
+main = threading.get_ident()
+with LOCK(), _LOCK():
+    threads.whole(collect)
+    on_helpers()
+    threads.whole(on_helpers)
+assert len(done) == 3, done
+assert main not in done
+with LOCK(), _LOCK():
+    pass
+"""
+
+_BY_THE_COLLECTOR = """
+x = skimp.ones(700, 700)
+gc.set_threshold(1, 1, 1)
+for _ in range(30):
+    for _ in range(3):
+        Late()
+    assert skimp.mm(x, x[:, :40]).relu_().sum().item() == 700 * 700 * 40
+    y = skimp.randn(700, 700)
+    y[:] = (y * 0 + 1).exp()
+    y.sum()
+gc.collect()
+assert len(done) == 90
+"""
+
+
+@pytest.mark.parametrize("program", [_DIRECT, _BY_THE_COLLECTOR])
+def test_finalizers_on_helpers_read_promises_and_draw(program: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _BEGIN + program], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
