@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import skimp
+from skimp._ops.nn import embedding
 
 F = skimp.nn.functional
 
@@ -87,3 +88,40 @@ def test_einsum_refuses_as_before() -> None:
         skimp.einsum("bij,bjk->bik", a, b)
     with pytest.raises(RuntimeError, match="expected scalar type"):
         skimp.einsum("ij,kj->ik", a, b.double())
+
+
+@given(st.data(), TYPES, st.sampled_from([np.int64, np.int32]), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_embedding(data: Any, dtype: Any, index: Any, by_freq: bool) -> None:
+    rows, width = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 5))
+    padding = data.draw(st.sampled_from([None, 0, rows - 1, -rows]))
+    shape = tuple(data.draw(st.lists(st.integers(0, 4), max_size=3)))
+    at = np.random.default_rng(data.draw(st.integers(0, 9))).integers(0, rows, shape).astype(index)
+    places = skimp.from_numpy(np.array(at))
+    call = lambda table: F.embedding(places, table, padding, scale_grad_by_freq=by_freq)  # noqa: E731
+    same_both_ways(call, [numbers(data.draw, rows, width, dtype=dtype)], "rows")
+
+
+@pytest.mark.parametrize("few", [0, 1 << 15])
+def test_rows_of_one_number_are_added_in_their_order(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one or number by number: the bits are those of a loop."""
+    monkeypatch.setattr(embedding, "_FEW", few)
+    rng = np.random.default_rng(0)
+    for count, rows in ((200, 7), (20, 19)):
+        numbers, added = rng.integers(0, rows, count), rng.standard_normal((count, 5))
+        got, want = np.zeros((rows, 5)), np.zeros((rows, 5))
+        embedding.add_rows(got, numbers, added)
+        for n, row in zip(numbers, added, strict=True):
+            want[n] += row
+        assert got.tobytes() == want.tobytes()
+
+
+def test_embedding_refuses_as_before() -> None:
+    table = skimp.ones(3, 2)
+    for wrong in ([3], [-1], [0, -4]):
+        with pytest.raises(IndexError, match="index out of range in self"):
+            F.embedding(skimp.tensor(wrong), table)
+    with pytest.raises(RuntimeError, match="scalar types"):
+        F.embedding(skimp.tensor([1.0]), table)

@@ -3,7 +3,7 @@ numbers."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from skimp._ops.reduce.softmax import wide
 from skimp._ops.sparse.tensor import made
 
 INDICES = (dtypes.int64, dtypes.int32)
+_FEW: Final = 1 << 15  # elements that are added up one by one: their places cost 8 bytes each
+_UNSIGNED: Final = {dtypes.int64: np.uint64, dtypes.int32: np.uint32}
 
 
 def _numbers(indices: Any, rows: int) -> Array:
@@ -42,9 +44,14 @@ def _numbers(indices: Any, rows: int) -> Array:
 
 
 def add_rows(target: Array, numbers: Array, rows: Array) -> None:
-    """target[numbers[i]] += rows[i] for all i: rows of one number are added up next to each
-    other, then written once."""
+    """target[numbers[i]] += rows[i] for all i, in this order, where target is 0: rows of one number
+    are added up next to each other, then written once."""
     if not numbers.size:
+        return
+    if rows.size <= _FEW and target.flags.c_contiguous and rows.dtype == target.dtype:
+        width = rows.shape[1]
+        places = numbers.astype(np.int64, copy=False)[:, None] * width + np.arange(width)
+        np.add.at(target.reshape(-1), places.reshape(-1), rows.reshape(-1))
         return
     order = np.argsort(numbers, kind="stable")
     sorted_ = numbers[order]
@@ -128,10 +135,23 @@ def _rows_back(g: Any, indices: Any, padding_idx: int, by_freq: bool) -> Any:
 # -- embedding ------------------------------------------------------------------------------------
 
 
+def _small_lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+    table, numbers = weight._np, indices._np
+    unsigned = _UNSIGNED.get(indices._dtype)
+    if table is None or numbers is None or unsigned is None or not numbers.size:
+        return None
+    if not numbers.ndim or not table.flags.c_contiguous or not table.size:
+        return None
+    if np.maximum.reduce(numbers.view(unsigned), None) >= len(table):  # negative: a large one
+        return None
+    return fresh(table.take(numbers, 0, None, "clip"), weight._dtype)
+
+
 @general(
     "_embedding",
     method=False,
     namespaces=(),
+    fast=_small_lookup,
     rule=Rule(
         "EmbeddingBackward0",
         {
@@ -187,9 +207,7 @@ def _lookup_sparse(weight: Any, indices: Any, padding_idx: int, scale_grad_by_fr
     return _lookup(weight, indices, padding_idx, scale_grad_by_freq)
 
 
-def _padding(padding_idx: int | None, rows: int) -> int:
-    if padding_idx is None:
-        return -1
+def _padding(padding_idx: int, rows: int) -> int:
     if not -rows <= padding_idx < rows:
         raise AssertionError("Padding_idx must be within num_embeddings")
     return padding_idx % rows
@@ -222,7 +240,7 @@ def embedding(
     """
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
-    padding = _padding(padding_idx, weight.shape[0])
+    padding = -1 if padding_idx is None else _padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         renorm_rows(weight, input, max_norm, norm_type)
     lookup = _lookup_sparse if sparse else _lookup
@@ -313,7 +331,7 @@ def embedding_bag(
         )
     include_last_offset = include_last_offset and input.ndim == 1  # rows have no last offset
     input, offsets, per_sample_weights = _flattened(input, offsets, per_sample_weights)
-    padding = _padding(padding_idx, weight.shape[0])
+    padding = -1 if padding_idx is None else _padding(padding_idx, weight.shape[0])
     if max_norm is not None:
         renorm_rows(weight, input, max_norm, norm_type)
     bag, bags = _bags(input.numel(), offsets, include_last_offset)
