@@ -46,7 +46,12 @@ PACKED = ("lstsq",)  # PyTorch's solution lies in the rows of LAPACK's longer ar
 @pytest.mark.skipif(os.environ.get("SKIMP_DEFER") == "never", reason="as by default: all are small")
 @pytest.mark.parametrize("op", [op for op in ROWS if op not in WITHOUT])
 def test_op(op: str) -> None:
-    found = samples_of(op, ROWS[op], count=2)
+    check(op, ROWS[op])
+
+
+def check(op: str, names: tuple[str, ...]) -> None:
+    """The first samples of the op known by these names, in both libraries."""
+    found = samples_of(op, names, count=2)
     assert found, "an op needs samples: in its row or in tests/support/op_samples.py"
     unique = UNIQUE.get(op, lambda result: result)
     for sample in found:

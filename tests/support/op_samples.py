@@ -167,12 +167,20 @@ def _infos() -> dict[str, list[Any]]:
     return found
 
 
+def _values(numbers: Any) -> Any:
+    """What the samples in a row are made of."""
+    return oracle.tensor(numbers, dtype=oracle.float64)
+
+
 def samples_of(title: str, names: tuple[str, ...], count: int) -> list[Sample]:
     """The first samples of an op by any of its names, of the widest type that it takes."""
     if title in WITHOUT:
         return []
     if title in OWN:
         return [Sample(title, i, args, {}) for i, args in enumerate(OWN[title])][:count]
+    declared = OPS[title].samples if title in OPS else None
+    if declared is not None:
+        return [Sample(title, i, args, {}) for i, args in enumerate(declared(_values))][:count]
     infos = [info for name in names for info in _infos().get(name, ())]
     found = []
     for info in {id(i): i for i in infos}.values():
