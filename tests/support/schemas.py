@@ -145,6 +145,7 @@ class Call:
     form: Form
     args: tuple[Any, ...] = ()
     kwargs: tuple[tuple[str, Any], ...] = ()
+    wrong: str = ""  # of a call made wrong: the type of what was replaced, by its schema
 
     def __repr__(self) -> str:
         words = [*[repr(a) for a in self.args], *[f"{k}={v!r}" for k, v in self.kwargs]]
@@ -457,18 +458,29 @@ def _unlike(ours: Any, theirs: Any) -> str | None:
 
 
 class Known:
-    """The differences that stay, from a list with reasons, and which of them were met."""
+    """The differences that stay, from a list with reasons, and which of them were met.
+
+    A row has regular expressions for the call's text, and for what was told of it, and the type of
+    the argument that was replaced; what it doesn't name it doesn't ask for.
+    """
 
     def __init__(self, path: Path, table: str) -> None:
-        rows = tomllib.loads(path.read_text())[table]
-        assert all(row["reason"] for row in rows)
-        self.patterns = [re.compile(row["call"]) for row in rows]
+        self.rows = tomllib.loads(path.read_text())[table]
+        assert all(row["reason"] for row in self.rows)
         self.met: set[int] = set()
 
-    def covers(self, call: Call) -> bool:
-        found = [i for i, p in enumerate(self.patterns) if p.search(repr(call))]
+    def covers(self, call: Call, told: str = "") -> bool:
+        found = [i for i, row in enumerate(self.rows) if _matches(row, call, told)]
         self.met.update(found)
         return bool(found)
 
-    def stale(self) -> list[str]:
-        return [p.pattern for i, p in enumerate(self.patterns) if i not in self.met]
+    def stale(self) -> list[Any]:
+        return [row for i, row in enumerate(self.rows) if i not in self.met]
+
+
+def _matches(row: dict[str, str], call: Call, told: str) -> bool:
+    return (
+        re.search(row.get("call", ""), repr(call)) is not None
+        and re.search(row.get("told", ""), told) is not None
+        and row.get("wrong", call.wrong) == call.wrong.removesuffix("?")
+    )

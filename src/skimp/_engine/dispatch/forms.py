@@ -36,7 +36,14 @@ from skimp._engine.dispatch.row import (
     publish,
 )
 from skimp._engine.dispatch.runners import move, tensors_in
-from skimp._engine.dispatch.wrappers import REQUIRED, Parameters, asking, forwarding, space_of
+from skimp._engine.dispatch.wrappers import (
+    REQUIRED,
+    Parameters,
+    asking,
+    explaining,
+    forwarding,
+    space_of,
+)
 from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import formats
@@ -280,7 +287,7 @@ def wrapper(
     if fast is not None:
         fast(lines, space, o, p)
     lines.append(f"    return {p.general()}")
-    f = function_of(title, lines, space)
+    f = function_of(title, explaining(lines, p.given()), space)
     p.give_defaults(f)
     form.f = f
     FORMS[f] = form

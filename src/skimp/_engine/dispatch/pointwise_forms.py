@@ -20,7 +20,7 @@ from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, bindings, 
 from skimp._engine.dispatch.result_types import predicate
 from skimp._engine.dispatch.row import FORMS, OPS, ORDINARY, Form, Op, publish
 from skimp._engine.dispatch.transforms import active
-from skimp._engine.dispatch.wrappers import space_of
+from skimp._engine.dispatch.wrappers import explaining, space_of
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.generated import function_of
 from skimp._engine.tensor import dtypes
@@ -202,7 +202,8 @@ class Forms:
         form = Form(self.op, name, run, run == self._run_inplace)
         names = dict(zip("ab", self.row.args, strict=False))
         lines = text.format(**names, **parts).splitlines()
-        form.f = f = function_of(name, lines, space_of(form, **self._space))
+        given = f"{{{', '.join([f'{n!r}: {n}' for n in names.values()])}}}"
+        form.f = f = function_of(name, explaining(lines, given), space_of(form, **self._space))
         FORMS[f] = form
         if run == self._run:
             f.__kwdefaults__ = {"out": None}

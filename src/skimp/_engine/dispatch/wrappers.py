@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
+from skimp._engine.dispatch.arguments import refuse_types
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, Form
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.generated import function_of
@@ -139,6 +140,20 @@ class Parameters:
         return found
 
 
+def explaining(lines: list[str], given: str) -> list[str]:
+    """The lines of a wrapper, and what looks again at the arguments of a call that failed; `given`
+    is their dict by name. (No local variable holds the error: it would hold itself.)
+    """
+    return [
+        lines[0],
+        "    try:",
+        *[f"    {line}" for line in lines[1:]],
+        "    except Exception as error:",
+        f"        refuse_types(form.name, form.f, {given}, error)",
+        "        raise",
+    ]
+
+
 def _as_passed(p: Parameter) -> str:
     if p.kind is p.VAR_POSITIONAL:
         return f"*{p.name}"
@@ -152,6 +167,7 @@ def space_of(form: Form, **more: Any) -> dict[str, Any]:
     return {
         "active": active,
         "dispatch": dispatch,
+        "refuse_types": refuse_types,
         "form": form,
         "known": KNOWN,
         "ordinary": ORDINARY,
@@ -159,6 +175,16 @@ def space_of(form: Form, **more: Any) -> dict[str, Any]:
         "unusual": unusual,
         **more,
     }
+
+
+def _refuse_types_of(
+    form: Form, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> None:
+    try:
+        given = inspect.signature(form.f).bind(*args, **kwargs).arguments
+    except TypeError:  # it is the call itself that failed
+        return
+    refuse_types(form.name, form.f, given, error)
 
 
 def forwarding(form: Form, f: Function) -> Function:
@@ -172,7 +198,11 @@ def forwarding(form: Form, f: Function) -> Function:
             or (kwargs and not known.issuperset(map(type, kwargs.values())))
         ):
             return dispatch(form, args, kwargs)
-        return f(*args, **kwargs)
+        try:
+            return f(*args, **kwargs)
+        except Exception as error:
+            _refuse_types_of(form, args, kwargs, error)
+            raise
 
     title = f.__name__
     function.__code__ = function.__code__.replace(co_name=title, co_qualname=title)
@@ -197,7 +227,7 @@ def asking(form: Form, f: Function, fast: Function) -> Function:
         f"        return f({p.passed()}) if result is None else result",
         f"    return {p.general()}",
     ]
-    made = function_of(f.__name__, lines, space)
+    made = function_of(f.__name__, explaining(lines, p.given()), space)
     p.give_defaults(made)
     return _shown_as(f, made)
 

@@ -1,0 +1,251 @@
+"""What a call that failed was given: whether an argument has a type that PyTorch's parser refuses.
+
+Ops don't ask for the types of their arguments: a call that is right would pay for it. A call that
+has failed is looked at again, by the annotations of the op's own signature, and by names that mean
+the same everywhere; where an argument is not of its type, the error is the parser's TypeError, and
+whatever NumPy or Python said about it is its context. Flags are read as Python reads them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.tensor.tensor import Tensor
+
+_WIDE = 1 << 63  # PyTorch's integers have 64 bits
+
+# what arguments are that signatures leave open, by their names
+NAMES: dict[str, str] = {
+    **dict.fromkeys(
+        [
+            "beta",
+            "alpha",
+            "value",
+            "maxnorm",
+            "fill_value",
+            "negative_slope",
+            "lambd",
+            "threshold",
+            "nan",
+            "posinf",
+            "neginf",
+            "eps",
+            "momentum",
+            "atol",
+            "rtol",
+        ],
+        "number",
+    ),
+    **dict.fromkeys(
+        [
+            "dim",
+            "dims",
+            "dim0",
+            "dim1",
+            "source_dim",
+            "size",
+            "shape",
+            "kernel_size",
+            "stride",
+            "padding",
+            "dilation",
+            "output_size",
+            "output_padding",
+            "shifts",
+            "repeats",
+            "sizes",
+            "split_sizes",
+            "normalized_shape",
+            "m",
+            "groups",
+            "chunks",
+            "diagonal",
+            "offset",
+            "steps",
+            "num_classes",
+            "sections",
+            "step",
+            "length",
+            "correction",
+            "axis",
+            "axes",
+            "blocksize",
+            "start_dim",
+            "end_dim",
+            "upscale_factor",
+        ],
+        "ints",
+    ),
+    **dict.fromkeys(
+        [
+            "input",
+            "other",
+            "self",
+            "weight",
+            "bias",
+            "target",
+            "mask",
+            "index",
+            "src",
+            "source",
+            "mat",
+            "mat1",
+            "mat2",
+            "vec",
+            "vec1",
+            "vec2",
+            "tensor",
+            "tensor1",
+            "tensor2",
+            "batch1",
+            "batch2",
+            "weights",
+            "A",
+            "B",
+            "L",
+            "tau",
+            "query",
+            "key",
+            "attn_mask",
+            "running_mean",
+            "running_var",
+            "condition",
+        ],
+        "tensor",
+    ),
+    **dict.fromkeys(["tensors"], "tensors"),
+    **dict.fromkeys(
+        [
+            "reduce",
+            "rounding_mode",
+            "interpolation",
+            "mode",
+            "norm",
+            "UPLO",
+            "indexing",
+            "driver",
+            "reduction",
+            "padding_mode",
+        ],
+        "str",
+    ),
+}
+# these are the same in every signature, whatever it says
+_ALWAYS = {n: n for n in ("dtype", "device", "layout", "memory_format", "generator")}
+_ANNOTATED = {"Tensor": "tensor", "int": "int", "float": "float", "str": "str"}
+_WORDS = {
+    "tensor": "Tensor", "tensors": "tuple of Tensors", "int": "int", "ints": "tuple of ints",
+    "float": "float", "number": "Number",  "str": "str", "dtype": "torch.dtype",
+    "device": "torch.device", "layout": "torch.layout", "memory_format": "torch.memory_format",
+    "generator": "torch._C.Generator",
+}  # fmt: skip
+
+
+# raised by code that asks something of a value that is not what it takes it for
+_NATURAL = (AttributeError, StopIteration, KeyError)
+
+
+def refuse_types(
+    name: str, f: Callable[..., Any], given: Mapping[str, Any], error: Exception
+) -> None:
+    """Raise PyTorch's TypeError for a call of `f` that raised `error`, if one of the arguments has
+    a type that PyTorch's parser refuses (or its ValueError, for a number beyond 64 bits).
+    """
+    if name.startswith("_"):  # a part of an op, which is asked itself
+        return
+    natural = isinstance(error, _NATURAL)
+    for position, (word, p) in enumerate(_parameters(f)):
+        value = given.get(word, p.default)
+        kind, sure, optional = _kind(p)
+        if kind is None or value is p.default or (value is None and optional):
+            continue
+        if not (
+            _fits(kind, value, natural) or (not (sure or natural) and _is_plausible(kind, value))
+        ):
+            raise TypeError(
+                f"{name}(): argument '{word}' (position {position + 1}) must be {_WORDS[kind]}, "
+                f"not {type(value).__name__}"
+            )
+        if kind in ("int", "ints") and _too_wide(value):
+            raise ValueError("Overflow when unpacking long long")
+
+
+@functools.cache
+def _parameters(f: Callable[..., Any]) -> list[tuple[str, inspect.Parameter]]:
+    """The arguments that are given one by one."""
+    every = inspect.signature(f).parameters.items()
+    return [(n, p) for n, p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def _kind(p: inspect.Parameter) -> tuple[str | None, bool, bool]:
+    """What an argument is; whether its annotation says so, not its name alone; whether it may be
+    None.
+    """
+    text = p.annotation if isinstance(p.annotation, str) else ""
+    optional = "None" in text or p.default is None
+    words = [w.strip() for w in text.split("|") if w.strip() != "None"]
+    if len(words) == 1 and words[0] in _ANNOTATED:
+        return _ANNOTATED[words[0]], True, optional
+    if p.name in _ALWAYS:
+        return _ALWAYS[p.name], True, optional
+    return (NAMES.get(p.name) if text in ("Any", "") else None), False, optional
+
+
+def _is_plausible(kind: str, value: Any) -> bool:
+    """What an argument that has no annotation may be in another overload."""
+    if isinstance(value, str):
+        return kind in ("ints", "str")  # padding="same"
+    return value is None or isinstance(value, (Tensor, list, tuple))
+
+
+def _is_int(value: Any) -> bool:
+    if isinstance(value, (bool, type)) or not hasattr(value, "__index__"):
+        return False
+    if isinstance(value, Tensor):
+        return value.ndim == 0 and value._dtype.category < dtypes.FLOAT
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.ndim == 0
+    return isinstance(value, (bool, int, float, complex)) or hasattr(value, "__float__")
+
+
+def _is_real(value: Any) -> bool:
+    return _is_number(value) and not isinstance(value, complex)
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(dtypes.asked(value) if isinstance(value, type) else value, dtypes.dtype)
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    "tensor": lambda v: isinstance(v, (Tensor, int, float, complex)),
+    "tensors": lambda v: isinstance(v, (tuple, list)) and all(isinstance(t, Tensor) for t in v),
+    "int": _is_int,
+    "ints": lambda v: _is_int(v) or (isinstance(v, (tuple, list)) and all(map(_is_int, v))),
+    "float": _is_real,
+    "number": _is_number,
+    "str": lambda v: isinstance(v, str),
+    "dtype": _is_dtype,
+    "device": lambda v: isinstance(v, (str, int, devices.device)) and not isinstance(v, bool),
+    "layout": lambda v: isinstance(v, formats.layout),
+    "memory_format": lambda v: isinstance(v, formats.memory_format),
+    "generator": lambda v: hasattr(v, "manual_seed"),
+}
+
+
+def _fits(kind: str, value: Any, natural: bool) -> bool:
+    if kind == "tensor" and natural:  # a number passes for a tensor only where that went well
+        return isinstance(value, Tensor)
+    return _FITS[kind](value)
+
+
+def _too_wide(value: Any) -> bool:
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    return any([isinstance(v, int) and not -_WIDE <= v < _WIDE for v in values])

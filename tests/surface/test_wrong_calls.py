@@ -1,0 +1,33 @@
+"""Ten thousand wrong calls made from PyTorch's schemas: refused by both sides or by neither, with
+the same class of error.
+
+SKIMP_FUZZ_CALLS asks for more, SKIMP_FUZZ_SEED for others. What stays different is either of a
+kind that stands in differences.toml with its reason, or one of a number that may only fall.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.support import schemas, wrong_calls
+from tests.support.schemas import Known
+
+LIST = Path(__file__).with_name("differences.toml")
+CALLS = int(os.environ.get("SKIMP_FUZZ_CALLS", "10000"))
+SEED = int(os.environ.get("SKIMP_FUZZ_SEED", "0"))
+LEFT = 0.05  # of all calls: each is an op that asks for less, or later, than PyTorch
+
+
+def test_wrong_calls_are_refused_alike() -> None:
+    forms = [form for space in schemas.SPACES for form in schemas.forms(space)]
+    forms = [form for form in forms if schemas.valid(form) is not None]
+    known, wrong, count = Known(LIST, "wrong_call"), [], 0
+    for call in wrong_calls.generate(forms, CALLS, SEED):
+        count += 1
+        told = schemas.difference(call)
+        if told is not None and not known.covers(call, " ".join(told.split())):
+            wrong.append(f"{call}: {told}")
+    assert count >= CALLS * 0.99
+    assert len(wrong) <= LEFT * count, "\n".join([f"{len(wrong)} of {count} calls", *wrong])
+    assert not known.stale()
