@@ -166,8 +166,9 @@ def refuse_types(
         if not (
             _fits(kind, value, natural) or (not (sure or natural) and _is_plausible(kind, value))
         ):
+            place = "" if p.kind is p.KEYWORD_ONLY else f" (position {position + 1})"
             raise TypeError(
-                f"{name}(): argument '{word}' (position {position + 1}) must be {_WORDS[kind]}, "
+                f"{name}(): argument '{word}'{place} must be {_WORDS[kind]}, "
                 f"not {type(value).__name__}"
             )
         if kind in ("int", "ints") and _too_wide(value):
