@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.targets import blank
@@ -16,6 +18,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import refuse, scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
+from skimp._ops.reduce import small
 
 Pair = tuple[Tensor, Tensor]
 
@@ -62,15 +65,18 @@ def sort(
     return _sort(input, dim if axis is None else axis, bool(descending), out=out)
 
 
+SORT = Rule(
+    "SortBackward0",
+    {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
+)
+
+
 @rowwise(
     "_sort",
     method=False,
     namespaces=(),
     out="same",
-    rule=Rule(
-        "SortBackward0",
-        {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
-    ),
+    rule=SORT,
     batch=batching.dims.by_dims("dim"),
 )
 def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
@@ -106,7 +112,21 @@ def _sort_into(source: Array, dim: int, descending: bool, values: Array, indices
     ranks.by_rows(source.shape[:-1], source.shape[-1], work)
 
 
-export("sort", sort)
+def _small_sort(
+    input: Any, dim: Any = -1, descending: Any = False, *, stable: Any = False, axis: Any = None
+) -> Pair | None:
+    if type(descending) is not bool or axis is not None or input._np is None:
+        return None
+    found = small.in_order(input, dim, descending, input._np.shape[-1] if input._np.ndim else 0)
+    if found is None:
+        return None
+    made: Pair = return_types.sort(*found)
+    if input._rg and modes.state.grad:
+        record(SORT, {"input": input, "dim": dim, "descending": descending}, made)
+    return made
+
+
+export("sort", sort, fast=_small_sort)
 
 
 def argsort(
@@ -133,8 +153,18 @@ def msort(input: Tensor) -> Tensor:
 # -- topk, kthvalue -------------------------------------------------------------------------------
 
 
+def _small_topk(
+    input: Any, k: Any, dim: Any = -1, largest: Any = True, sorted: Any = True
+) -> Pair | None:
+    if type(k) is not int or type(largest) is not bool:
+        return None
+    found = small.in_order(input, dim, largest, k)
+    return found and return_types.topk(*found)
+
+
 @rowwise(
     out="same",
+    fast=_small_topk,
     rule=Rule(
         "TopkBackward0",
         {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},

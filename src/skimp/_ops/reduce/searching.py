@@ -16,6 +16,7 @@ from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
 from skimp._ops.create.ranges import linspace
+from skimp._ops.reduce import small
 
 NARROW = (dtypes.float16, dtypes.bfloat16)
 
@@ -411,5 +412,6 @@ export(
     ("nn.functional",),
     method=False,
     composite=False,
+    fast=small.one_hot,
     batch=batching.dims.ELEMENTWISE,
 )

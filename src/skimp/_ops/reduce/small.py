@@ -24,6 +24,7 @@ _COLUMN: Final = 64  # and columns in groups of rows
 # taking axis, dtype, out, keepdims by position, which is the shortest way
 add: Final[Any] = np.add.reduce
 highest: Final[Any] = np.maximum.reduce
+_SORTED: Final = 1 << 12  # elements up to which sorting floats beats making integers of them
 _ROWS: Final = 1 << 14  # elements up to which functions of rows take all rows at once
 
 
@@ -136,6 +137,37 @@ def extremes(find: str, input: Any, dim: Any) -> tuple[Tensor, Tensor] | None:
     at = places.reshape(-1) + _starts(x.size // n, n)
     values = x.reshape(-1).take(at).reshape(places.shape)
     return fresh(values, input._dtype), fresh(places, dtypes.int64)
+
+
+def in_order(input: Any, dim: Any, descending: bool, k: int) -> tuple[Tensor, Tensor] | None:
+    """The first k of each row along the last dim, sorted, and where they are; ties keep their
+    order. Rows with NaN, whose place depends on the direction, go the general way.
+    """
+    x = rows(input, dim)
+    if x is None or x.size > _SORTED or not 0 < k <= x.shape[-1]:
+        return None
+    if not math.isfinite(add(x.reshape(-1))):
+        return None
+    n = x.shape[-1]
+    places = (np.negative(x) if descending else x).argsort(-1, "stable")
+    if k < n:
+        places = places[..., :k].copy()
+    starts = _starts(x.size // n, n)
+    at = places + (starts[:, None] if x.ndim == 2 else starts.reshape(*x.shape[:-1], 1))
+    return fresh(x.reshape(-1).take(at), input._dtype), fresh(places, dtypes.int64)
+
+
+def one_hot(input: Any, num_classes: Any = -1) -> Tensor | None:
+    """`one_hot` for a number of classes that is given, and no class beyond them."""
+    x = input._np
+    if x is None or input._dtype is not dtypes.int64 or type(num_classes) is not int:
+        return None
+    if num_classes < 1 or not x.size or x.size * num_classes > _ROWS:
+        return None
+    found = np.equal(x[..., None], _starts(num_classes, 1))
+    if np.count_nonzero(found) != x.size:
+        return None
+    return fresh(found.astype(np.int64), dtypes.int64)
 
 
 def extreme(ufunc: Any) -> Any:
