@@ -166,3 +166,26 @@ def test_fast_and_general_way_agree(name: str, dtype: str) -> None:
                 _identical(at_hand, _outcome(skimp, CALLS[name], a))
             if not special and not (dtype in ("int64", "bool") and name.startswith(TIED)):
                 _close(at_hand, _outcome(torch, CALLS[name], a))
+
+
+def test_softmax_decides_alike_beside_negative_zero_and_nan() -> None:
+    """Whether the largest elements are subtracted first is one question to all rows of a call."""
+    rows = np.array([[-0.0, -1, -2], [1, 2, 3], [0.5, 0.25, 0]], np.float32)
+    for top in (-0.0, 0.0, 64.0, 65.0, np.nan, np.inf, -1.0):
+        a = rows.copy()
+        a[0, 0] = top
+        at_hand = skimp.from_numpy(a).clone().softmax(-1).numpy().copy()
+        with using(small_below=0):
+            behind = skimp.from_numpy(a).clone().softmax(-1).numpy().copy()
+        assert at_hand.tobytes() == behind.tobytes()
+        theirs = torch.from_numpy(a).softmax(-1).numpy()
+        np.testing.assert_allclose(at_hand, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["float", "double", "int", "half", "bool"])
+def test_bools_become_numbers_alike(name: str) -> None:
+    a = np.array([[True, False, True], [False, False, True]])
+    ours = getattr(skimp.from_numpy(a).clone(), name)()
+    theirs = getattr(torch.from_numpy(a), name)()
+    assert ours.numpy().tobytes() == theirs.numpy().tobytes()
+    assert str(ours.dtype) == str(theirs.dtype)

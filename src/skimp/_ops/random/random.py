@@ -53,6 +53,7 @@ from skimp.config import config
 F = TypeVar("F", bound=Callable[..., Any])
 _FEW = 1 << 12  # elements up to which a draw is handed out by few.py, or by a call of its own
 _LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
+_ONE_BITS = 0x3F800000  # of 1 in float32
 _LISTED = 256  # elements up to which swapping in a list is faster
 _LOCK = Guard()  # a draw and the state it leaves belong together
 
@@ -404,7 +405,7 @@ def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tens
     if input._dtype is not dtypes.float32 or not 0 < x.size <= _FEW or not x.flags.c_contiguous:
         return None
     row = x.reshape(-1)
-    if not (np.minimum.reduce(row) >= 0 and np.maximum.reduce(row) <= 1):
+    if np.maximum.reduce(row.view(np.uint32)) > _ONE_BITS:  # so are negative numbers, and NaN
         return None
     engine = default_generator._engine
     with engine.lock:

@@ -34,7 +34,8 @@ from skimp._ops.reduce.small import few_rows, highest
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
 SMALL: Final = 1 << 14  # elements below which one call on all rows is the shortest way
-_NO_OVERFLOW: Final = 64.0  # exp(64) times any number of elements is finite in float32
+# the bits of 64, by bytes: exp(64) times any number of elements is finite in float32
+_NO_OVERFLOW: Final = {4: 0x42800000, 8: 0x4050000000000000}
 _UNIT: Final = 1 << 17  # elements of a block where rows are not runs of memory
 
 
@@ -148,8 +149,8 @@ def exp_of(x: Array, top: Array, out: Array) -> Array | None:
     With the largest element of every row in [0, 64] nothing overflows, and what underflows would
     do so after the subtraction too: one pass over memory less.
     """
-    flat = top.reshape(-1)
-    if flat.size and np.minimum.reduce(flat) >= 0.0 and np.maximum.reduce(flat) <= _NO_OVERFLOW:
+    bits = top.reshape(-1).view(f"u{top.itemsize}")  # of a negative number, and of NaN, above all
+    if bits.size and int(np.maximum.reduce(bits)) <= _NO_OVERFLOW[top.itemsize]:
         np.exp(x, out=out)
         return None
     np.subtract(x, top, out=out)

@@ -74,7 +74,9 @@ def copied(
 
 
 def _casts_as_numpy(have: dtypes.dtype, want: dtypes.dtype) -> bool:
-    return have is want or (want in FLOATS and (have in WHOLE or have in FLOATS))
+    if want not in FLOATS:
+        return have is want
+    return have in FLOATS or have in WHOLE or have is dtypes.bool
 
 
 def describe(t: Tensor) -> str:
