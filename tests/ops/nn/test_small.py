@@ -125,3 +125,25 @@ def test_embedding_refuses_as_before() -> None:
             F.embedding(skimp.tensor(wrong), table)
     with pytest.raises(RuntimeError, match="scalar types"):
         F.embedding(skimp.tensor([1.0]), table)
+
+
+@given(st.data(), LAID, TYPES, st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_batch_norm(data: Any, laid: str, dtype: Any, training: bool) -> None:
+    draw = data.draw
+    channels, places = draw(st.integers(1, 4)), draw(st.sampled_from([(), (3,), (4, 5), (5, 5)]))
+    shape = (draw(st.integers(2, 4)), channels, *places)
+    affine = [numbers(draw, channels, dtype=dtype) for _ in range(draw(st.integers(0, 2)))]
+    running = [np.abs(numbers(draw, channels, dtype=dtype)) for _ in range(2)]
+    moved = []
+
+    def call(x: Any, *p: Any) -> Any:
+        own = [skimp.from_numpy(r.copy()) for r in running]
+        own[0] = own[0] * 1
+        weight, bias = (*p, None, None)[:2]
+        y = F.batch_norm(x, *own, weight, bias, training, 0.3)
+        moved.append([(r._version, r.numpy().tobytes()) for r in own])
+        return y
+
+    same_both_ways(call, [numbers(draw, *shape, dtype=dtype), *affine], laid)
+    assert moved[0] == moved[1]

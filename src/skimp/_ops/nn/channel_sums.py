@@ -8,6 +8,7 @@ float64, in the order of the rows. No result depends on blocks or threads.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,10 +16,13 @@ import numpy as np
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.scratch import Scratch, row_sums
-from skimp._ops.reduce.softmax import wide
+from skimp._kernels.threads import quietly
+from skimp._ops.reduce.softmax import SMALL, wide
 
+_FULL: Final = (dtypes.float32, dtypes.float64)
 _SHORT: Final = 16  # places below which rows cost more than their elements
 _PART: Final = 1 << 15  # elements of the rows that are read twice
 # Sums around the mean are those around 0 less what the mean makes of them, one pass less, unless
@@ -102,5 +106,64 @@ def _numbers(t: Tensor, count: int, dtype: Any) -> list[Array]:
 
 
 def _over(source: Tensor, block: Any, *parts: Array) -> None:
+    own = source._np
+    if own is not None and own.size < SMALL:  # all rows at once
+        rows = own.shape[0] * own.shape[1]
+        quietly(block, *[np.ascontiguousarray(a).reshape(rows, -1) for a in (own, *parts)])
+        return
     found, _ = source_of(source, in_order=True)
     map_rows(found, block, parts, source.ndim - 2)
+
+
+# -- a * x + b for each channel --------------------------------------------------------------------
+
+
+def line_back(
+    n: int, mean: Array, rstd: Array, weight: Any, total: Array, product: Array
+) -> tuple[Array, ...]:
+    """(a, b, c) of g * a + x * b + c, and the gradients of weight and bias, from the sums of g and
+    of g * (x - mean)."""
+    a = rstd if weight is None else rstd * weight
+    b = product * rstd * rstd * a / -n
+    return a, b, -(total * a / n + mean * b), product * rstd, total
+
+
+def at_hand(t: Any, input: Any) -> Array | None:
+    """A small tensor of the input's type, row-major and of full precision; None for any other."""
+    a: Array | None = t._np
+    if a is None or t._dtype is not input._dtype or input._dtype not in _FULL:
+        return None
+    return np.ascontiguousarray(a)
+
+
+def beside(x: Array, numbers: Sequence[Array]) -> list[Array]:
+    """A number for each channel as arrays that broadcast against `x` (n, channels, ...)."""
+    shape = (-1,) + (1,) * (x.ndim - 2)
+    return [v.reshape(shape) for v in numbers]
+
+
+def blended(g: Array, x: Array, a: Array, b: Array, c: Array) -> Array:
+    """(x * b + c) + g * a"""
+    made: Array = x * b
+    made += c
+    made += g * a
+    return made
+
+
+def scaled(x: Array, a: Array, b: Array) -> Array:
+    """x * a + b"""
+    made: Array = x * a
+    made += b
+    return made
+
+
+def move(running: Array, new: Array, momentum: float) -> None:
+    """running = (1 - momentum) * running + momentum * new, in place."""
+    np.add(running * (1 - momentum), new * momentum, out=running)
+
+
+def line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[Array, ...]:
+    """(rstd, a, b) such that x * a + b is normalised."""
+    rstd = 1 / np.sqrt(var + eps)
+    a = rstd if weight is None else rstd * weight
+    return rstd, a, -mean * a if bias is None else bias - mean * a

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
@@ -110,19 +111,15 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     sums = channel_sums.gradient_sums(g0, input, mean, rstd)
     scale = None if weight is None else _as_wide(weight).array()
     n = input.numel() // input.shape[1]
-    *line, dw, db = quietly(_line_back, n, mean, rstd, scale, *sums)
+    *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, *sums)
+    own, seen = channel_sums.at_hand(g0, input), channel_sums.at_hand(input, input)
+    if own is not None and seen is not None:
+        dx = fresh(
+            quietly(channel_sums.blended, own, seen, *channel_sums.beside(seen, line)), input._dtype
+        )
+        return dx, _vector(dw), _vector(db)
     dx = _blend(_as_wide(g0), _as_wide(input), *[_channels(v, input) for v in line])
     return dx, _vector(dw), _vector(db)
-
-
-def _line_back(
-    n: int, mean: Array, rstd: Array, weight: Any, total: Array, product: Array
-) -> tuple[Array, ...]:
-    """(a, b, c) of g * a + x * b + c, and the gradients of weight and bias, from the sums of g and
-    of g * (x - mean)."""
-    a = rstd if weight is None else rstd * weight
-    b = product * rstd * rstd * a / -n
-    return a, b, -(total * a / n + mean * b), product * rstd, total
 
 
 def _channels(values: Array, like: Any) -> Any:
@@ -165,6 +162,12 @@ def _update(running: Any, new: Array, momentum: float) -> None:
     The version stays: backward saves the tensor and does not read it after training, and a net may
     be called several times before backward.
     """
+    own = running._np
+    if own is not None and own.dtype == new.dtype and own.flags.c_contiguous and not running._rg:
+        history.before_inplace(running)
+        running._storage.will_write()
+        quietly(channel_sums.move, own, new.reshape(own.shape), momentum)
+        return
     counter = running._storage if running._counter is None else running._counter
     version = counter.version
 
@@ -214,21 +217,22 @@ def _batch_norm(
             _update(running_var, var * (n / max(1, n - 1)), momentum)
     else:
         mean, var = [_as_wide(t).array().reshape(-1) for t in (running_mean, running_var)]
-    rstd, a, b = quietly(_line, mean, var, eps, *affine)
-    y = _as_wide(input) * _channels(a, input) + _channels(b, input)
+    rstd, a, b = quietly(channel_sums.line, mean, var, eps, *affine)
+    own = (
+        channel_sums.at_hand(input, input) if input._np is not None and not input._turned else None
+    )
+    if own is not None and a.dtype == own.dtype == b.dtype:
+        y = fresh(
+            quietly(channel_sums.scaled, own, *channel_sums.beside(own, (a, b))), input._dtype
+        )
+    else:
+        y = _as_wide(input) * _channels(a, input) + _channels(b, input)
     if y._dtype is not input._dtype:
         y = y.to(input._dtype)
     if not training:
         nothing = y.new_empty((0,))
         return y, nothing, nothing
     return y, _vector(mean), _vector(rstd)
-
-
-def _line(mean: Array, var: Array, eps: float, weight: Any, bias: Any) -> tuple[Array, ...]:
-    """(rstd, a, b) such that x * a + b is normalised."""
-    rstd = 1 / np.sqrt(var + eps)
-    a = rstd if weight is None else rstd * weight
-    return rstd, a, -mean * a if bias is None else bias - mean * a
 
 
 def _batch_moments(input: Any) -> tuple[Array, Array]:
