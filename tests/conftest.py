@@ -46,6 +46,8 @@ ONCE = (
     *("cli/test_check.py", "cli/test_cli.py", "house", "lens", "test_imports.py"),
     *("compat/test_compat.py", "compat/test_libraries.py"),
     *("surface/test_beside.py", "surface/utils/test_tensorboard.py"),
+    *("surface/test_signatures.py", "surface/test_wrong_calls.py"),
+    *("engine/autograd/test_graphs.py", "surface/serialization/test_hostile.py"),
     *("engine/memory/test_allocator.py", "engine/memory/test_layout.py"),
     *("engine/memory/test_ledger.py", "engine/memory/test_pool.py", "engine/eval/test_copy.py"),
     *("engine/tensor/test_printing.py", "engine/tensor/test_promotion.py"),
