@@ -23,7 +23,6 @@ import skimp
 
 REFUSING = [
     "ao.quantization",
-    "autograd.forward_ad",
     "export",
     "fx",
     "monitor",

@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: PyTorch's rules, with what the graph keeps visible and priced."""
+"""Differentiation: PyTorch's rules, with what the graph keeps visible and priced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skimp._engine.autograd.modes import (
     set_multithreading_enabled,
 )
 from skimp._engine.autograd.saved import saved
-from skimp.autograd import functional, graph
+from skimp.autograd import forward_ad, functional, graph
 from skimp.autograd.function import Function
 from skimp.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from skimp.autograd.variable import Variable
@@ -33,6 +33,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "functional",
     "grad",
     "grad_mode",

@@ -39,7 +39,7 @@ def is_inference_mode_enabled() -> bool:
     return state.inference
 
 
-class _Mode:
+class Mode:
     """A context manager that is also a decorator, for functions and generators alike."""
 
     def __call__(self, f: F) -> F:
@@ -66,7 +66,7 @@ class _Mode:
     def clone(self) -> Self:
         return type(self)()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Any:
         raise NotImplementedError
 
     @begins_at_once
@@ -74,7 +74,7 @@ class _Mode:
         raise NotImplementedError
 
 
-def _generator(mode: _Mode, f: Any) -> Any:
+def _generator(mode: Mode, f: Any) -> Any:
     """A generator whose body runs in the mode, and whose consumer does not."""
 
     @functools.wraps(f)
@@ -99,7 +99,7 @@ def _generator(mode: _Mode, f: Any) -> Any:
     return run
 
 
-class set_grad_enabled(_Mode):  # noqa: N801
+class set_grad_enabled(Mode):  # noqa: N801
     """Record operations or not: as a function at once, as a context until its end."""
 
     def __init__(self, mode: bool) -> None:
@@ -125,7 +125,7 @@ class set_grad_enabled(_Mode):  # noqa: N801
         state.grad = self.previous
 
 
-class _Grad(_Mode):
+class _Grad(Mode):
     value: bool
 
     def __new__(cls, orig_func: Any = None) -> Any:
@@ -160,7 +160,7 @@ def _mark(inference: bool) -> None:
     state.inference = marks.of_thread.here = inference
 
 
-class inference_mode(_Mode):  # noqa: N801
+class inference_mode(Mode):  # noqa: N801
     """Nothing inside is recorded, and tensors made inside never take part in differentiation."""
 
     def __new__(cls, mode: Any = True) -> Any:
