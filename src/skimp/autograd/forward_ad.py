@@ -1,5 +1,5 @@
-"""Forward derivatives with PyTorch's dual tensors: a tensor made dual carries a tangent, and what is
-computed from it can be asked for its own.
+"""Forward derivatives with PyTorch's dual tensors: a tensor that is made dual carries a tangent,
+and what is computed from it can be asked for its own.
 
 A dual tensor is a result of a `MakeDualBackward0`, so that what is computed from it is recorded.
 `unpack_dual` finds these nodes behind a tensor and multiplies their tangents by the Jacobian, as
@@ -9,7 +9,7 @@ A dual tensor is a result of a `MakeDualBackward0`, so that what is computed fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
