@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skimp._engine.dispatch.operands import OPMATH, constant, convert, operand
+from skimp._engine.dispatch.operands import OPMATH, constant, operand
+from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr, Kernel, Leaf, walk
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
@@ -91,6 +92,6 @@ def converted(node: Any, have: dtypes.dtype, want: dtypes.dtype, inner: tuple[in
 @lru_cache(maxsize=256)
 def cast_kernel(have: dtypes.dtype, want: dtypes.dtype) -> Kernel:
     def to(source: Array, out: Array) -> None:
-        convert(out, source)
+        copy(out, source)
 
     return Kernel(f"to_{want.name}", to, False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +11,6 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-
-if TYPE_CHECKING:
-    pass
-
 
 # Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
 OPMATH = dict.fromkeys((dtypes.float16, dtypes.bfloat16, *dtypes.FLOAT8), dtypes.float32)
@@ -33,14 +29,6 @@ def empty_dense(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtyp
     if 0 in shape:
         return made.reshape(shape)
     return np.ndarray(shape, dtype, made, 0, [s * dtype.itemsize for s in strides])
-
-
-def convert(target: Array, source: Array) -> None:
-    """Assign with PyTorch's casts (complex to real drops the imaginary part, float to int
-    truncates).
-    """
-
-    copy(target, source)
 
 
 def operand(a: Any, compute: dtypes.dtype, math: dtypes.dtype) -> Array:
@@ -87,5 +75,5 @@ def cast(array: Array, dtype: dtypes.dtype) -> Array:
         made = empty_dense(array.shape, layouts.empty_like_strides(layout), dtype.np)
     else:
         made = np.empty_like(array, dtype=dtype.np)
-    convert(made, array)
+    copy(made, array)
     return made

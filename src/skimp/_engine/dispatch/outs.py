@@ -36,7 +36,7 @@ def check_cast(result: dtypes.dtype, target: dtypes.dtype) -> None:
         )
 
 
-def check_out(
+def check_castable_out(
     name: str,
     out: Any,
     result: dtypes.dtype,

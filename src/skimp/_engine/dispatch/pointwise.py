@@ -23,7 +23,6 @@ from skimp._engine.dispatch.expressions import (
 from skimp._engine.dispatch.operands import (
     OPMATH,
     cast,
-    convert,
     empty_dense,
     operand,
     scalar_tensor,
@@ -37,6 +36,7 @@ from skimp._engine.dispatch.result_types import (
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import rows_of
 from skimp._engine.eval import run
+from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts
@@ -350,7 +350,7 @@ def _direct(
             if narrow is result:
                 return made
             return made.astype(result.np) if result.itemsize > 1 else cast(made, result)
-        convert(target, made)
+        copy(target, made)
         return target
     if not kernel.aliases:
         arrays = [a.copy() if np.may_share_memory(a, target) else a for a in arrays]
@@ -406,7 +406,7 @@ def _write(
     tensors = [a for a in args if isinstance(a, Tensor)]
     tracked = modes.state.grad and any([t._rg for t in tensors])
     if not inplace:
-        outs.check_out(row.name, out, result, shape, tensors if modes.state.grad else ())
+        outs.check_castable_out(row.name, out, result, shape, tensors if modes.state.grad else ())
         outs.resize_out(row.name, out, shape)
         outs.check_overlap(out, tensors)
     kept = None

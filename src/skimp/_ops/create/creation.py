@@ -64,7 +64,7 @@ def finish(t: Tensor, requires_grad: bool, pin_memory: bool = False) -> Tensor:
     return t
 
 
-def blank(
+def dense_tensor(
     shape: tuple[int, ...],
     dtype: Any,
     device: Any,
@@ -319,7 +319,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
             if value >= 0:
                 fill(out, value)
             return out
-        t = blank(shape, dtype, device, layout, memory_format, zeroed)
+        t = dense_tensor(shape, dtype, device, layout, memory_format, zeroed)
         if value > 0:
             fill(t, value)
         return finish(t, requires_grad)
@@ -444,7 +444,7 @@ def full(
         outs.resize_out("full", out, shape)
         fill(out, fill_value)
         return out
-    t = blank(shape, dtype, device, layout)
+    t = dense_tensor(shape, dtype, device, layout)
     fill(t, fill_value)
     return finish(t, requires_grad)
 
@@ -544,7 +544,7 @@ def arange(
     else:
         n = max(0, math.ceil((end - start) / step))
     devices.check(device)
-    t = blank((n,), dtype, device)
+    t = dense_tensor((n,), dtype, device)
     values = t.writable()
     if dtype.category == dtypes.INT:
         copy(values, np.arange(start, start + n * step, step, dtype=np.int64)[:n])

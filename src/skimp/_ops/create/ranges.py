@@ -11,7 +11,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.random.arithmetic import fma32, fma64
-from skimp._ops.create.creation import blank, create, finish
+from skimp._ops.create.creation import create, dense_tensor, finish
 from skimp._ops.shape.views import as_int
 
 _BLOCK = 1 << 16
@@ -116,7 +116,7 @@ def _write(
     name: str, out: Tensor | None, count: int, dtype: dtypes.dtype, device: Any, layout: Any
 ) -> tuple[Tensor, Array]:
     if out is None:
-        t = blank((count,), dtype, device, layout)
+        t = dense_tensor((count,), dtype, device, layout)
         return t, t._storage.view(t.layout_of(), dtype.np)
     devices.check(device)
     outs.resize_out(name, out, (count,))
@@ -207,7 +207,7 @@ def eye(
         t, into = out, out.writable()
         into[...] = 0
     else:
-        t = blank((rows, columns), dtype, device, layout, zeroed=True)
+        t = dense_tensor((rows, columns), dtype, device, layout, zeroed=True)
         into = t._storage.view(t.layout_of(), t._dtype.np)
     np.einsum("ii->i", into[: min(rows, columns), : min(rows, columns)])[...] = 1
     return finish(t, requires_grad) if out is None else t

@@ -19,8 +19,8 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import convert
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.eval.copy import copy
 from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
@@ -47,7 +47,7 @@ from skimp._kernels.random import (
 )
 from skimp._kernels.random.mt19937 import Engine
 from skimp._kernels.threads import Guard
-from skimp._ops.create.creation import blank, empty_as, finish, sizes_of
+from skimp._ops.create.creation import dense_tensor, empty_as, finish, sizes_of
 from skimp.config import config
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -198,14 +198,14 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
         else:
             filled = np.empty(array.shape, array.dtype)
             draw(filled)
-            convert(array, filled)
+            copy(array, filled)
 
 
 def _one_by_one(mean: float, std: float, engine: Engine) -> Draw:
     def draw(out: Array) -> None:
         parts = out.view(out.real.dtype) if out.dtype.kind == "c" else out
         scale = std / math.sqrt(2) if out.dtype.kind == "c" else std
-        convert(parts.reshape(-1), draws_normal.serial_normal(parts.size, mean, scale, engine))
+        copy(parts.reshape(-1), draws_normal.serial_normal(parts.size, mean, scale, engine))
 
     return draw
 
@@ -493,7 +493,7 @@ def _maker(
                 out, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None
             )
             return out
-        t = blank(shape, dtype, device, layout)
+        t = dense_tensor(shape, dtype, device, layout)
         if t._dtype.category < dtypes.FLOAT:
             _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
         draw_into(t, lambda a: draw(a, engine))
@@ -578,7 +578,7 @@ def randint(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     engine = engine_of(generator)
-    t = out if out is not None else blank(shape, dtype or dtypes.int64, device, layout)
+    t = out if out is not None else dense_tensor(shape, dtype or dtypes.int64, device, layout)
     if out is not None:
         outs.resize_out("randint", out, shape)
     draw_into(t, lambda a: draws_integers.random_(a, engine, low, high))
@@ -624,7 +624,7 @@ def randperm(
     """The numbers below n in random order."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got{n}")
-    t = out if out is not None else blank((int(n),), dtype or dtypes.int64, device, layout)
+    t = out if out is not None else dense_tensor((int(n),), dtype or dtypes.int64, device, layout)
     if out is not None:
         outs.resize_out("randperm", out, (int(n),))
     draw_into(t, lambda a: draws_integers.randperm(a, engine_of(generator)))
@@ -682,7 +682,7 @@ def normal(
 ) -> Tensor:
     """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast."""
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
-        t = blank(sizes_of((size,)), dtype, device) if out is None else out
+        t = dense_tensor(sizes_of((size,)), dtype, device) if out is None else out
         if out is not None:
             outs.check_out_dtype(dtype, out)
             outs.resize_out("normal", out, sizes_of((size,)))
@@ -696,7 +696,7 @@ def normal(
     shape = tuple(like.shape)
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
         shape = layouts.broadcast_shapes(tuple(mean.shape), tuple(std.shape))
-    t = blank(shape, like._dtype, device) if out is None else out
+    t = dense_tensor(shape, like._dtype, device) if out is None else out
     if out is not None:
         outs.resize_out("normal", out, shape)
     with modes.no_grad():
@@ -746,7 +746,7 @@ def multinomial(
             f"multinomial expects Long tensor out, got: {promotion.scalar_type_name(out._dtype)}"
         )
     outs.resize_out("multinomial", out, tuple(result.shape))
-    convert(out.writable(), result.array())
+    copy(out.writable(), result.array())
     return out
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import METHODS, NAMESPACES, move, rowwise
-from skimp._engine.dispatch.operands import convert
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.copy import copy
 from skimp._engine.eval.positions import in_windows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
@@ -51,9 +51,9 @@ def scan(source: Array, target: Array, dim: int, accumulator: Any, step: Step) -
         for start in range(0, n, length):
             here = (slice(start, min(start + length, n)), *window)
             block = np.empty(source[here].shape, accumulator)
-            convert(block, source[here])
+            copy(block, source[here])
             done = step(block, carry)
-            convert(target[here], done)
+            copy(target[here], done)
             carry = done[-1].copy()
 
     if n:
