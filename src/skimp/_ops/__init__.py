@@ -1,7 +1,7 @@
 """The ops, a room per family: importing this package declares every row."""
 
 from skimp._ops import assertions, foreach, older, ties
-from skimp._ops.batching import random as _random_under_vmap
+from skimp._ops.batching import transform as _under_vmap
 from skimp._ops.create import (
     access,
     creation,

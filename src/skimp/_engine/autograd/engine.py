@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -161,7 +161,9 @@ def _run(
             try:
                 results = node.apply(grads, wanted)
             except BatchedArgument as e:
-                results = SAMPLES[0](node, grads, wanted, e)
+                if not modes.state.vmaps:
+                    raise
+                results = modes.state.vmaps[-1].node(node, grads, wanted, e)
         if not keep:
             node.release()
             if node._saved is None:
@@ -191,10 +193,6 @@ def _run(
             i += 2
         r = a = to = None  # type: ignore[assignment]
         del results, edges, node, extra
-
-
-# how a node runs whose formulas don't know gradients under vmap (_ops/batching/call.py)
-SAMPLES: list[Callable[..., Any]] = []
 
 
 def _watched(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.overrides import disabled
+from skimp._engine.dispatch.transforms import BATCHING, TRANSFORMS, Batches
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import formats
@@ -56,6 +57,19 @@ class Level:
 
     def __exit__(self, *_: object) -> None:
         modes.state.vmaps = modes.state.vmaps[: self.depth - 1]
+
+    def draw(self, name: str, f: Any, given: dict[str, Any]) -> Any:
+        """A call of a function that draws numbers, inside."""
+        return _batches().draw(self, name, f, given)
+
+    def node(self, node: Any, grads: list[Any], wanted: Any, refused: BatchedArgument) -> Any:
+        """A node of a graph whose formulas refused the gradients that arrived inside."""
+        return _batches().node(node, grads, wanted, refused)
+
+
+def _batches() -> Batches:
+    found: Any = TRANSFORMS[BATCHING]
+    return found  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

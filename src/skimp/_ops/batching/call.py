@@ -12,13 +12,11 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from skimp._engine.autograd import engine
 from skimp._engine.autograd.nodes import Node
 from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.batched import Batched, Level, is_of, outside, sample_layout, wrap
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.dispatch.pointwise import Pointwise
-from skimp._engine.dispatch.transforms import BATCHING, TRANSFORMS
 from skimp._engine.dispatch.transforms import Call as DispatchedCall
 from skimp._engine.tensor.tensor import Tensor
 from skimp.errors import BatchedArgument
@@ -157,8 +155,8 @@ def innermost(values: Any) -> Level | None:
     return found
 
 
-class Batching:
-    """The transform of calls that tensors under vmap take part in."""
+class Calls:
+    """The part of the transform that runs ops' calls."""
 
     def owns(self, args: Any) -> bool:
         """Whether one of these is a tensor under vmap."""
@@ -217,9 +215,6 @@ def _refuse_out(name: str) -> NoReturn:
         f"Batching rule not implemented for aten::{name}.out; the fallback path doesn't work on "
         "out= or view ops."
     )
-
-
-TRANSFORMS[BATCHING] = Batching()
 
 
 # -- pointwise ops --------------------------------------------------------------------------------
@@ -375,7 +370,7 @@ def _joined(results: list[Any]) -> Any:
     return first
 
 
-def _node_by_samples(
+def node_by_samples(
     node: Node, grads: list[Any], wanted: set[Node] | None, refused: BatchedArgument
 ) -> Any:
     """A node of the graph whose formulas don't know gradients under vmap."""
@@ -397,7 +392,4 @@ def _applied(node: Node, grads: list[Any], wanted: set[Node] | None) -> Any:
     try:
         return node.apply(grads, wanted)
     except BatchedArgument as e:
-        return _node_by_samples(node, grads, wanted, e)
-
-
-engine.SAMPLES.append(_node_by_samples)
+        return node_by_samples(node, grads, wanted, e)

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._engine.autograd import modes
 from skimp._engine.dispatch.batched import Level, is_of, outside
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.batching.call import RANDOMNESS, Call, by_samples, innermost, wrapped
-from skimp._ops.random import random
 
 _functions = NAMESPACES[""]
 _LIKE = frozenset(["rand_like", "randn_like", "randint_like"])
 _MAKERS = frozenset(["rand", "randn", "randint", "normal"])
 
 
-def _drawn(name: str, f: Any, given: dict[str, Any]) -> Any:
-    """A random op's call while a vmap runs; the innermost one decides."""
-    level: Level = modes.state.vmaps[-1]
+def drawn(level: Level, name: str, f: Any, given: dict[str, Any]) -> Any:
+    """A random op's call while a vmap runs, `level` the innermost: it decides."""
     if "dropout" in name and not (given.get("training", given.get("train")) and given["p"]):
         return f.__wrapped__(**given)  # draws nothing
     if level.randomness == "error":
@@ -138,6 +135,3 @@ def _in_place(call: Call) -> Any:
     changed = {n: call.front(v) for n, v in call.given.items() if isinstance(v, Tensor)}
     call.run(**changed)
     return target
-
-
-random.UNDER_VMAP.append(_drawn)

@@ -101,9 +101,6 @@ class Generator:
 
 default_generator = Generator()
 
-# how a function draws while a vmap runs (_ops/batching/random.py)
-UNDER_VMAP: list[Callable[..., Any]] = []
-
 
 def drawn(f: F) -> F:
     """`f`, which draws numbers, as it is exported: under vmap, the vmap says how."""
@@ -114,7 +111,7 @@ def drawn(f: F) -> F:
         if modes.state.vmaps:
             given = signature.bind(*args, **kwargs)
             given.apply_defaults()
-            return UNDER_VMAP[0](f.__name__, function, given.arguments)
+            return modes.state.vmaps[-1].draw(f.__name__, function, given.arguments)
         return f(*args, **kwargs)
 
     return sites.named(f.__name__)(function)  # type: ignore[return-value]
