@@ -102,6 +102,7 @@ from skimp._ops.shape import (
     copies,
     grids,
     joining,
+    pieces,
     rearranging,
     triangles,
     view_copies,

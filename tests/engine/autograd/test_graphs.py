@@ -111,8 +111,6 @@ UNLIKE: dict[str, str] = {
             "quantile",
             "renorm",
             "round",
-            "split",
-            "split_with_sizes",
             "std_mean",
             "stft",
             "sum_to_size",

@@ -107,6 +107,9 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
 
     The rule's formula takes `grads`, the list of their gradients, zeros where none arrived.
     """
+    if not input._rg and not input._inference:
+        _plain_views(input if input._base is None else input._base, views)
+        return
     for i, view in enumerate(views):
         view_of(input, view, None, None, True)
         view._output = i
@@ -114,6 +117,25 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
         node = begin(rule, bindings)
         if node is not None:
             finish(node, tuple(views))
+
+
+def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
+    """`plain_view` for all the views of one call."""
+    counter = base._counter
+    version = base._storage.version if counter is None else counter.version
+    creation = "multi" if _state.grad else "inference" if _state.inference else "no_grad"
+    known = base._views
+    if known is None:
+        known = base._views = []
+    before = len(known)
+    for i, view in enumerate(views):
+        view._base = base
+        view._stale = version
+        view._output = i
+        mark_creation(view, creation)
+        known.append(_ref(view))
+    if len(known) > MANY and before.bit_length() != len(known).bit_length():
+        known[:] = [r for r in known if r() is not None]
 
 
 def _register(base: Tensor, view: Tensor) -> None:

@@ -46,8 +46,9 @@ from skimp._engine.dispatch.wrappers import (
 )
 from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import formats
-from skimp._engine.tensor.tensor import Tensor, alias, mark
+from skimp._engine.tensor.tensor import Tensor, alias, mark, mark_bytes
 from skimp.config import config
 
 __all__ = [
@@ -57,6 +58,7 @@ __all__ = [
     "REQUIRED",
     "Function",
     "Op",
+    "array_at_hand",
     "copy_twin",
     "export",
     "general",
@@ -66,11 +68,14 @@ __all__ = [
     "spread",
     "tensors_in",
     "view",
+    "view_at_hand",
+    "views_at_hand",
     "watching",
     "wrapper",
 ]
 
 R = TypeVar("R")
+_new = object.__new__
 
 
 def watching(choice: Callable[[dict[str, Any]], Rule], *names: str) -> AnyRule:
@@ -196,7 +201,7 @@ def view(
         o = Op(title, raw, "view", rule, (), spaces, method, multi, **known)
         o.hand, o.otherwise, o.inplace_rule = hand, otherwise, inplace
         OPS[title] = o
-        fast = None if multi else _fast_view
+        fast = _fast_views if multi else _fast_view
         main = wrapper(title, o, lambda given, _: _run_view(o, given), False, fast)
         spread(o, title, main, aliases)
         if inplace:
@@ -421,6 +426,41 @@ def array_at_hand(t: Tensor) -> Any:
     return t.array() if layouts.numel(layout.shape) < config.small_below else None
 
 
+def view_at_hand(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
+    """The view of `input` that `a`, a view of its small array, is."""
+    new = _on_array(input, a)
+    if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
+        new._layout = _regular(input, a)
+    history.view_of(input, new, rule, given)
+    return new
+
+
+def _regular(input: Tensor, a: Any) -> Layout:
+    """The layout of a row-major view from the first element on."""
+    return Layout(a.shape, layouts.contiguous_strides(a.shape), input.layout_of().offset)
+
+
+def views_at_hand(
+    input: Tensor, arrays: list[Any], rule: Rule, given: dict[str, Any]
+) -> tuple[Tensor, ...]:
+    """The views of one call, by their ndarrays, which are views of the small array of `input`."""
+    views = tuple([_on_array(input, a) for a in arrays])
+    history.views_of(input, views, rule, given)
+    return views
+
+
+def _on_array(input: Tensor, a: Any) -> Tensor:
+    new = _new(Tensor)
+    new._np = a
+    new._storage = input._storage
+    new._dtype = input._dtype
+    if a.ndim > 1 and not a.flags.c_contiguous:
+        new._turned = True
+    if input._marked:
+        mark_bytes(new, input)
+    return new
+
+
 def _fast_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
     """A view by its ndarray where that is at hand, and without a dict of arguments and a second
     frame where nobody differentiates it.
@@ -450,4 +490,17 @@ def _fast_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         f"            new = alias(input, {layout})",
         "            view_of(input, new)",
         "            return new",
+    ]
+
+
+def _fast_views(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
+    """The op's own fast path, which records."""
+    if o.fast is None:
+        return
+    space.update(fast=o.fast)
+    lines += [
+        f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
+        f"        views = fast({p.passed()})",
+        "        if views is not None:",
+        "            return views",
     ]

@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
@@ -16,6 +19,7 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import constant, empty_dense
 from skimp._engine.dispatch.pointwise import WHOLE, Pointwise, assign
 from skimp._engine.dispatch.pointwise_forms import FLOATS, named
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Expr
 from skimp._engine.memory import copies as told
@@ -83,7 +87,18 @@ def describe(t: Tensor) -> str:
     return f"a tensor with strides {tuple(t.layout_of().strides)}"
 
 
-@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE, foreach=True)
+def _small_clone(input: Tensor, *, memory_format: Any = None) -> Tensor | None:
+    x = input._np
+    if x is None or not x.flags.c_contiguous or memory_format not in _ROW_MAJOR:
+        return None
+    told.told(x.nbytes, "clone", lambda: f"clone of {describe(input)}")
+    return fresh(x.copy(), input._dtype)
+
+
+_ROW_MAJOR = (None, formats.preserve_format, formats.contiguous_format)
+
+
+@general(rule=IDENTITY, batch=batching.dims.ELEMENTWISE, fast=_small_clone, foreach=True)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy on a storage of its own; strides as the input's where those are dense
     (preserve_format).
@@ -92,7 +107,22 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     return copied(input, strides, input._dtype, "clone", lambda: f"clone of {describe(input)}")
 
 
-@general(method=True, namespaces=(), composite=False, batch=batching.dims.ELEMENTWISE)
+def _small_contiguous(
+    input: Tensor, *, memory_format: Any = formats.contiguous_format
+) -> Tensor | None:
+    x = input._np
+    if x is None or memory_format is not formats.contiguous_format:
+        return None
+    if x.flags.c_contiguous:
+        return input
+    told.told(x.nbytes, "contiguous", lambda: f"contiguous of {describe(input)}")
+    made = fresh(x.copy("C"), input._dtype)
+    if input._rg and modes.state.grad:
+        record(IDENTITY, {"input": input}, made)
+    return made
+
+
+@general(namespaces=(), composite=False, batch=batching.dims.ELEMENTWISE, fast=_small_contiguous)
 def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
     """The tensor itself where it is contiguous in the format already, else a copy that is."""
     if formats.is_format(input, memory_format) and not (input._conj or input._neg):
@@ -188,7 +218,28 @@ COPY_ROWS = {
 COPIED = Rule("CopyBackwards", {"other": lambda g, other_dtype: g.to(other_dtype)})
 
 
-@general("copy_", namespaces=(), composite=False, batch=batching.dims.copy_rule)
+def _at_hand_to_write(input: Tensor) -> Any:
+    """The row-major array of a small tensor whose writes nobody records; None for any other."""
+    x = input._np
+    if x is None or not x.flags.c_contiguous or (input._rg and modes.state.grad):
+        return None
+    return x
+
+
+def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor | None:
+    if type(other) not in ORDINARY or other._dtype is not input._dtype:
+        return None
+    x, y = _at_hand_to_write(input), other._np
+    if x is None or y is None or y.shape != x.shape or (other._rg and modes.state.grad):
+        return None
+    if other._storage is input._storage:
+        return None
+    history.before_inplace(input)
+    np.copyto(input.writable(), y)
+    return input
+
+
+@general("copy_", namespaces=(), composite=False, batch=batching.dims.copy_rule, fast=_small_copy)
 def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Write `other` (a number too), broadcast and converted, over the elements."""
     if not isinstance(other, Tensor):
@@ -292,7 +343,28 @@ def fill(target: Tensor, value: Any) -> None:
     target.written(array)
 
 
-@general("fill_", composite=False, batch=batching.dims.fill)
+def _small_zero(input: Tensor) -> Tensor | None:
+    if _at_hand_to_write(input) is None:
+        return None
+    history.before_inplace(input)
+    input.writable().fill(0)
+    return input
+
+
+def _small_fill(input: Tensor, value: Any) -> Tensor | None:
+    if input._dtype not in FLOATS or _at_hand_to_write(input) is None:
+        return None
+    if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
+        return None
+    history.before_inplace(input)
+    input.writable().fill(value)
+    return input
+
+
+_EXACT = 1 << 53  # numbers up to here go through Python's float, and into float32
+
+
+@general("fill_", composite=False, batch=batching.dims.fill, fast=_small_fill)
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Write one value, a number or a 0-d tensor, over all elements."""
     if isinstance(value, Tensor):
@@ -319,7 +391,9 @@ def filled(input: Tensor, value: Any) -> Tensor:
     return fill_(clone(input), value)
 
 
-@general("zero_", namespaces=("",), composite=False, batch=batching.dims.ELEMENTWISE)
+@general(
+    "zero_", namespaces=("",), composite=False, batch=batching.dims.ELEMENTWISE, fast=_small_zero
+)
 def zero_(input: Tensor) -> Tensor:
     """Write zeros over all elements."""
     return _filled(input, 0, ZERO)
@@ -335,13 +409,32 @@ def _filled(input: Tensor, value: Any, rule: Rule = FILL) -> Tensor:
     return input
 
 
+def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
+    x, have = input._np, input._dtype
+    if x is None or not x.flags.c_contiguous or dtype not in FLOATS:
+        return None
+    if have not in FLOATS and have not in WHOLE and have is not dtypes.bool:
+        return None
+    told.told(x.size * dtype.itemsize, "to", lambda: f"to({dtype}) of {describe(input)} of {have}")
+    made = fresh(x.astype(dtype.np), dtype)
+    if input._rg and modes.state.grad:
+        given = {"input": input, "dtype": dtype, "memory_format": None}
+        record(TO_COPY, given, made)
+    return made
+
+
 def _cast_method(name: str, dtype: dtypes.dtype) -> None:
     def method(input: Tensor, memory_format: Any = None) -> Tensor:
         if dtype is input._dtype:
             return input if memory_format is None else to(input, memory_format=memory_format)
         return to_copy(input, dtype, memory_format)
 
-    export(name, named(method, name, f"`to({dtype})`."), namespaces=())
+    def fast(input: Tensor, memory_format: Any = None) -> Tensor | None:
+        if memory_format is not None:
+            return None
+        return input if dtype is input._dtype else _small_cast(input, dtype)
+
+    export(name, named(method, name, f"`to({dtype})`."), namespaces=(), fast=fast)
 
 
 for _name, _dtype in {

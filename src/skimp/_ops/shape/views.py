@@ -5,19 +5,30 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from skimp._engine.autograd import alias as history
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.strided import gather_strided_gradient
-from skimp._engine.dispatch.forms import OPS, copy_twin, export, general, view
+from skimp._engine.dispatch.forms import (
+    OPS,
+    array_at_hand,
+    copy_twin,
+    export,
+    general,
+    view,
+    view_at_hand,
+)
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory import layout_bits as B
-from skimp._engine.memory import layout_splits as S
 from skimp._engine.memory import layout_views as V
+from skimp._engine.memory.copies import told
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, alias
+from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._ops import batching
 from skimp._ops.shape.copies import contiguous, copied, describe
 
@@ -52,6 +63,8 @@ def reshaped(g: Tensor, shape: Sequence[int]) -> Tensor:
 
 BACK = {"input": lambda g, input_shape: reshaped(g, input_shape)}
 EXCHANGE = {"input": lambda g, dim0, dim1: g.transpose(dim0, dim1)}
+_VIEWED = Rule("ViewBackward0", BACK)
+_COPIED = Rule("UnsafeViewBackward0", BACK)
 TURN = {"input": lambda g: g.t()}
 
 
@@ -147,7 +160,7 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
 @view(
     "view",
     function=False,
-    rule=Rule("ViewBackward0", BACK),
+    rule=_VIEWED,
     hand="a.reshape(*sizes) if sizes and a.flags.c_contiguous else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
@@ -164,7 +177,31 @@ def _view_sizes(layout: Layout, *sizes: Any, size: Any = None, dtype: Any = None
 _VIEW: Callable[..., Tensor] = Tensor.view
 
 
-@general(composite=False, batch=batching.dims.reshape)
+def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | None:
+    x = array_at_hand(input)
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = tuple(sizes[0])
+    if x is None or not x.size or shape is not None or not set(map(type, sizes)) <= _INT:
+        return None
+    try:
+        a = x.reshape(sizes)
+    except ValueError:  # the general way has PyTorch's words
+        return None
+    if x.flags.c_contiguous:
+        return view_at_hand(input, a, _VIEWED, {"input": input})
+    if a.base is None or a.base is x or a.base is x.base:  # a view of what has gaps
+        return None
+    told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}")
+    made = fresh(a, input._dtype)
+    if input._rg and modes.state.grad:
+        record(_COPIED, {"input": input}, made)
+    return made
+
+
+_INT = {int}
+
+
+@general(composite=False, batch=batching.dims.reshape, fast=_small_reshape)
 def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """The elements in another shape: a view where the strides allow it, else a copy, which the
     ledger is told.
@@ -181,7 +218,7 @@ def _reshape_alias(layout: Layout, wanted: tuple[int, ...]) -> Layout:
     return V.view_or_raise(layout, wanted)
 
 
-@general(rule=Rule("UnsafeViewBackward0", BACK), method=False, namespaces=(), name="_reshape_copy")
+@general(rule=_COPIED, method=False, namespaces=(), name="_reshape_copy")
 def _reshape_copy(input: Tensor, wanted: tuple[int, ...]) -> Tensor:
     strides = layouts.contiguous_strides(tuple(input.shape))
     whole = copied(input, strides, input._dtype, "reshape", lambda: f"reshape of {describe(input)}")
@@ -200,7 +237,19 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return reshape(input, other.shape)
 
 
-@general()
+def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor | None:
+    x = array_at_hand(input)
+    if x is None or not x.flags.c_contiguous or not x.size or type(start_dim) is not int:
+        return None
+    ndim, end = x.ndim, end_dim + x.ndim if end_dim < 0 else end_dim
+    start = start_dim + ndim if start_dim < 0 else start_dim
+    if not 0 <= start < end < ndim:
+        return None
+    shape = (*x.shape[:start], prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
+    return view_at_hand(input, x.reshape(shape), _VIEWED, {"input": input})
+
+
+@general(fast=_small_flatten)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim to end_dim as one: a view where the strides allow it."""
     if start_dim == end_dim and input.ndim and not isinstance(start_dim, str):
@@ -438,140 +487,6 @@ _matrix(
     "The last two dimensions exchanged.",
     batching.dims.MATRICES,
 )
-
-
-# -- pieces ---------------------------------------------------------------------------------------
-
-
-def _joined(grads: Any, dim: int) -> Tensor:
-    return OPS["cat"].forms["cat"](grads, dim)  # type: ignore[no-any-return]
-
-
-def _stacked(grads: Any, dim: int) -> Tensor:
-    return OPS["stack"].forms["stack"](grads, dim)  # type: ignore[no-any-return]
-
-
-@view(
-    "_pieces",
-    function=False,
-    method=False,
-    multi=True,
-    rule=Rule("SplitBackward0", {"input": lambda grads, dim: _joined(grads, dim)}),
-    batch=batching.dims.by_dims("dim"),
-)
-def _cut(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
-    return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
-
-
-_pieces: Callable[..., tuple[Tensor, ...]] = _cut
-
-
-@general(method=False)
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
-    return _split(tensor, split_size_or_sections, dim)
-
-
-@general("split", namespaces=(), copy=True)
-def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
-    shape = tuple(self.shape)
-    if isinstance(split_size, (tuple, list)):
-        return _pieces(self, S.split_with_sizes(shape, ints((split_size,)), dim), dim)
-    return _pieces(self, S.split(shape, as_int(split_size), dim), dim)
-
-
-@general()
-def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of one size (the last may be shorter) along a dimension."""
-    return _pieces(input, S.split(tuple(input.shape), as_int(split_size), dim), dim)
-
-
-@general(aliases=("unsafe_split_with_sizes",), copy=True)
-def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of the sizes given along a dimension."""
-    return _pieces(input, S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim), dim)
-
-
-@general(aliases=("unsafe_chunk",))
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of one size (the last may be shorter)."""
-    return _pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
-
-
-@general()
-def tensor_split(
-    input: Tensor,
-    tensor_indices_or_sections: Any = None,
-    dim: int = 0,
-    *,
-    indices: Any = None,
-    sections: Any = None,
-) -> tuple[Tensor, ...]:
-    """Pieces as even as can be, or cut at the indices given."""
-    how = _cuts("tensor_split", tensor_indices_or_sections, indices, sections)
-    if isinstance(how, Tensor):
-        how = how.tolist()
-    pieces = S.tensor_split(tuple(input.shape), how, dim)
-    return tuple([narrow(input, dim, start, length) for start, length in pieces])
-
-
-def _cuts(name: str, *ways: Any) -> Any:
-    """The one of the ways to say where to cut that was given."""
-    given = [v for v in ways if v is not None]
-    if len(given) != 1 or not isinstance(given[0], (int, tuple, list, Tensor)):
-        got = ", ".join([type(v).__name__ for v in given])
-        raise TypeError(
-            f"{name}() received an invalid combination of arguments - got (Tensor, {got})"
-        )
-    return given[0]
-
-
-def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
-    def f(
-        input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
-    ) -> tuple[Tensor, ...]:
-        how = _cuts(name, indices_or_sections, indices, sections)
-        if input.ndim < least:
-            raise RuntimeError(
-                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
-                f"tensor with "
-                f"{input.ndim} dimensions!"
-            )
-        dim = dim_of(input)
-        if isinstance(how, int) and (how <= 0 or input.shape[dim] % how):
-            raise RuntimeError(
-                f"torch.{name} attempted to split along dimension {dim}, but the size of the "
-                f"dimension "
-                f"{input.shape[dim]} is not divisible by the split_size {how}!"
-            )
-        return tensor_split(input, how, dim)
-
-    f.__doc__ = doc
-    general(name)(f)
-
-
-_stacked_pieces("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1, "Pieces along the columns.")
-_stacked_pieces("vsplit", 2, lambda t: 0, "Pieces along the rows.")
-_stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
-
-
-@view(
-    "unbind",
-    multi=True,
-    rule=Rule(
-        "UnbindBackward0",
-        {
-            "input": lambda grads, dim: _stacked(grads, dim),
-        },
-    ),
-    batch=batching.dims.by_dims("dim"),
-    copy=True,
-)
-def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
-    """The slices along a dimension, without it."""
-    dim, n = S.unbind(layout.shape, dim)
-    return [V.select(layout, dim, i) for i in range(n)]
 
 
 export(

@@ -1,0 +1,205 @@
+"""Tensors cut into views along a dimension: split, chunk, tensor_split, unbind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import OPS, array_at_hand, general, view, views_at_hand
+from skimp._engine.memory import layout_splits as S
+from skimp._engine.memory import layout_views as V
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._ops import batching
+from skimp._ops.shape.views import as_int, ints, narrow
+
+
+def _joined(grads: Any, dim: int) -> Tensor:
+    return OPS["cat"].forms["cat"](grads, dim)  # type: ignore[no-any-return]
+
+
+def _stacked(grads: Any, dim: int) -> Tensor:
+    return OPS["stack"].forms["stack"](grads, dim)  # type: ignore[no-any-return]
+
+
+_PIECES, _SECTIONS = (
+    Rule(f"{name}Backward0", {"input": lambda grads, dim: _joined(grads, dim)})
+    for name in ("Split", "SplitWithSizes")
+)
+
+
+def _cut(name: str, rule: Rule) -> Callable[..., tuple[Tensor, ...]]:
+    def f(layout: Layout, pieces: Any, dim: int) -> list[Layout]:
+        return [V.slice_(layout, dim, start, start + length, 1) for start, length in pieces]
+
+    made: Callable[..., tuple[Tensor, ...]] = view(
+        name,
+        function=False,
+        method=False,
+        multi=True,
+        rule=rule,
+        batch=batching.dims.by_dims("dim"),
+    )(f)
+    return made
+
+
+_pieces = _cut("_pieces", _PIECES)
+_sections = _cut("_sections", _SECTIONS)
+
+
+def _at_hand(input: Tensor, dim: Any) -> Array | None:
+    """The small array of a tensor whose parts along `dim` have the strides that NumPy gives."""
+    x = array_at_hand(input)
+    if x is None or not x.size or 1 in x.shape or type(dim) is not int:
+        return None
+    return x if -x.ndim <= dim < x.ndim else None
+
+
+def _small_pieces(
+    input: Tensor, x: Array, pieces: Any, dim: int, rule: Rule
+) -> tuple[Tensor, ...] | None:
+    lead: tuple[Any, ...] = (slice(None),) * (dim % x.ndim)
+    arrays = []
+    for start, length in pieces:
+        if not length:
+            return None
+        arrays.append(x[(*lead, slice(start, start + length))])
+    return views_at_hand(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
+
+
+def _small_split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
+    x = _at_hand(self, dim)
+    if x is None or type(split_size) is not int:
+        return _small_sections(self, split_size, dim)
+    return _small_pieces(self, x, S.split(x.shape, split_size, dim), dim, _PIECES)
+
+
+def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
+    x = _at_hand(self, dim)
+    if x is None or type(sizes) not in (list, tuple):
+        return None
+    return _small_pieces(self, x, S.split_with_sizes(x.shape, ints((sizes,)), dim), dim, _SECTIONS)
+
+
+def _small_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...] | None:
+    x = _at_hand(input, dim)
+    return (
+        None if x is None else _small_pieces(input, x, S.chunk(x.shape, chunks, dim), dim, _PIECES)
+    )
+
+
+@general(method=False, fast=_small_split)
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
+    return _split(tensor, split_size_or_sections, dim)
+
+
+@general("split", namespaces=(), fast=_small_split, copy=True)
+def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""
+    shape = tuple(self.shape)
+    if isinstance(split_size, (tuple, list)):
+        return _sections(self, S.split_with_sizes(shape, ints((split_size,)), dim), dim)
+    return _pieces(self, S.split(shape, as_int(split_size), dim), dim)
+
+
+@general()
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of one size (the last may be shorter) along a dimension."""
+    return _pieces(input, S.split(tuple(input.shape), as_int(split_size), dim), dim)
+
+
+@general(aliases=("unsafe_split_with_sizes",), fast=_small_sections, copy=True)
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of the sizes given along a dimension."""
+    return _sections(input, S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim), dim)
+
+
+@general(aliases=("unsafe_chunk",), fast=_small_chunk)
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of one size (the last may be shorter)."""
+    return _pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
+
+
+@general()
+def tensor_split(
+    input: Tensor,
+    tensor_indices_or_sections: Any = None,
+    dim: int = 0,
+    *,
+    indices: Any = None,
+    sections: Any = None,
+) -> tuple[Tensor, ...]:
+    """Pieces as even as can be, or cut at the indices given."""
+    how = _cuts("tensor_split", tensor_indices_or_sections, indices, sections)
+    if isinstance(how, Tensor):
+        how = how.tolist()
+    pieces = S.tensor_split(tuple(input.shape), how, dim)
+    return tuple([narrow(input, dim, start, length) for start, length in pieces])
+
+
+def _cuts(name: str, *ways: Any) -> Any:
+    """The one of the ways to say where to cut that was given."""
+    given = [v for v in ways if v is not None]
+    if len(given) != 1 or not isinstance(given[0], (int, tuple, list, Tensor)):
+        got = ", ".join([type(v).__name__ for v in given])
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got (Tensor, {got})"
+        )
+    return given[0]
+
+
+def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
+    def f(
+        input: Tensor, indices_or_sections: Any = None, *, indices: Any = None, sections: Any = None
+    ) -> tuple[Tensor, ...]:
+        how = _cuts(name, indices_or_sections, indices, sections)
+        if input.ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
+                f"tensor with "
+                f"{input.ndim} dimensions!"
+            )
+        dim = dim_of(input)
+        if isinstance(how, int) and (how <= 0 or input.shape[dim] % how):
+            raise RuntimeError(
+                f"torch.{name} attempted to split along dimension {dim}, but the size of the "
+                f"dimension "
+                f"{input.shape[dim]} is not divisible by the split_size {how}!"
+            )
+        return tensor_split(input, how, dim)
+
+    f.__doc__ = doc
+    general(name)(f)
+
+
+_stacked_pieces("hsplit", 1, lambda t: 0 if t.ndim == 1 else 1, "Pieces along the columns.")
+_stacked_pieces("vsplit", 2, lambda t: 0, "Pieces along the rows.")
+_stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
+
+
+_UNBOUND = Rule("UnbindBackward0", {"input": lambda grads, dim: _stacked(grads, dim)})
+
+
+def _small_unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...] | None:
+    x = _at_hand(input, dim)
+    if x is None:
+        return None
+    lead: tuple[Any, ...] = (slice(None),) * (dim % x.ndim)
+    arrays = [x[(*lead, i, ...)] for i in range(x.shape[dim])]
+    return views_at_hand(input, arrays, _UNBOUND, {"input": input, "dim": dim})
+
+
+@view(
+    "unbind",
+    multi=True,
+    fast=_small_unbind,
+    rule=_UNBOUND,
+    copy=True,
+    batch=batching.dims.by_dims("dim"),
+)
+def unbind(layout: Layout, dim: int = 0) -> list[Layout]:
+    """The slices along a dimension, without it."""
+    dim, n = S.unbind(layout.shape, dim)
+    return [V.select(layout, dim, i) for i in range(n)]

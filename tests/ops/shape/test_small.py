@@ -1,0 +1,227 @@
+"""Small tensors joined, cut, reshaped and copied: the fast path gives the bits, layouts, aliases,
+gradients and errors of the general way, and PyTorch's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from skimp._engine.memory.ledger import host
+from skimp.config import config
+
+RNG = np.random.default_rng(7)
+X = RNG.standard_normal((4, 6, 3)).astype(np.float32)
+M = RNG.standard_normal((4, 6)).astype(np.float32)
+V = RNG.standard_normal(6).astype(np.float32)
+ONE = RNG.standard_normal((1, 3, 1)).astype(np.float32)
+ZERO = np.float32(2.5).reshape(())
+WHOLE = np.arange(-3, 9).reshape(3, 4)
+
+Case = Callable[[Any, Callable[[Any], Any]], Any]
+
+VIEWS: dict[str, Case] = {
+    "split": lambda m, t: t(X).split(2, 1),
+    "split short": lambda m, t: m.split(t(X), 4, 1),
+    "split sizes": lambda m, t: t(X).split([1, 5], -2),
+    "split_with_sizes": lambda m, t: t(X).split_with_sizes((2, 2)),
+    "split none": lambda m, t: t(X).split([0, 6], 1),
+    "split ones": lambda m, t: t(ONE).split(1, 1),
+    "split turned": lambda m, t: t(X).transpose(0, 1).split(4),
+    "chunk": lambda m, t: t(M).chunk(4, -1),
+    "chunk vector": lambda m, t: t(V).chunk(2),
+    "unbind": lambda m, t: t(X).unbind(),
+    "unbind last": lambda m, t: t(X).unbind(-1),
+    "unbind vector": lambda m, t: t(V).unbind(),
+    "unbind ones": lambda m, t: t(ONE).unbind(),
+    "unbind turned": lambda m, t: t(M).t().unbind(),
+    "iteration": lambda m, t: tuple(t(M)),
+    "reshape": lambda m, t: t(M).reshape(3, 8),
+    "reshape inferred": lambda m, t: t(M).reshape((2, -1, 2)),
+    "reshape ones": lambda m, t: t(M).reshape(1, 24, 1),
+    "reshape turned": lambda m, t: t(X).transpose(1, 2).reshape(4, 3, 2, 3),
+    "reshape to copy": lambda m, t: t(X).transpose(0, 1).reshape(-1),
+    "reshape 0-d": lambda m, t: t(ZERO).reshape(1, 1),
+    "reshape of a row": lambda m, t: t(M)[1].reshape(2, 3),
+    "reshape of a column": lambda m, t: t(M)[:, 1].reshape(2, 2),
+    "flatten": lambda m, t: t(X).flatten(1),
+    "flatten all": lambda m, t: t(X).flatten(),
+    "flatten part": lambda m, t: t(X).flatten(0, -2),
+    "flatten one": lambda m, t: t(X).flatten(1, 1),
+    "flatten ones": lambda m, t: t(ONE).flatten(0, 1),
+    "flatten turned": lambda m, t: t(X).transpose(0, 2).flatten(),
+    "contiguous": lambda m, t: t(M).contiguous(),
+    "contiguous turned": lambda m, t: t(M).t().contiguous(),
+    "contiguous column": lambda m, t: t(M)[:, 1].contiguous(),
+}
+COPIES: dict[str, Case] = {
+    "cat": lambda m, t: m.cat([t(M), t(M)], 1),
+    "cat sizes": lambda m, t: m.cat((t(X), t(X[:1]))),
+    "cat three": lambda m, t: m.concat([t(V), t(V[:2]), t(V)]),
+    "cat turned": lambda m, t: m.cat([t(M).t(), t(M).t()], -1),
+    "cat types": lambda m, t: m.cat([t(WHOLE), t(WHOLE.astype(np.float32))]),
+    "stack": lambda m, t: m.stack([t(M), t(M)]),
+    "stack inside": lambda m, t: m.stack([t(X), t(X)], 1),
+    "stack last": lambda m, t: m.stack([t(M), t(M), t(M)], -1),
+    "stack 0-d": lambda m, t: m.stack([t(ZERO), t(ZERO)]),
+    "clone": lambda m, t: t(M).clone(),
+    "clone turned": lambda m, t: t(M).t().clone(),
+    "double": lambda m, t: t(M).double(),
+    "float of ints": lambda m, t: t(WHOLE).float(),
+    "float of bools": lambda m, t: t(WHOLE > 0).float(),
+    "float of floats": lambda m, t: t(M).float(),
+    "half": lambda m, t: t(M).half(),
+}
+WRITES: dict[str, Case] = {
+    "copy_": lambda m, t: t(M).copy_(t(M[::-1].copy())),
+    "copy_ broadcast": lambda m, t: t(M).copy_(t(V)),
+    "copy_ types": lambda m, t: t(M).copy_(t(M.astype(np.float64))),
+    "copy_ turned": lambda m, t: t(M).t().copy_(t(M.T.copy())),
+    "copy_ from turned": lambda m, t: t(M).copy_(t(M.T.copy()).t()),
+    "zero_": lambda m, t: t(M).zero_(),
+    "zero_ ints": lambda m, t: t(WHOLE).zero_(),
+    "zero_ column": lambda m, t: t(M)[:, 0].zero_(),
+    "fill_": lambda m, t: t(M).fill_(0.1),
+    "fill_ large": lambda m, t: t(M).fill_(3e38),
+    "fill_ int": lambda m, t: t(M).fill_((1 << 24) + 1),
+    "fill_ ints": lambda m, t: t(WHOLE).fill_(7),
+}
+ERRORS: dict[str, Case] = {
+    "split size": lambda m, t: t(M).split(-1),
+    "split sizes": lambda m, t: t(M).split([1, 1]),
+    "split dim": lambda m, t: t(M).split(2, 2),
+    "chunk": lambda m, t: t(M).chunk(0),
+    "unbind dim": lambda m, t: t(M).unbind(2),
+    "unbind 0-d": lambda m, t: t(ZERO).unbind(),
+    "reshape": lambda m, t: t(M).reshape(5, 5),
+    "reshape twice inferred": lambda m, t: t(M).reshape(-1, -1),
+    "flatten order": lambda m, t: t(X).flatten(2, 1),
+    "flatten dim": lambda m, t: t(X).flatten(3),
+    "cat shapes": lambda m, t: m.cat([t(M), t(X)]),
+    "cat sizes": lambda m, t: m.cat([t(M), t(M[:2])], 1),
+    "cat dim": lambda m, t: m.cat([t(M), t(M)], 2),
+    "cat 0-d": lambda m, t: m.cat([t(ZERO), t(ZERO)]),
+    "stack shapes": lambda m, t: m.stack([t(M), t(M[:2])]),
+    "stack dim": lambda m, t: m.stack([t(M), t(M)], 3),
+    "copy_ shapes": lambda m, t: t(V).copy_(t(M)),
+}
+
+
+def _ours(a: Any) -> Any:
+    return skimp.from_numpy(np.array(a)).clone()
+
+
+def _theirs(a: Any) -> Any:
+    return torch.from_numpy(np.array(a))
+
+
+def _described(result: Any) -> list[Any]:
+    results = result if isinstance(result, tuple) else (result,)
+    return [
+        (
+            tuple(t.shape),
+            tuple(t.stride()),
+            t.storage_offset(),
+            str(t.dtype).split(".")[-1],
+            t.detach().contiguous().numpy().tobytes(),
+        )
+        for t in results
+    ]
+
+
+@pytest.mark.parametrize("name", [*VIEWS, *COPIES, *(f"write {n}" for n in WRITES)])
+def test_the_fast_path_gives_what_the_general_way_and_pytorch_give(name: str) -> None:
+    case = (VIEWS | COPIES | {f"write {n}": c for n, c in WRITES.items()})[name]
+    fast = _described(case(skimp, _ours))
+    with config.using(small_below=0):
+        general = _described(case(skimp, _ours))
+    assert fast == general == _described(case(torch, _theirs))
+
+
+def _gradients(case: Case, m: Any, tensor: Any) -> list[Any]:
+    leaves: list[Any] = []
+
+    def leaf(a: Any) -> Any:
+        t = tensor(a)
+        if t.dtype == m.float32:
+            t.requires_grad_()
+            leaves.append(t)
+        return t
+
+    result = case(m, leaf)
+    results = result if isinstance(result, tuple) else (result,)
+    if not results[0].requires_grad:
+        return []
+    weights = tensor(np.arange(200, dtype=np.float32)).requires_grad_()
+    total = sum((t * t * weights[: t.numel()].reshape(t.shape)).sum() for t in results)
+    grads = m.autograd.grad(total, leaves, create_graph=True)
+    (again,) = m.autograd.grad(sum(g.sum() for g in grads), weights)
+    return [results[0].grad_fn and results[0].grad_fn.name(), *_described((*grads, again))]
+
+
+@pytest.mark.parametrize("name", [*VIEWS, *COPIES])
+def test_gradients_and_second_derivatives_are_those_of_pytorch(name: str) -> None:
+    case = (VIEWS | COPIES)[name]
+    assert _gradients(case, skimp, _ours) == _gradients(case, torch, _theirs)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_the_fast_path_is_not_for_raises_as_pytorch_does(name: str) -> None:
+    with pytest.raises((IndexError, RuntimeError, ValueError)) as theirs:
+        ERRORS[name](torch, _theirs)
+    with pytest.raises(theirs.type) as ours:
+        ERRORS[name](skimp, _ours)
+    assert str(ours.value)[:30] == str(theirs.value)[:30]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_show_writes_and_refuse_them_where_pytorch_does(name: str, grad: bool) -> None:
+    def written(m: Any, tensor: Any) -> list[Any]:
+        bases: list[Any] = []
+
+        def base(a: Any) -> Any:
+            bases.append(tensor(a).requires_grad_(grad) * 1)
+            return bases[-1]
+
+        result = VIEWS[name](m, base)
+        last = result[-1] if isinstance(result, tuple) else result
+        if last.numel() == 0:
+            return []
+        try:
+            last.mul_(2)
+        except RuntimeError as e:
+            return [str(e)[:40]]
+        return [*_described((bases[0], last)), bases[0]._version, last._is_view()]
+
+    assert written(skimp, _ours) == written(torch, _theirs)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_counts_one_version(name: str) -> None:
+    made = WRITES[name](skimp, _ours)
+    assert made._version == WRITES[name](torch, _theirs)._version
+
+
+@pytest.mark.parametrize("name", [*VIEWS, *COPIES])
+def test_views_take_no_bytes_and_copies_their_own(name: str) -> None:
+    case = (VIEWS | COPIES)[name]
+    tensors: list[Any] = []
+
+    def kept(a: Any) -> Any:
+        tensors.append(_ours(a))
+        return tensors[-1]
+
+    before = host.total - host.freed
+    result = case(skimp, kept)
+    given = sum(t.untyped_storage().nbytes() for t in tensors)
+    results = result if isinstance(result, tuple) else (result,)
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in results}
+    for t in tensors:
+        storages.pop(t.untyped_storage().data_ptr(), None)
+    assert host.total - host.freed - before == given + sum(storages.values())
