@@ -147,3 +147,15 @@ def test_batch_norm(data: Any, laid: str, dtype: Any, training: bool) -> None:
 
     same_both_ways(call, [numbers(draw, *shape, dtype=dtype), *affine], laid)
     assert moved[0] == moved[1]
+
+
+@given(st.data(), LAID, TYPES, st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_attention(data: Any, laid: str, dtype: Any, causal: bool) -> None:
+    draw = data.draw
+    lead = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
+    rows, keys, e, ev = [draw(st.integers(1, 6)) for _ in range(4)]
+    arrays = [numbers(draw, *lead, *s, dtype=dtype) for s in ((rows, e), (keys, e), (keys, ev))]
+    scale = draw(st.sampled_from([None, 0.3]))
+    call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, None, 0.0, causal, scale)  # noqa: E731
+    same_both_ways(call, arrays, laid)

@@ -11,6 +11,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
@@ -221,8 +222,8 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a
-    whole."""
+    """softmax(query @ key.T * scale + mask) @ value. A large matrix of weights is never written as
+    a whole."""
     _check(query, key, value, attn_mask, is_causal)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     shape = (*query.shape[:-1], value.shape[-1])
@@ -272,10 +273,39 @@ def _dropout(query: Any, key: Any, p: float) -> tuple[Any, float]:
     return _kept(like, p, False), 0.0 if p == 1.0 else 1.0 / (1.0 - p)
 
 
+def _small(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Of small tensors at hand whose shapes go together as they are."""
+    if attn_mask is not None or dropout_p or enable_gqa:
+        return None
+    if type(key) not in ORDINARY or type(value) not in ORDINARY:
+        return None
+    q, k, v = query._np, key._np, value._np
+    if q is None or k is None or v is None or not query._dtype is key._dtype is value._dtype:
+        return None
+    if query._dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    if q.ndim < 3 or not (q.size and k.size):
+        return None
+    if q.shape[:-2] != k.shape[:-2] or q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1]:
+        return None
+    factor = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    return _attention(query, key, value, None, bool(is_causal), factor, None, 1.0)[0]
+
+
 export(
     "scaled_dot_product_attention",
     scaled_dot_product_attention,
     ("nn.functional",),
     method=False,
+    fast=_small,
     autocast="lower",
 )
