@@ -792,8 +792,8 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """softmax(query @ key.T * scale + mask) @ value. The matrix of weights is never written as a
-    whole."""
+    """softmax(query @ key.T * scale + mask) @ value. A large matrix of weights is never written as
+    a whole."""
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """elu with the two constants of self-normalising networks."""
