@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skimp
+from skimp._engine.dispatch.row import OPS
 
 LIBS = (skimp, torch)
 # what PyTorch says of its own implementation
@@ -416,3 +417,14 @@ def test_entries_that_changed_since_they_were_saved_are_refused() -> None:
     matrix._values().mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+ENTRYWISE = sorted(name for name, op in OPS.items() if op.sparse == "values")
+
+
+@pytest.mark.parametrize("coalesced", [False, True])
+@pytest.mark.parametrize("name", ENTRYWISE)
+def test_ops_of_entries(name: str, coalesced: bool) -> None:
+    """All whose rows say that they are: function, method, and what they keep."""
+    same(lambda lib: getattr(lib, name)(matrix(lib, coalesced) / 8))
+    same(lambda lib: getattr(matrix(lib, coalesced) / 8, name)())

@@ -28,6 +28,7 @@ from skimp._kernels import products
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.shape.copies import describe
+from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 
 Ints = tuple[int, ...]
@@ -150,7 +151,7 @@ def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
 
 @general(batch=batching.products.product_rule, fast=_small_mv, rule=Rule("MvBackward0", {
     "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
-    "vec": _mv_vector_back}))  # fmt: skip
+    "vec": _mv_vector_back}), sparse=sparse.product,)  # fmt: skip
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A matrix times a vector."""
     if input.ndim != 2 or vec.ndim != 1:
@@ -267,6 +268,7 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
     aliases=("dsmm",),
     rule=Rule("MmBackward0", {"input": mm_first_back, "mat2": mm_second_back}, sheds=True),
     batch=batching.products.product_rule,
+    sparse=sparse.product,
 )
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of two matrices."""
@@ -396,6 +398,7 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
     composite=False,
     autocast="lower",
     batch=batching.products.product_rule,
+    sparse=sparse.product,
 )
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The matrix product: of vectors, of matrices, and of batches of matrices, whose batch dims

@@ -41,6 +41,7 @@ from skimp._ops.linalg.matmul import (
     tell,
 )
 from skimp._ops.math.arithmetic import add, mul
+from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 
 Ints = tuple[int, ...]
@@ -197,6 +198,7 @@ def _small_addmm(
     autocast="lower",
     rule=ADDMM,
     batch=batching.products.plus_product,
+    sparse=sparse.sum_with_product,
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
           out: Tensor | None = None) -> Tensor:  # fmt: skip

@@ -57,7 +57,13 @@ for _name, _kernels, _also, _doc in (
         "Whether each element's sign bit is set.",
     ),
 ):
-    unary(Pointwise(_name, _kernels, predicate, also=_also), inplace=False, doc=_doc)
+    false_at_0 = _name not in ("isfinite", "isreal")
+    unary(
+        Pointwise(_name, _kernels, predicate, also=_also),
+        inplace=False,
+        doc=_doc,
+        sparse="values" if false_at_0 else None,
+    )
 
 # -- logic ----------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ unary_row(
     namespaces=BOTH,
     doc="The error function.",
     foreach=True,
+    sparse="values",
 )
 unary_row(
     "erfc",

@@ -43,6 +43,7 @@ unary_row(
     namespaces=("", "special"),
     doc="exp(input) - 1, exact near 0.",
     foreach=True,
+    sparse="values",
 )
 unary_row(
     "log", np.log, lambda g, input: g / conj(input), doc="The natural logarithm.", foreach=True
@@ -68,9 +69,15 @@ unary_row(
     namespaces=("", "special"),
     doc="log(1 + input), exact near 0.",
     foreach=True,
+    sparse="values",
 )
 unary_row(
-    "sqrt", np.sqrt, lambda g, result: g / (2 * conj(result)), doc="The square root.", foreach=True
+    "sqrt",
+    np.sqrt,
+    lambda g, result: g / (2 * conj(result)),
+    doc="The square root.",
+    foreach=True,
+    sparse="values",
 )
 unary_row(
     "rsqrt",
@@ -104,10 +111,22 @@ unary_row(
 
 # -- trigonometry ---------------------------------------------------------------------------------
 
-unary_row("sin", np.sin, lambda g, input: g * conj(input.cos()), doc="The sine.", foreach=True)
+unary_row(
+    "sin",
+    np.sin,
+    lambda g, input: g * conj(input.cos()),
+    doc="The sine.",
+    foreach=True,
+    sparse="values",
+)
 unary_row("cos", np.cos, lambda g, input: g * conj(-input.sin()), doc="The cosine.", foreach=True)
 unary_row(
-    "tan", np.tan, lambda g, result: g * conj(result * result + 1), doc="The tangent.", foreach=True
+    "tan",
+    np.tan,
+    lambda g, result: g * conj(result * result + 1),
+    doc="The tangent.",
+    foreach=True,
+    sparse="values",
 )
 unary_row(
     "sinh",
@@ -115,6 +134,7 @@ unary_row(
     lambda g, input: g * conj(input.cosh()),
     doc="The hyperbolic sine.",
     foreach=True,
+    sparse="values",
 )
 unary_row(
     "cosh",
@@ -130,6 +150,7 @@ unary_row(
     aliases=("arcsin",),
     doc="The inverse sine.",
     foreach=True,
+    sparse="values",
 )
 unary_row(
     "acos",
@@ -146,6 +167,7 @@ unary_row(
     aliases=("arctan",),
     doc="The inverse tangent.",
     foreach=True,
+    sparse="values",
 )
 unary_row(
     "asinh",
@@ -153,6 +175,7 @@ unary_row(
     lambda g, input: g * conj((input * input + 1).rsqrt()),
     aliases=("arcsinh",),
     doc="The inverse hyperbolic sine.",
+    sparse="values",
 )
 unary_row(
     "atanh",
@@ -160,6 +183,7 @@ unary_row(
     lambda g, input: g / conj(1 - input * input),
     aliases=("arctanh",),
     doc="The inverse hyperbolic tangent.",
+    sparse="values",
 )
 
 
@@ -183,12 +207,14 @@ unary_row(
     {F: K.deg2rad, C: _no_complex("deg2rad")},
     lambda g: g * (pi / 180),
     doc="Degrees to radians.",
+    sparse="values",
 )
 unary_row(
     "rad2deg",
     {F: K.rad2deg, C: _no_complex("rad2deg")},
     lambda g: g * (180 / pi),
     doc="Radians to degrees.",
+    sparse="values",
 )
 
 # -- tanh, sigmoid: derivatives in one pass, from the result ---------------------------------------
@@ -237,6 +263,7 @@ tanh = unary_row(
     lambda g, result: tanh_backward(g, result),
     doc="The hyperbolic tangent.",
     foreach=True,
+    sparse="values",
 )
 sigmoid = unary_row(
     "sigmoid",
@@ -262,6 +289,7 @@ def _rounding(name: str, ufunc: Any, doc: str, aliases: tuple[str, ...] = ()) ->
         aliases=aliases,
         doc=doc,
         foreach=True,
+        sparse="values",
     )
 
 
@@ -275,6 +303,7 @@ unary_row(
     types=same,
     doc="What the integer part leaves, with the sign of input.",
     foreach=True,
+    sparse="values",
 )
 
 ROUND = Pointwise(
@@ -323,7 +352,7 @@ def special_round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None
     )
 
 
-export("round", round, foreach=True)
+export("round", round, foreach=True, sparse="values")
 export("round", special_round, ("special",), False)
 export("round_", round_)
 
@@ -342,6 +371,7 @@ abs = unary(
     aliases=("absolute",),
     doc="The absolute value; of complex numbers a real one.",
     foreach=True,
+    sparse="values",
 )
 
 
@@ -367,6 +397,7 @@ unary_row(
     types=same,
     doc="-1, 0 or 1.",
     foreach=True,
+    sparse="values",
 )
 
 
@@ -379,7 +410,12 @@ def _sgn_back(g: Tensor, input: Tensor, result: Tensor) -> Any:
 
 
 unary_row(
-    "sgn", K.sgn, _sgn_back, types=same, doc="input / |input|, 0 at 0; the sign of real numbers."
+    "sgn",
+    K.sgn,
+    _sgn_back,
+    types=same,
+    doc="input / |input|, 0 at 0; the sign of real numbers.",
+    sparse="values",
 )
 
 

@@ -133,7 +133,7 @@ def _functional_relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 _small_relu = short(RELU)
-export("relu", relu, fast=_small_relu)
+export("relu", relu, fast=_small_relu, sparse="values")
 export(
     "relu",
     named(_functional_relu, "relu", _functional_relu.__doc__),

@@ -20,6 +20,7 @@ from skimp._engine.memory.storage import POOLED
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._ops import batching
+from skimp._ops.sparse import rules as sparse
 
 Ints = tuple[int, ...]
 _CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
@@ -100,6 +101,7 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
     autocast="widest",
     fast=_small_cat,
     batch=batching.places.join,
+    sparse=sparse.joined,
 )
 def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The tensors one after the other along a dimension, in their promoted type."""

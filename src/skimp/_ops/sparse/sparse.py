@@ -8,11 +8,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.dispatch import pointwise
+from skimp._engine.dispatch.forms import NAMESPACES, OPS, export
 from skimp._engine.dispatch.transforms import SPARSE, TRANSFORMS, Call, tensors_in
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.create.creation import as_tensor
+from skimp._ops.sparse import rules
 from skimp._ops.sparse.tensor import (
     SparseTensor,
     add_entries,
@@ -48,15 +50,14 @@ class Sparse:
         if op.kind == "pointwise":
             return call.below()
         given = call.given()
-        rule = RULES.get(name) or op.sparse
-        if rule is not None:
-            return rule(given)
+        if callable(op.sparse) and not call.form.writes:
+            return op.sparse(given)
         first = next(iter(given.values()))
         if isinstance(first, SparseTensor):
             method = SparseTensor.__dict__.get(name)
             words = {k: v for k, v in list(given.items())[1:] if k != "out"}
             takes = inspect.signature(method).parameters if method is not None else {}
-            if method is not None and all([k in takes or not v for k, v in words.items()]):
+            if method is not None and all([k in takes or _is_nothing(v) for k, v in words.items()]):
                 return method(first, **{k: v for k, v in words.items() if k in takes})
         if op.composite:
             return call.below()
@@ -68,27 +69,18 @@ class Sparse:
     def pointwise(
         self, row: Any, args: Sequence[Any], params: Sequence[Any], out: Any, inplace: bool
     ) -> Any:
+        op = OPS.get(row.name)
+        if op is not None and op.sparse == "values" and out is None:
+            whole = args[0].coalesce()
+            return whole.like(pointwise.call(row, (whole._held,), tuple(params)))
         return pointwise_call(row.name, args, params, out)
 
 
-def _product(given: dict[str, Any]) -> Any:
-    a, b = [v for word, v in given.items() if word != "out"][:2]
-    return product(a, b)
+def _is_nothing(value: Any) -> bool:
+    """Whether an argument that a method does not take says nothing."""
+    return not isinstance(value, Tensor) and not value
 
 
-def _addmm(*args: Any, **words: Any) -> Any:
-    return addmm(*args, **words)
-
-
-RULES: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "mm": _product,
-    "matmul": _product,
-    "mv": _product,
-    "addmm": lambda given: _addmm(
-        *list(given.values())[:3], beta=given["beta"], alpha=given["alpha"]
-    ),
-    "cat": lambda given: _joined(given["tensors"], given["dim"]),
-}
 TRANSFORMS[SPARSE] = Sparse()
 
 
@@ -316,12 +308,7 @@ export("spmm", mm, method=False)
 export("smm", lambda input, mat: product(input, mat).to_sparse())
 
 
-@_in_sparse("addmm")
-def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse."""
-    made_here = product(mat1, mat2)
-    made_here = made_here if alpha == 1 else made_here * alpha
-    return (input if beta == 1 else input * beta) + made_here
+_in_sparse("addmm")(rules.addmm)
 
 
 @_in_sparse("sum")
@@ -405,24 +392,3 @@ for _kind, _dtype in (
     ("ByteTensor", dtypes.uint8),
 ):
     export(_kind, _legacy(_kind, _dtype), ("sparse",), method=False)
-
-
-# -- functions of the package that sparse tensors take too ----------------------------------------
-
-
-def _joined(tensors: Any, dim: int) -> SparseTensor:
-    """cat along a sparse dim."""
-    first = tensors[0]
-    dim %= first.ndim
-    if not all([isinstance(t, SparseTensor) for t in tensors]) or dim >= first.sparse_dim():
-        refuse("cat of these tensors")
-    cat = NAMESPACES[""]["cat"]
-    moved, start = [], 0
-    for t in tensors:
-        shift = np.zeros((t.sparse_dim(), 1), np.int64)
-        shift[dim] = start
-        moved.append(t._at + fresh(shift, dtypes.int64))
-        start += int(t.shape[dim])
-    shape = (*first.shape[:dim], start, *first.shape[dim + 1 :])
-    values = cat([t._held for t in tensors], 0)
-    return made(cat(moved, 1), values, tuple(shape), False)

@@ -461,27 +461,6 @@ class SparseTensor(Tensor):
     __hash__ = object.__hash__
 
 
-def _entrywise(name: str) -> Any:
-    """A function that maps 0 to 0, on the values."""
-
-    def f(self: SparseTensor) -> SparseTensor:
-        whole = self.coalesce()
-        return whole.like(getattr(whole._held, name)())
-
-    f.__name__ = name
-    f.__doc__ = f"`{name}` of the values; it maps 0 to 0."
-    return f
-
-
-ENTRYWISE = (
-    "abs", "sqrt", "sin", "tan", "tanh", "sinh", "asin", "atan", "asinh", "atanh", "expm1",
-    "log1p", "relu", "sign", "sgn", "floor", "ceil", "round", "trunc", "frac", "erf", "isnan",
-    "isinf", "positive", "deg2rad", "rad2deg",
-)  # fmt: skip
-for _name in ENTRYWISE:
-    setattr(SparseTensor, _name, _entrywise(_name))
-
-
 def _cast(name: str) -> Any:
     def f(self: SparseTensor, memory_format: Any = None) -> SparseTensor:
         return self.to(getattr(dtypes, name))

@@ -1,0 +1,50 @@
+"""How ops that are not pointwise run on sparse tensors: the rules that rows name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import NAMESPACES
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import fresh
+from skimp._ops.sparse import tensor
+from skimp._ops.sparse.tensor import SparseTensor, made, refuse
+
+
+def product(given: dict[str, Any]) -> Any:
+    """The matrix product of the first two arguments."""
+    a, b = [v for word, v in given.items() if word != "out"][:2]
+    return tensor.product(a, b)
+
+
+def sum_with_product(given: dict[str, Any]) -> Any:
+    """addmm."""
+    return addmm(*list(given.values())[:3], beta=given["beta"], alpha=given["alpha"])
+
+
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta * input + alpha * mat1 @ mat2, where mat1 is sparse."""
+    made_here = tensor.product(mat1, mat2)
+    made_here = made_here if alpha == 1 else made_here * alpha
+    return (input if beta == 1 else input * beta) + made_here
+
+
+def joined(given: dict[str, Any]) -> SparseTensor:
+    """cat along a sparse dim."""
+    tensors, dim = given["tensors"], given["dim"]
+    first = tensors[0]
+    dim %= first.ndim
+    if not all([isinstance(t, SparseTensor) for t in tensors]) or dim >= first.sparse_dim():
+        refuse("cat of these tensors")
+    cat = NAMESPACES[""]["cat"]
+    moved, start = [], 0
+    for t in tensors:
+        shift = np.zeros((t.sparse_dim(), 1), np.int64)
+        shift[dim] = start
+        moved.append(t._at + fresh(shift, dtypes.int64))
+        start += int(t.shape[dim])
+    shape = (*first.shape[:dim], start, *first.shape[dim + 1 :])
+    values = cat([t._held for t in tensors], 0)
+    return made(cat(moved, 1), values, tuple(shape), False)
