@@ -19,8 +19,6 @@ ALLOWED = {
     # the loops that declare these very rows, which differ in little but their names
     ("src/skimp/_ops/math/special.py", "airy_ai"),
     ("src/skimp/_ops/math/special.py", "chebyshev_polynomial_t"),
-    # what PyTorch's profiler does not count: a matter of the profiler, not of an op
-    ("src/skimp/profiler/collect.py", "data_ptr"),
 }
 
 

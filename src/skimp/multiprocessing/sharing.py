@@ -177,7 +177,7 @@ def _tensor_is_shared(self: Tensor) -> bool:
 
 _tensor_is_shared.__name__ = "is_shared"
 export("share_memory_", share_memory_, namespaces=())
-export("is_shared", _tensor_is_shared, namespaces=())
+export("is_shared", _tensor_is_shared, namespaces=(), looks=True)
 
 
 def _storage_is_shared(self: UntypedStorage) -> bool:

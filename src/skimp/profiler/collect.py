@@ -15,20 +15,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 from skimp._engine.autograd.op_node import OpNode
-from skimp._engine.dispatch.forms import METHODS, NAMESPACES
+from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES
 from skimp._engine.eval import run
 from skimp._engine.memory.call_site import op_name
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor.tensor import Tensor
-
-# methods that look at a tensor and compute nothing, which PyTorch does not count either
-LOOKS = frozenset(
-    {
-        "data_ptr", "dim", "element_size", "get_device", "is_complex", "is_conj", "is_contiguous",
-        "is_floating_point", "is_neg", "is_pinned", "is_same_size", "is_shared", "is_signed",
-        "ndimension", "nelement", "numel", "size", "storage_offset", "stride", "untyped_storage",
-    }
-)  # fmt: skip
 
 
 class Event:
@@ -63,13 +54,18 @@ class Event:
 
 @functools.cache
 def op_codes() -> dict[CodeType, str]:
-    """The code of every public op, and PyTorch's name for it."""
+    """The code of every public op that computes, and PyTorch's name for it: PyTorch doesn't count
+    those that only look at a tensor either.
+    """
     found: dict[CodeType, str] = {}
     functions = [f for space in NAMESPACES.values() for f in space.values()]
     methods = [f for name, f in vars(Tensor).items() if name in METHODS or name[:2] == "__"]
     for f in (*functions, *methods):
         code = getattr(f, "__code__", None)
-        if code is not None and op_name(code) not in LOOKS:
+        if code is None:
+            continue
+        form = FORMS.get(f)
+        if form is None or not form.op.looks:
             found.setdefault(code, f"aten::{op_name(code)}")
     for word in ("__init__", "__new__", "__getattr__"):  # of the class, no ops
         code = getattr(getattr(Tensor, word, None), "__code__", None)

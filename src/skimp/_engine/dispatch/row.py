@@ -65,6 +65,7 @@ class Op:
     autocast: str | None = None
     sparse: Function | str | None = None
     samples: Callable[[Function], list[tuple[Any, ...]]] | None = None
+    looks: bool = False  # asks a tensor something and computes nothing: profilers count no call
     foreach: bool = False  # has a form for each tensor of a list, `_foreach_NAME`
     row: Any = None  # the table entry of a pointwise op
     forms: dict[str, Function] = field(default_factory=dict)

@@ -32,11 +32,23 @@ def both(f: F) -> F:
     return f
 
 
+def asked(f: F) -> F:
+    """A method that looks at a tensor and computes nothing."""
+    export(f.__name__, f, namespaces=(), looks=True)
+    return f
+
+
+def asked_of_both(f: F) -> F:
+    """A function and method of that kind."""
+    export(f.__name__, f, looks=True)
+    return f
+
+
 @overload
 def size(self: Tensor, dim: None = None) -> Size: ...
 @overload
 def size(self: Tensor, dim: int) -> int: ...
-@method
+@asked
 def size(self: Tensor, dim: int | None = None) -> Size | int:
     """The shape, or one of its sizes."""
     return self.shape if dim is None else self.shape[layouts.normalize_dim(dim, self.ndim)]
@@ -46,40 +58,40 @@ def size(self: Tensor, dim: int | None = None) -> Size | int:
 def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
 @overload
 def stride(self: Tensor, dim: int) -> int: ...
-@method
+@asked
 def stride(self: Tensor, dim: int | None = None) -> tuple[int, ...] | int:
     """Elements from one position to the next, of all dimensions or one."""
     strides = self.layout_of().strides
     return strides if dim is None else strides[layouts.normalize_dim(dim, len(strides))]
 
 
-@method
+@asked
 def storage_offset(self: Tensor) -> int:
     """Elements between the storage's beginning and this tensor's first."""
     return self.layout_of().offset
 
 
-@method
+@asked
 def dim(self: Tensor) -> int:
     """Number of dimensions."""
     a = self._np
     return a.ndim if a is not None else len(self._layout.shape)  # type: ignore[union-attr]
 
 
-@both
+@asked_of_both
 def numel(input: Tensor) -> int:
     """Number of elements."""
     a = input._np
     return a.size if a is not None else layouts.numel(input._layout.shape)  # type: ignore[union-attr]
 
 
-@method
+@asked
 def element_size(self: Tensor) -> int:
     """Bytes of one element."""
     return self._dtype.itemsize
 
 
-@method
+@asked
 def data_ptr(self: Tensor) -> int:
     """The address of the first element; delivers. 0 for an empty tensor."""
     if self.numel() == 0:
@@ -87,25 +99,25 @@ def data_ptr(self: Tensor) -> int:
     return self._storage.address() + self.layout_of().offset * self._dtype.itemsize
 
 
-@method
+@asked
 def is_contiguous(self: Tensor, memory_format: Any = formats.contiguous_format) -> bool:
     """Whether the elements lie in the order of the format without gaps."""
     return formats.is_format(self, memory_format)
 
 
-@both
+@asked_of_both
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a float type."""
     return input._dtype.is_floating_point
 
 
-@both
+@asked_of_both
 def is_complex(input: Tensor) -> bool:
     """Whether the dtype is a complex type."""
     return input._dtype.is_complex
 
 
-@both
+@asked_of_both
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative values."""
     return input._dtype.is_signed

@@ -39,8 +39,9 @@ def get_device(input: Tensor) -> int:
     return -1
 
 
-for _f in (cpu, cuda, pin_memory, is_pinned):
+for _f in (cpu, cuda, pin_memory):
     export(_f.__name__, _f, namespaces=())
-export("get_device", get_device)
+export("is_pinned", is_pinned, namespaces=(), looks=True)
+export("get_device", get_device, looks=True)
 for _name, _reason in METHODS.items():
     export(_name, refusals.method(_name, _reason), namespaces=())

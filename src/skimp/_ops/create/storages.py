@@ -249,10 +249,12 @@ def _method(f: F) -> F:
     return f
 
 
-@_method
 def untyped_storage(self: Tensor) -> UntypedStorage:
     """The bytes that this tensor shares with its views."""
     return UntypedStorage(self._storage)
+
+
+export("untyped_storage", untyped_storage, namespaces=(), looks=True)
 
 
 @_method

@@ -44,4 +44,4 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 
 export("result_type", result_type, method=False)
-export("is_same_size", is_same_size)
+export("is_same_size", is_same_size, looks=True)

@@ -40,6 +40,11 @@ def _both(f: F) -> F:
     )
 
 
+def _asked(f: F) -> F:
+    rule = batching.dims.ELEMENTWISE
+    return export(f.__name__, f, composite=False, batch=rule, looks=True)  # type: ignore[return-value]
+
+
 REAL = Rule("ViewAsRealBackward0", {"input": lambda g: view_as_complex(g.contiguous())})
 COMPLEX = Rule("ViewAsComplexBackward0", {"input": lambda g: view_as_real(resolve_conj(g))})
 CONJ = Rule("ConjBackward0", {"input": lambda g: g.conj()})
@@ -117,13 +122,13 @@ def resolve_neg(input: Tensor) -> Tensor:
     return clone(input) if input._neg else input
 
 
-@_both
+@_asked
 def is_conj(input: Tensor) -> bool:
     """Whether the bytes hold the conjugate."""
     return input._conj
 
 
-@_both
+@_asked
 def is_neg(input: Tensor) -> bool:
     """Whether the bytes hold the negative."""
     return input._neg
