@@ -34,6 +34,7 @@ from skimp._ops.reduce.small import few_rows, highest
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
 SMALL: Final = 1 << 14  # elements below which one call on all rows is the shortest way
+_FEW_ROWS: Final = 64  # whose largest number Python finds sooner
 # the bits of 64, by bytes: exp(64) times any number of elements is finite in float32
 _NO_OVERFLOW: Final = {4: 0x42800000, 8: 0x4050000000000000}
 _UNIT: Final = 1 << 17  # elements of a block where rows are not runs of memory
@@ -150,7 +151,10 @@ def exp_of(x: Array, top: Array, out: Array) -> Array | None:
     do so after the subtraction too: one pass over memory less.
     """
     bits = top.reshape(-1).view(f"u{top.itemsize}")  # of a negative number, and of NaN, above all
-    if bits.size and int(np.maximum.reduce(bits)) <= _NO_OVERFLOW[top.itemsize]:
+    few = bits.size < _FEW_ROWS
+    if bits.size and (
+        (max(bits.tolist()) if few else int(np.maximum.reduce(bits))) <= _NO_OVERFLOW[top.itemsize]
+    ):
         np.exp(x, out=out)
         return None
     np.subtract(x, top, out=out)
