@@ -106,17 +106,17 @@ WITHOUT = frozenset(
     exponential exponential_ feature_alpha_dropout_ feature_dropout feature_dropout_ fftfreq
     fill_diagonal_ float_power_ fold fractional_max_pool2d_with_indices
     fractional_max_pool3d_with_indices from_dlpack from_file from_numpy frombuffer geometric_
-    get_device get_rng_state grid_sampler gumbel_softmax hamming_window hann_window hardtanh_
-    index indices initial_seed int_repr ipu is_coalesced is_complex is_conj is_contiguous
+    get_device grid_sampler gumbel_softmax hamming_window hann_window hardtanh_
+    index indices int_repr ipu is_coalesced is_complex is_conj is_contiguous
     is_distributed is_floating_point is_masked_tensor is_neg is_nonzero is_pinned is_same_size
     is_set_to is_shared is_signed kaiser_window leaky_relu_ lerp_ log_normal_ logit_ lp_pool1d
-    lp_pool2d lp_pool3d manual_seed map2_ map_ masked_fill_ masked_tensor
+    lp_pool2d lp_pool3d map2_ map_ masked_fill_ masked_tensor
     max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices module_load
     mvlgamma_ nan_to_num_ new new_tensor normal normal_ numel numpy pin_memory poisson polygamma
     polygamma_ pow_ q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
     q_zero_point qscheme rand random_ randperm range record_stream reinforce relu_ renorm_
-    resize resize_as resize_as_sparse_ result_type rfftfreq round_ row_indices rrelu_ seed
-    segment_reduce select_copy selu_ set_ set_rng_state share_memory_ size slice_copy
+    resize resize_as resize_as_sparse_ result_type rfftfreq round_ row_indices rrelu_
+    segment_reduce select_copy selu_ set_ share_memory_ size slice_copy
     slice_inverse smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
     sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor sparse_dim sparse_mask sparse_resize_
     sparse_resize_and_clear_ spdiags split_copy sspaddmm storage_offset storage_type stride sub_
@@ -183,7 +183,7 @@ def samples_of(title: str, names: tuple[str, ...], count: int) -> list[Sample]:
         return [Sample(title, i, args, {}) for i, args in enumerate(declared(_values))][:count]
     infos = [info for name in names for info in _infos().get(name, ())]
     found = []
-    for info in {id(i): i for i in infos}.values():
+    for info in {id(i): i for i in infos if not i.name.startswith("sparse.")}.values():
         dtype = next(d for d in (*WIDEST, *info.dtypes) if info.supports_dtype(d, "cpu"))
         for i, s in enumerate(_of(info, count, dtype, grad=False)):
             found.append(Sample(info.name, i, (s.input, *s.args), s.kwargs))

@@ -443,7 +443,9 @@ def test_functions_of_any_torch_module_can_be_named(full: str) -> None:
         with skimp.serialization.safe_globals([f]):
             assert through([f], weights_only=weights_only) == [f]
     theirs = operator.attrgetter(full)(torch)
-    if isinstance(theirs, types.FunctionType):
+    home = sys.modules.get(theirs.__module__ or "")
+    found = getattr(home, theirs.__name__, None)  # PyTorch's compiler, once imported, wraps a few
+    if isinstance(theirs, types.FunctionType) and found is theirs:
         with skimp.serialization.safe_globals([f]):
             assert through([theirs], torch) == [f]
 

@@ -110,7 +110,7 @@ def _at_hand(x: Any, index: Any) -> Any:
         index = (index,)
     elif kind is not tuple:
         return None
-    if len(index) > x.ndim or None in index:
+    if len(index) > x.ndim:
         return _with_new_dims(x, index)
     for i, n in zip(index, x.shape):  # noqa: B905  (an index may be shorter than the shape)
         if type(i) is slice:
@@ -123,6 +123,8 @@ def _at_hand(x: Any, index: Any) -> Any:
             stop = i.stop
             if stop is not None and type(stop) is not int:
                 return None
+        elif i is None:
+            return _with_new_dims(x, index)
         elif type(i) is not int or not -n <= i < n:
             return None
     found = x[(*index, ...)]

@@ -20,6 +20,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.row import Op, publish
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import layout as layouts
@@ -156,7 +157,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[No
 
 
 for _f in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):
-    export(_f.__name__, _f, method=False)
+    publish(Op(_f.__name__, _f), _f.__name__, _f, method=False)  # they concern no transform
 
 
 def engine_of(generator: Any) -> Engine:
