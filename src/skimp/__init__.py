@@ -30,6 +30,7 @@ from skimp import (
     multiprocessing,
     nn,
     optim,
+    overrides,
     random,
     serialization,
     signal,

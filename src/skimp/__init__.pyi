@@ -20,6 +20,7 @@ from skimp import memory as memory
 from skimp import multiprocessing as multiprocessing
 from skimp import nn as nn
 from skimp import optim as optim
+from skimp import overrides as overrides
 from skimp import random as random
 from skimp import serialization as serialization
 from skimp import signal as signal

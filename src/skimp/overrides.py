@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -32,7 +33,7 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether an argument, or a mode that is on, would take a function over."""
     if engine.state.modes and engine.state.everything:
         return True
-    return engine.state.subclasses and bool(engine.overloaded(relevant_args))
+    return engine.state.subclasses and any([engine.takes_over(type(a)) for a in relevant_args])
 
 
 def has_torch_function_unary(arg: Any) -> bool:
@@ -52,7 +53,7 @@ def handle_torch_function(
 
     Raises TypeError where each of them returns NotImplemented.
     """
-    return engine.hand_over(public_api, args, kwargs)
+    return engine.hand_over(public_api, args, kwargs, relevant_args)
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[..., Any]:
@@ -80,7 +81,8 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """The functions that can be taken over, by the namespace or class that holds them."""
     found: dict[Any, list[Callable[..., Any]]] = {}
     for space, functions in NAMESPACES.items():
-        found[f"torch.{space}".rstrip(".")] = [f for f in functions.values() if f in FORMS]
+        module = importlib.import_module(f"skimp.{space}".rstrip("."))
+        found[module] = [f for f in functions.values() if f in FORMS]
     found[Tensor] = [f for f in vars(Tensor).values() if inspect.isfunction(f) and f in FORMS]
     return found
 
@@ -116,13 +118,13 @@ def get_ignored_functions() -> set[Any]:
 
 
 def is_tensor_method_or_property(func: Any) -> bool:
-    """Whether a function is a tensor's method."""
+    """Whether a function is a tensor's method, or the `__get__` of its property."""
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, property):
+        return owner in vars(Tensor).values()
     return getattr(Tensor, getattr(func, "__name__", ""), None) is func
 
 
 def resolve_name(f: Any) -> str | None:
     """The name under which a function is reached."""
-    if is_tensor_method_or_property(f):
-        return f"torch.Tensor.{f.__name__}"
-    name = getattr(f, "__name__", None)
-    return None if name is None else f"torch.{name}"
+    return engine.title(f) if callable(f) else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.overrides import given_class
+from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.dtypes import float32
 from skimp._engine.tensor.promotion import get_default_dtype
@@ -161,6 +161,18 @@ def as_subclass(self: Tensor, cls: type) -> Tensor:
     made = self.view_as(self)
     given_class(made, cls)
     return made
+
+
+def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Tensor:
+    """`data` as a leaf of a subclass: the same bytes, no history."""
+    with DisableTorchFunctionSubclass():
+        made = data.detach()
+    given_class(made, cls)
+    made._rg = require_grad
+    return made
+
+
+setattr(Tensor, "_make_subclass", staticmethod(_make_subclass))  # noqa: B010  (the stub)
 
 
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:

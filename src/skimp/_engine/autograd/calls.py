@@ -96,6 +96,20 @@ def grad(
         )
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outs, ins = _tensors(outputs), _tensors(inputs)
+    for t in (*outs, *ins):
+        if isinstance(t, Tensor) and not t._at_hand and t._asks():
+            return t._hand_over(  # type: ignore[no-any-return]
+                grad,
+                outputs,
+                inputs,
+                grad_outputs=grad_outputs,
+                retain_graph=retain_graph,
+                create_graph=create_graph,
+                only_inputs=only_inputs,
+                allow_unused=allow_unused,
+                is_grads_batched=is_grads_batched,
+                materialize_grads=materialize_grads,
+            )
     if not only_inputs:
         warnings.warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To "

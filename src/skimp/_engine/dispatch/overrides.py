@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from skimp._engine.dispatch.row import KNOWN
+from skimp._engine.dispatch.row import KNOWN, METHODS, NAMESPACES
 from skimp._engine.dispatch.transforms import OVERRIDES, TRANSFORMS, Call, active
 from skimp._engine.tensor.tensor import Tensor
 
@@ -37,7 +37,13 @@ def disabled(cls: Any, func: Function, types: Any, args: Any = (), kwargs: Any =
         return func(*args, **(kwargs or {}))
 
 
+disabled.__name__ = "_disabled_torch_function_impl"
 _OFF = disabled
+
+
+def enabled() -> bool:
+    """Whether classes may take functions over here."""
+    return state.subclasses
 
 
 class DisableTorchFunctionSubclass:
@@ -121,6 +127,11 @@ def _flat(values: Iterable[Any]) -> Iterator[Any]:
 # -- the transform --------------------------------------------------------------------------------
 
 
+# Functions that give the class that they are asked for, or always plain tensors: only modes see
+# them.
+OF_MODES = frozenset({"as_subclass", "from_dlpack", "tensor"})
+
+
 class Overrides:
     """The transform that hands calls over."""
 
@@ -130,15 +141,62 @@ class Overrides:
         return state.subclasses and any([takes_over(type(v)) for v in _flat(call.values())])
 
     def run(self, call: Call) -> Any:
-        return hand_over(call.form.f, call.args, call.kwargs)
+        if call.form.name in OF_MODES and not (state.modes and state.everything):
+            with DisableTorchFunctionSubclass():
+                return call.below()
+        args, kwargs = as_given(call.form.f, call.args, call.kwargs)
+        return hand_over(public(call.form.f, call.form.name), args, kwargs)
 
 
-def hand_over(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of whoever takes the function over: the innermost mode, then arguments' classes.
+def public(f: Function, name: str) -> Function:
+    """The function under which users know a form: that of a property is the property's `__get__`,
+    that of an operator the function or method of its name.
+    """
+    found = vars(Tensor).get(name)
+    if isinstance(found, property) and found.fget is f:
+        return found.__get__
+    if found is f or any([functions.get(name) is f for functions in NAMESPACES.values()]):
+        return f
+    return NAMESPACES[""].get(name) or METHODS.get(name) or f
+
+
+def as_given(
+    f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments without those that have their defaults, which a wrapper has filled in; behind
+    the first that is left out the others go by name.
+    """
+    names = f.__code__.co_varnames[: f.__code__.co_argcount]
+    defaults = dict(zip(reversed(names), reversed(f.__defaults__ or ()), strict=False))
+    words = f.__kwdefaults__ or {}
+    kept = {k: v for k, v in kwargs.items() if k not in words or words[k] is not v}
+    if len(args) > len(names):  # an open list of them
+        return args, kept
+    given: list[Any] = []
+    for i, (name, value) in enumerate(zip(names, args, strict=False)):
+        if name in defaults and defaults[name] is value:
+            continue
+        if len(given) == i:
+            given.append(value)
+        else:
+            kept[name] = value
+    return tuple(given), kept
+
+
+def hand_over(
+    func: Function,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    relevant: Iterable[Any] | None = None,
+) -> Any:
+    """The result of whoever takes the function over: the innermost mode, then the classes of the
+    `relevant` arguments (by default all).
 
     Raises TypeError where none of them wants it.
     """
-    found = overloaded((*args, *kwargs.values())) if state.subclasses else []
+    if relevant is None:
+        relevant = (*args, *kwargs.values())
+    found = overloaded(relevant) if state.subclasses else []
     types = tuple([type(value) for value in found])
     if state.modes and state.everything:
         mode = state.modes[-1]
@@ -148,11 +206,29 @@ def hand_over(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         result = type(value).__torch_function__(func, types, args, kwargs)
         if result is not NotImplemented:
             return result
-    name = f"{getattr(func, '__module__', '')}.{getattr(func, '__name__', func)}"
+    if not found:
+        return func(*args, **kwargs)
     raise TypeError(
-        f"no implementation found for '{name}' on types that implement __torch_function__: "
-        f"{list(types)}"
+        f"Multiple dispatch failed for '{title(func)}'; all __torch_function__ handlers returned "
+        "NotImplemented:\n\n"
+        + "".join([f"  - tensor subclass {t}\n" for t in types])
+        + "\nFor more information, try re-running with TORCH_LOGS=not_implemented"
     )
+
+
+def title(func: Any) -> str:
+    """The public name of a function: `torch.linalg.norm`."""
+    for space, functions in NAMESPACES.items():
+        for name, f in functions.items():
+            if f is func:
+                return f"torch.{space}.{name}" if space else f"torch.{name}"
+    owner = getattr(func, "__self__", None)
+    for name, f in vars(Tensor).items():
+        if f is func or (isinstance(f, property) and f is owner):
+            suffix = ".__get__" if f is owner else ""
+            return f"torch.Tensor.{name}{suffix}"
+    module = getattr(func, "__module__", "")
+    return f"{module}.{getattr(func, '__name__', func)}"
 
 
 TRANSFORMS[OVERRIDES] = Overrides()
@@ -175,9 +251,9 @@ def _torch_function(
 
 def converted(result: Any, cls: type) -> Any:
     """A result whose plain tensors are of this class, on the same bytes and history."""
-    if cls is Tensor:
+    if cls is Tensor or cls in KNOWN:
         return result
-    if isinstance(result, Tensor) and not isinstance(result, cls):
+    if isinstance(result, Tensor) and not isinstance(result, cls) and not result._hollow:
         return given_class(result, cls)
     if isinstance(result, (tuple, list)):
         parts = [converted(r, cls) for r in result]
@@ -193,7 +269,23 @@ def given_class(t: Tensor, cls: type) -> Tensor:
     return t
 
 
-setattr(Tensor, "__torch_function__", classmethod(_torch_function))  # noqa: B010  (the stub)
+def _asks(self: Tensor) -> bool:
+    """Whether this tensor's class takes a function over that it is given to now."""
+    return state.subclasses and takes_over(type(self))
+
+
+def _hand_over(self: Tensor, func: Function, *args: Any, **kwargs: Any) -> Any:
+    """The function's result by this tensor's class."""
+    return hand_over(func, args, kwargs, (self,))
+
+
+# for what stands below dispatch
+for _name, _value in (
+    ("__torch_function__", classmethod(_torch_function)),
+    ("_asks", _asks),
+    ("_hand_over", _hand_over),
+):
+    setattr(Tensor, _name, _value)
 
 
 class TorchFunctionMode:

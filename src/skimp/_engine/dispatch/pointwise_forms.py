@@ -16,9 +16,10 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.record import record
+from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, bindings, call
 from skimp._engine.dispatch.result_types import predicate
-from skimp._engine.dispatch.row import FORMS, OPS, ORDINARY, Form, Op, publish
+from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, OPS, ORDINARY, Form, Op, publish
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.dispatch.wrappers import explaining, space_of
 from skimp._engine.eval.expr import Kernel
@@ -314,6 +315,18 @@ def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
 OPERANDS = (Tensor, int, float, complex, np.generic, np.ndarray)
 
 
+def offered(other: Any, f: Function, *args: Any) -> Any:
+    """What the class of an operator's other operand makes of it; NotImplemented where it makes
+    nothing.
+    """
+    if not takes_over(type(other)):
+        return NotImplemented
+    try:
+        return f(*args)
+    except TypeError:
+        return NotImplemented
+
+
 def operators(
     row: Pointwise,
     word: str,
@@ -327,13 +340,18 @@ def operators(
     ufunc, ok = _strided(row)
     numbers, whole = FLOATS & ok, ok & {dtypes.int64}
     rule: Any = row.rule
+    public: Function = METHODS.get(slow.__name__, slow)  # the one that meets transforms
     first, second = row.args
     usual = dtypes.float32 if dtypes.float32 in ok else None  # found without hashing
 
     def operator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
         if active:
-            return slow(self, other) if isinstance(other, OPERANDS) else NotImplemented
+            return (
+                slow(self, other)
+                if isinstance(other, OPERANDS)
+                else offered(other, slow, self, other)
+            )
         if kind is Tensor or kind in ORDINARY:
             dtype = self._dtype
             if dtype is other._dtype and (dtype is usual or dtype in ok):
@@ -359,8 +377,8 @@ def operators(
                     record(rule, {first: self, second: other}, made)
                 return made
         elif not isinstance(other, OPERANDS):
-            return NotImplemented  # type: ignore[no-any-return]
-        return slow(self, other)
+            return offered(other, slow, self, other)  # type: ignore[no-any-return]
+        return slow(self, other) if type(self) in KNOWN else public(self, other)
 
     def roperator(self: Tensor, other: Any) -> Tensor:
         kind = type(other)
@@ -375,7 +393,9 @@ def operators(
                 if self._rg and _state.grad:
                     record(rule, {first: other, second: self}, made)
                 return made
-        return slow(other, self) if isinstance(other, OPERANDS) else NotImplemented
+        return (
+            slow(other, self) if isinstance(other, OPERANDS) else offered(other, slow, other, self)
+        )
 
     if forward:
         _set(word, operator)
@@ -399,21 +419,37 @@ def _set(word: str, f: Function) -> None:
 
 def _set_inplace(word: str, inplace: Function) -> None:
     def ioperator(self: Tensor, other: Any) -> Tensor:
-        return inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
+        if not isinstance(other, OPERANDS):
+            return offered(other, METHODS[inplace.__name__], self, other)  # type: ignore[no-any-return]
+        return inplace(self, other)
 
     _set(f"i{word}", ioperator)
 
 
 def plain_operators(
-    word: str, f: Function, inplace: Function | None = None, *, reflected: bool = True
+    word: str,
+    f: Function,
+    inplace: Function | None = None,
+    *,
+    reflected: bool = True,
+    public: Callable[..., Any] | None = None,
 ) -> None:
-    """Set the operators of a function that has no short way."""
+    """Set the operators of a function that has no short way. `public`: what users hold of it, where
+    `f` is the body, which meets no transform.
+    """
+    whole: Function = f if public is None else public
 
     def operator(self: Tensor, other: Any) -> Tensor:
-        return f(self, other) if isinstance(other, OPERANDS) else NotImplemented
+        if not isinstance(other, OPERANDS):
+            return offered(other, whole, self, other)  # type: ignore[no-any-return]
+        if active or type(self) not in KNOWN or type(other) not in KNOWN:
+            return whole(self, other)
+        return f(self, other)
 
     def roperator(self: Tensor, other: Any) -> Tensor:
-        return f(other, self) if isinstance(other, OPERANDS) else NotImplemented
+        if not isinstance(other, OPERANDS):
+            return offered(other, whole, other, self)  # type: ignore[no-any-return]
+        return whole(other, self)
 
     _set(word, operator)
     if reflected:
@@ -450,7 +486,7 @@ def compare(row: Pointwise, word: str, slow: Function) -> None:
             ):
                 return fresh(ufunc(x, other), _BOOL)
         elif not isinstance(other, OPERANDS):
-            return NotImplemented  # type: ignore[no-any-return]
+            return offered(other, slow, self, other)  # type: ignore[no-any-return]
         return slow(self, other)
 
     _set(word, operator)

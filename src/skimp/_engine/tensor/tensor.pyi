@@ -270,6 +270,8 @@ class Tensor:
         """The inverse hyperbolic sine."""
     def asinh_(self) -> Tensor:
         """The inverse hyperbolic sine. In place."""
+    def _asks(self) -> builtins.bool:
+        """Whether this tensor's class takes a function over that it is given to now."""
     def atan(self, *, out: Tensor | None = None) -> Tensor:
         """The inverse tangent."""
     def atan_(self) -> Tensor:
@@ -732,6 +734,8 @@ class Tensor:
         """input > other, as bools. In place."""
     def half(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.float16)`."""
+    def _hand_over(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """The function's result by this tensor's class."""
     def hardshrink(self, lambd: builtins.float = 0.5, *, out: Tensor | None = None) -> Tensor:
         """The input outside [-lambd, lambd], else 0."""
     def __hash__(self) -> builtins.int: ...
@@ -1119,6 +1123,11 @@ class Tensor:
     @property
     def mT(self) -> Tensor:
         """The last two dimensions exchanged."""
+    @staticmethod
+    def _make_subclass(
+        cls: builtins.type, data: Tensor, require_grad: builtins.bool = False
+    ) -> Tensor:
+        """`data` as a leaf of a subclass: the same bytes, no history."""
     def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
         """Replace each element by what a Python function makes of it and its partner in
         `tensor`."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.spans import over
@@ -230,7 +231,8 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
         requires_grad=self._rg,
         grad_fn=node.name() if node is not None else None,
         default_dtype=promotion.get_default_dtype(),
-        is_parameter=getattr(self, "_is_param", False),
+        is_parameter=type(self) in ORDINARY and getattr(self, "_is_param", False),
+        class_name="tensor" if type(self) in ORDINARY else type(self).__name__,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.overrides import converted
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout
@@ -318,7 +319,8 @@ def array_wrap(
     array = np.asarray(array)
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)
-    return on_array(array)
+    made = on_array(array)
+    return converted(made, type(self)) if not self._at_hand and self._asks() else made
 
 
 # -- the Array API standard ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.overrides import given_class
+from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
 from skimp._engine.tensor import devices, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create import tensor_types
@@ -135,11 +135,17 @@ setattr(Tensor, "grad_dtype", property(_grad_dtype, _set_grad_dtype))  # noqa: B
 has_lapack = has_mkl = has_openmp = has_spectral = True  # as PyTorch's builds for CPUs say
 
 
+def _plain(t: Tensor) -> Tensor:
+    """The same bytes, of no subclass."""
+    with DisableTorchFunctionSubclass():
+        return t.detach()
+
+
 def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
     """`torch.Tensor(2, 3)` and `torch.Tensor([1, 2])`: of the default dtype, whatever the data."""
     made = tensor_types.made(promotion.get_default_dtype(), args)
     if cls is Tensor:
-        return made
+        return made if made._at_hand else _plain(made)
     new = made.detach() if made is (args[0] if args else None) else made
     given_class(new, cls)
     return new

@@ -14,7 +14,8 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.operands import constant
-from skimp._engine.dispatch.pointwise_forms import FLOATS
+from skimp._engine.dispatch.overrides import takes_over
+from skimp._engine.dispatch.pointwise_forms import FLOATS, named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V
@@ -363,6 +364,9 @@ def _bound(v: Any) -> int | None:
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     number = isinstance(value, (int, float, complex, np.generic)) and not isinstance(value, Tensor)
     if not number and not isinstance(value, Tensor):
+        if takes_over(type(value)):
+            dispatch(SETITEM, (self, index, value), {})
+            return
         raise TypeError(
             f"can't assign a {_type_name(value)} to a torch.{scalar_type_name(self._dtype)}Tensor"
         )
@@ -427,6 +431,6 @@ OPS["__getitem__"] = Op("__getitem__", getitem, method=False, batch=batching.pla
 OPS["__setitem__"] = Op("__setitem__", setitem, method=False, batch=batching.places.assign)
 GETITEM = Form(OPS["__getitem__"], "__getitem__", _got)
 SETITEM = Form(OPS["__setitem__"], "__setitem__", _set)
-GETITEM.f, SETITEM.f = getitem, setitem
+GETITEM.f, SETITEM.f = named(getitem, "__getitem__"), named(setitem, "__setitem__")
 Tensor.__getitem__ = getitem  # type: ignore[method-assign]
 Tensor.__setitem__ = setitem  # type: ignore[method-assign]

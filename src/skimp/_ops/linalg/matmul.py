@@ -15,6 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, general, move
 from skimp._engine.dispatch.pointwise import PLAIN
+from skimp._engine.dispatch.pointwise_forms import offered
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
@@ -458,11 +459,15 @@ def _operator(self: Tensor, other: Any) -> Tensor:
         x, y = self._np, other._np
         if x is not None and y is not None and x.ndim == 2 == y.ndim:
             return mm(self, other)
-    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+    if not isinstance(other, Tensor):
+        return offered(other, matmul, self, other)  # type: ignore[no-any-return]
+    return matmul(self, other)
 
 
 def _roperator(self: Tensor, other: Any) -> Tensor:
-    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+    if not isinstance(other, Tensor):
+        return offered(other, matmul, other, self)  # type: ignore[no-any-return]
+    return matmul(other, self)
 
 
 setattr(Tensor, "__matmul__", _operator)  # noqa: B010  (the stub has it as a method)

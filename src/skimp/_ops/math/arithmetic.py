@@ -21,6 +21,7 @@ from skimp._engine.dispatch.pointwise_forms import (
     compare,
     direct,
     named,
+    offered,
     operators,
     plain_operators,
     short_inplace,
@@ -248,7 +249,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return result
 
 
-export("rsub", rsub, method=False)
+_rsub = export("rsub", rsub, method=False)
 
 # -- products, quotients --------------------------------------------------------------------------
 
@@ -434,7 +435,8 @@ for _word, _ufunc, _name, _mark in (
 
 
 def _of_reflected(other: Any, self: Tensor) -> Tensor:
-    return rsub(self, other)
+    made: Tensor = _rsub(self, other)
+    return made
 
 
 operators(ADD, "add", add, add_)
@@ -448,7 +450,9 @@ plain_operators("floordiv", floor_divide, Tensor.floor_divide_)
 
 def _rtruediv(self: Tensor, other: Any) -> Any:
     """other * (1 / self): PyTorch's rounding."""
-    return self.reciprocal() * other if isinstance(other, OPERANDS) else NotImplemented
+    if not isinstance(other, OPERANDS):
+        return offered(other, divide, other, self)
+    return self.reciprocal() * other
 
 
 attach("rtruediv", named(_rtruediv, "__rtruediv__", _rtruediv.__doc__))

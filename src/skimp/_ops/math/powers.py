@@ -121,9 +121,9 @@ def pow_(input: Tensor, exponent: Any) -> Tensor:
     return _power(input, exponent, input, True)
 
 
-export("pow", pow)
-export("pow_", pow_, namespaces=())
-plain_operators("pow", pow, pow_)
+_public = export("pow", pow)
+_public_inplace = export("pow_", pow_, namespaces=())
+plain_operators("pow", pow, _public_inplace, public=_public)
 
 
 def _wide(value: Any, dtype: dtypes.dtype) -> Any:
