@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from skimp._engine.dispatch.overrides import overloaded
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
 
@@ -156,6 +157,8 @@ def refuse_types(
     a type that PyTorch's parser refuses (or its ValueError, for a number beyond 64 bits).
     """
     if name.startswith("_"):  # a part of an op, which is asked itself
+        return
+    if overloaded(given.values()):  # whoever takes over says what is wrong
         return
     natural = isinstance(error, _NATURAL)
     for position, (word, p) in enumerate(_parameters(f)):
