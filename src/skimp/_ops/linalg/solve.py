@@ -408,7 +408,7 @@ def logdet(input: Tensor) -> Tensor:
     sign, size = slogdet(input)
     if input._dtype.is_complex:
         return sign.log() + size  # type: ignore[no-any-return]
-    return size.masked_fill(sign < 0, math.nan)  # type: ignore[no-any-return]
+    return NAMESPACES[""]["where"](sign < 0, math.nan, size)  # type: ignore[no-any-return]
 
 
 # -- tensors as matrices --------------------------------------------------------------------------

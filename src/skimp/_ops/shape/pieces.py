@@ -23,9 +23,9 @@ def _stacked(grads: Any, dim: int) -> Tensor:
     return OPS["stack"].forms["stack"](grads, dim)  # type: ignore[no-any-return]
 
 
-_PIECES, _SECTIONS = (
+_PIECES, _SECTIONS, _UNSAFE = (
     Rule(f"{name}Backward0", {"input": lambda grads, dim: _joined(grads, dim)})
-    for name in ("Split", "SplitWithSizes")
+    for name in ("Split", "SplitWithSizes", "UnsafeSplit")
 )
 
 
@@ -46,6 +46,7 @@ def _cut(name: str, rule: Rule) -> Callable[..., tuple[Tensor, ...]]:
 
 _pieces = _cut("_pieces", _PIECES)
 _sections = _cut("_sections", _SECTIONS)
+_unsafe_pieces = _cut("_unsafe_pieces", _UNSAFE)
 
 
 def _at_hand(input: Tensor, dim: Any) -> Array | None:
@@ -107,7 +108,7 @@ def _split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
 @general()
 def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter) along a dimension."""
-    return _pieces(input, S.split(tuple(input.shape), as_int(split_size), dim), dim)
+    return _unsafe_pieces(input, S.split(tuple(input.shape), as_int(split_size), dim), dim)
 
 
 @general(aliases=("unsafe_split_with_sizes",), fast=_small_sections, copy=True)
@@ -116,10 +117,16 @@ def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Ten
     return _sections(input, S.split_with_sizes(tuple(input.shape), ints((split_sizes,)), dim), dim)
 
 
-@general(aliases=("unsafe_chunk",), fast=_small_chunk)
+@general(fast=_small_chunk)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most `chunks` pieces of one size (the last may be shorter)."""
     return _pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
+
+
+@general()
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of one size (the last may be shorter)."""
+    return _unsafe_pieces(input, S.chunk(tuple(input.shape), chunks, dim), dim)
 
 
 @general()
