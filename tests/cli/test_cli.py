@@ -307,3 +307,28 @@ def test_a_missing_name_is_told_with_the_nearest(tmp_path: Path, code: str, said
     assert said in done.stderr
     assert done.stderr.count("File ") == 1  # the program's line, and no frames of ours
     assert done.returncode == 1
+
+
+def test_an_unknown_option_shows_the_usage_of_its_own_command(tmp_path: Path) -> None:
+    script = write(tmp_path, "print(1)")
+    for words in (("run", "--quite", script), ("check", "--quite", script)):
+        done = skimp(*words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"usage: skimp {words[0]} [")
+        assert f"skimp {words[0]}: error: unrecognized arguments: --quite" in done.stderr
+    done = skimp("rum", script, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: skimp [-h]")
+
+
+def test_nothing_is_collected_for_a_report_that_nobody_reads(tmp_path: Path) -> None:
+    script = write(tmp_path, "import torch._C\nfrom skimp._engine.memory.ledger import host\n"
+                   "print(host.watched)")  # fmt: skip
+    listening = {
+        ("--quiet",): "False",
+        ("--quiet", "--report", "json"): "False",
+        ("--quiet", "--report", "file.json"): "True",
+        (): "True",
+    }
+    for options, expected in listening.items():
+        assert skimp("run", *options, script, cwd=tmp_path).stdout == f"{expected}\n", options

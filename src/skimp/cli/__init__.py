@@ -22,7 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run.add_to(commands)
     check.add_to(commands)
-    if words[:1] == ["run"]:
+    if words[:1] not in (["run"], ["check"]):
+        parser.parse_args(words[:1])  # `--help`, `--version`, or an error: it does not return
+    own = commands.choices[words[0]]  # the command's own parser: its errors show its own usage
+    if words[0] == "run":
         options, program = run.split(words[1:])
-        return run.main(parser.parse_args(["run", *options]), program)
-    return check.main(parser.parse_args(words))
+        return run.main(own.parse_args(options), program)
+    return check.main(own.parse_args(words[1:]))

@@ -22,6 +22,10 @@ class Wishes:
     destination: Destination
     quiet: bool
 
+    def nothing(self) -> bool:
+        """Whether nobody will read the report: then nothing is collected for it."""
+        return self.quiet and not isinstance(self.destination, Path)
+
 
 class Listener:
     """Counts from its creation until the interpreter ends, after threads and exit hooks."""

@@ -69,11 +69,13 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     if not options.full_traceback:
         sys.excepthook = tracebacks.print_without_our_frames
     name = " ".join(words[:2]) if words[0] == "-m" else words[0]
-    listener = Listener(name, Wishes(options.report, options.quiet))
+    wishes = Wishes(options.report, options.quiet)
+    listener = None if wishes.nothing() else Listener(name, wishes)
     try:
         return _run(words)
     except BadProgram as error:
-        listener.stop()
+        if listener is not None:
+            listener.stop()
         return _refuse(str(error), error.code)
 
 
