@@ -201,12 +201,16 @@ def viewed(self: Tensor, items: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...
     plan = Plan(self, items)
     if plan.last is None and plan.tensors is not None:
         return self, plan.tensors
+    return _shown(self, items, plan), plan.tensors
+
+
+def _shown(self: Tensor, items: tuple[Any, ...], plan: Plan) -> Tensor:
     new = alias(self, plan.layout)
     plain = tuple(plan.plain)
     # a slice of everything is one where it is the whole index, else nothing
     kind = plan.last or ("slice" if len(items) == 1 and type(items[0]) is slice else "alias")
     history.view_of(self, new, _RULES[kind], {"input": self, "index": plain})
-    return new, plan.tensors
+    return new
 
 
 class Plan:
@@ -401,7 +405,10 @@ def _set(self: Tensor, index: Any, value: Any) -> None:
 
 
 def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None:
-    target, tensors = viewed(self, items)
+    plan = Plan(self, items)
+    # what names all of the tensor is no view: the write is to the tensor itself
+    target = self if plan.last is None else _shown(self, items, plan)
+    tensors = plan.tensors
     if tensors is not None:
         source = fresh(constant(value, self._dtype), self._dtype) if number else value
         advanced_put(target, tensors, source)
