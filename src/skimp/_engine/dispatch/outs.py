@@ -132,11 +132,26 @@ def check_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
             )
 
 
+def warn_expanded(name: str, target: Tensor, usual: str) -> None:
+    """PyTorch's warning of ops that still write to expanded tensors; `usual` shows such a write."""
+    if overlap.has_internal_overlap(target.layout_of()) is overlap.Overlap.YES:
+        warn(
+            f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before "
+            f"performing this operation. This also applies to advanced indexing e.g. {usual}"
+        )
+
+
 def check_no_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
     """Refuse a target that shares any byte with an input (ops that are not pointwise)."""
     layout = out.layout_of()
     if not layouts.is_contiguous(layout):
         overlap.assert_no_internal_overlap(layout)
+    check_apart(out, inputs)
+
+
+def check_apart(out: Tensor, inputs: Iterable[Tensor]) -> None:
+    """`check_no_overlap` for ops that write to expanded tensors as well."""
     for t in inputs:
         if t._storage is out._storage:
+            layout = out.layout_of()
             overlap.assert_no_overlap(layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize)

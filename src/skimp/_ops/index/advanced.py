@@ -12,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import array_at_hand, general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import (
@@ -355,6 +356,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     """
     indices = tuple([None if i is None else as_index(i) for i in indices])
     shape = tuple(input.shape)
+    outs.warn_expanded("index_put_", input, "tensor[indices] = tensor")
     mask = _only_mask(indices, len(shape))
     if mask is not None and shape and not accumulate and values.numel() == 1:
         _check_mask(mask, shape, 0)
@@ -362,10 +364,9 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         value = values.array().reshape(())
         masked_fill_(input.detach(), mask, fresh(value, values._dtype))
         return
+    outs.check_apart(input, (values, *[i for i in indices if i is not None]))
     where = Where(shape, indices)
     source = values.array()
-    if input._storage is values._storage:
-        source = source.copy()
     _check_values(where.result, source.shape)
     _check_dtype(input, values)
     source = np.broadcast_to(_stripped(source, len(where.result)), where.result)

@@ -13,7 +13,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch import pointwise
+from skimp._engine.dispatch import outs, pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import named
@@ -24,6 +24,7 @@ from skimp._engine.eval.expr import Expr, Kernel
 from skimp._engine.eval.positions import bits
 from skimp._engine.eval.run import Reader, prepare_runs, threads_for
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import layout_overlap as overlap
 from skimp._engine.memory import layout_views
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.finfo import finfo
@@ -313,8 +314,17 @@ def _largest(dtype: dtypes.dtype) -> float:
 def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 
     kernel = FILL.kernel(input._dtype)
+    outs.warn_expanded("masked_fill_", input, "tensor[mask] = scalar")
 
     def write() -> None:
+        if overlap.has_internal_overlap(input.layout_of()) is overlap.Overlap.YES:
+            number = value.array() if isinstance(value, Tensor) else value
+            np.copyto(
+                input.writable(),
+                constant(np.asarray(number).item(), input._dtype),
+                where=mask.array(),
+            )  # only what the mask holds: its places are those of others as well
+            return
         pointwise.assign(FILL, kernel, (mask, input, value), input._dtype, input._dtype, input)
 
     return in_place(input, FILL_RULE, {"input": input, "mask": mask, "value": value}, write)
@@ -451,6 +461,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
     values = source.array()
     if values.size < count:
         raise RuntimeError("Number of elements of source < number of ones in mask")
+    outs.check_overlap(input, ())
     target = input.writable()
     target[holds] = values.reshape(-1)[:count]
 

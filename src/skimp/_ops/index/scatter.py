@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import array_at_hand, general
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank
@@ -53,6 +54,7 @@ def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -
     check_index_dtype("scatter", index)
     if src is not None and src._dtype is not input._dtype:
         raise RuntimeError("scatter(): Expected self.dtype to be equal to src.dtype")
+    outs.check_no_overlap(input, (index,) if src is None else (index, src))
     if not index.numel():
         return
     own, have = _sizes(index), _sizes(input)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank
@@ -198,6 +199,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number."
         )
+    outs.check_no_overlap(input, (index, source))
     values = source.array()
     if alpha != 1:
         values = (
@@ -278,6 +280,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
         raise IndexError(
             f"index_copy_(): index {bad} is out of bounds for dimension {dim} with size {n}"
         )
+    outs.check_no_overlap(input, (index, source))
     values = source.array()
     target = input.writable()
     if target.ndim == 0:
@@ -320,6 +323,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
         )
     check_number(value, input._dtype)
     dim, where = _need_place(input, dim, index)
+    outs.warn_expanded("index_fill_", input, "tensor[mask] = scalar")
     target = input.writable()
     number = constant(value, input._dtype)
     if target.ndim == 0:
@@ -401,6 +405,9 @@ def index_reduce(
     if input.ndim and source.ndim:
         _check_slice_shapes("index_reduce", dim, input, source)
     _check_in_self(where, input.shape[dim] if input.ndim else 1)
+    outs.check_no_overlap(input, (index, source))
+    if input._storage is source._storage and input.ndim > 1 and where.size:
+        outs.check_overlap(input.select(dim, 0), (source.select(dim, 0),))  # PyTorch asks of these
     values = source.array()
     target = input.writable()
     rows = target.reshape(1) if target.ndim == 0 else target
@@ -499,6 +506,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
             f"{count}, index.numel() = {own}"
         )
     where = _flat_index("put_", index, input.numel()).reshape(-1)
+    outs.check_no_overlap(input, (index, source))
     values = source.array().reshape(-1)
     target = input.writable()
     if not where.size:

@@ -271,7 +271,8 @@ def write(target: Tensor, src: Tensor) -> None:
         layout_views.expand(src.layout_of(), tuple(target.shape), src._dtype)
     tracked = modes.state.grad and (target._rg or src._rg)
     history.before_inplace(target)
-    outs.check_overlap(target, ())
+    if not _is_same(target, src):
+        outs.check_overlap(target, (src,))
     kept = history.prepare(target, COPIED, {"input": target, "other": src}) if tracked else None
     if _shares(target, src):
         src = copied(
@@ -284,6 +285,14 @@ def write(target: Tensor, src: Tensor) -> None:
     place(target, src)
     if kept is not None:
         history.rebase(target, kept)
+
+
+def _is_same(target: Tensor, src: Tensor) -> bool:
+    return (
+        target._storage is src._storage
+        and target._dtype is src._dtype
+        and target.layout_of() == src.layout_of()
+    )
 
 
 def _shares(target: Tensor, src: Tensor) -> bool:
@@ -376,6 +385,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
         if value._rg or value._dtype.is_complex:
             write(input, value)
             return input
+        outs.check_overlap(input, ())
         value = value.array()[()].item()
     elif not (isinstance(value, (bool, int, float, complex)) or hasattr(value, "item")):
         raise TypeError(

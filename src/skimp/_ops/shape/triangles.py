@@ -9,7 +9,6 @@ import numpy as np
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.targets import blank, check_out, pour, target
 from skimp._engine.eval.convert import laid
@@ -65,7 +64,6 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
 
     def in_place(input: Tensor, diagonal: int = 0) -> Tensor:
         _check(name, input)
-        outs.check_overlap(input, ())
         history.before_inplace(input)
         given = {"input": input, "diagonal": diagonal}
         kept = history.prepare(input, rule, given) if modes.state.grad and input._rg else None
