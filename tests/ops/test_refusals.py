@@ -54,3 +54,48 @@ def test_refused_as_by_pytorch(text: str) -> None:
     theirs = _refused(text, torch)
     assert theirs != "nothing"
     assert _refused(text, skimp) == theirs
+
+
+LEAVES = """
+logical_not_()|logical_and_(T.ones(2))|logical_or_(T.ones(2))|logical_xor_(T.zeros(2))
+eq_(1)|ne_(1)|lt_(1)|ge_(T.ones(2))|sign_()|floor_()|bitwise_not_()|neg_()
+"""
+
+
+@pytest.mark.parametrize(
+    "call", [c for line in LEAVES.strip().splitlines() for c in line.split("|")]
+)
+@pytest.mark.parametrize("start", ["", ".view(2)", ".clone()"])
+def test_writes_to_what_requires_grad(call: str, start: str) -> None:
+    def answer(lib: Any) -> Any:
+        try:
+            made = eval(f"T.ones(2, requires_grad=True){start}.{call}", {"T": lib})
+        except RuntimeError as error:
+            return type(error)
+        return made.tolist(), made.requires_grad
+
+    assert answer(skimp) == answer(torch)
+
+
+@pytest.mark.parametrize("name", ["remainder", "fmod", "floor_divide"])
+@pytest.mark.parametrize("shapes", [((0,), ()), ((0,), (1,)), ((2, 0), (2, 1)), ((0, 2), (2,))])
+def test_nothing_is_divided_by_zero(name: str, shapes: tuple[tuple[int, ...], ...]) -> None:
+    def answer(lib: Any) -> Any:
+        a, b = (lib.zeros(s, dtype=lib.int64) for s in shapes)
+        return getattr(lib, name)(a, b).tolist(), getattr(lib, name)(a, 0).tolist()
+
+    assert answer(skimp) == answer(torch)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        getattr(skimp, name)(skimp.ones(1, dtype=skimp.int64), 0)
+
+
+@pytest.mark.parametrize("dim", [None, 0])
+@pytest.mark.parametrize("name", ["unique", "unique_consecutive"])
+def test_distinct_values_have_no_derivative(name: str, dim: int | None) -> None:
+    made = {}
+    for lib in (torch, skimp):
+        y = getattr(lib, name)(lib.ones(3, requires_grad=True), dim=dim)
+        with pytest.raises(NotImplementedError) as refused:
+            y.sum().backward()
+        made[lib] = (y.requires_grad, y.grad_fn.name(), str(refused.value))
+    assert made[skimp] == made[torch]

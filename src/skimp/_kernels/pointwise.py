@@ -55,15 +55,15 @@ def drop(mask: Mask, g: Array, *, out: Array) -> None:
 # Division
 
 
-def _refuse_zero(b: Any) -> None:
-    if not np.all(b):
+def _refuse_zero(b: Any, out: Array) -> None:
+    if out.size and not np.all(b):
         raise RuntimeError("ZeroDivisionError")
 
 
 def fmod(a: Array, b: Any, *, out: Array) -> None:
     """The remainder with the sign of the dividend."""
     if out.dtype.kind in _INTEGERS:
-        _refuse_zero(b)
+        _refuse_zero(b, out)
         np.fmod(a, b, out=out)
     else:  # float32 through float64: as exact, and several times faster
         np.fmod(a, b, out=out, dtype=np.float64, casting="same_kind")
@@ -72,7 +72,7 @@ def fmod(a: Array, b: Any, *, out: Array) -> None:
 def remainder(a: Array, b: Any, *, out: Array) -> None:
     """The remainder with the sign of the divisor; a zero keeps the sign of the dividend."""
     if out.dtype.kind in _INTEGERS:
-        _refuse_zero(b)
+        _refuse_zero(b, out)
         np.remainder(a, b, out=out)
         return
     fmod(a, b, out=out)
@@ -85,14 +85,14 @@ def remainder(a: Array, b: Any, *, out: Array) -> None:
 def floor_divide(a: Array, b: Any, *, out: Array) -> None:
     """The quotient rounded down, as Python's //."""
     if out.dtype.kind in _INTEGERS:
-        _refuse_zero(b)
+        _refuse_zero(b, out)
     np.floor_divide(a, b, out=out)
 
 
 def trunc_divide(a: Array, b: Any, *, out: Array) -> None:
     """The quotient rounded towards zero."""
     if out.dtype.kind in _INTEGERS:
-        _refuse_zero(b)
+        _refuse_zero(b, out)
         np.fmod(a, b, out=out)
         np.subtract(a, out, out=out)
         np.floor_divide(out, b, out=out)

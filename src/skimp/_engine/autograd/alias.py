@@ -168,6 +168,14 @@ def before_inplace(t: Tensor) -> None:
         _note(t)
 
 
+def before_unwatched(t: Tensor) -> None:
+    """`before_inplace` of the ops that PyTorch's autograd does not look at: leaves are written."""
+    if t._inference and not _state.inference:
+        raise RuntimeError(errors.INFERENCE_INPLACE)
+    if t._storage.kept:
+        _note(t)
+
+
 def _note(t: Tensor) -> None:
     """Remember the line of a write that may spoil a saved tensor."""
     t._storage.written = (*lines.here(3), t._version + 1)

@@ -63,7 +63,10 @@ def constant(value: Any, dtype: dtypes.dtype) -> Array:
 
 def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:
     """Refuse a division of integers by zero."""
-    if compute.category == dtypes.INT and not np.all(operand(args[1], compute, compute)):
+    if compute.category != dtypes.INT or np.all(operand(args[1], compute, compute)):
+        return
+    shapes = [tuple(a.shape) for a in args if isinstance(a, Tensor)]
+    if layouts.numel(layouts.broadcast_shapes(*shapes)):
         raise RuntimeError("ZeroDivisionError")
 
 

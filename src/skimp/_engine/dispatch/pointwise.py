@@ -75,6 +75,7 @@ class Pointwise:
         "rule",
         "title",
         "types",
+        "unwatched",
     )
 
     def __init__(
@@ -90,6 +91,7 @@ class Pointwise:
         title: str | None = None,
         numbers: tuple[int, ...] | None = None,
         bare: bool = False,
+        unwatched: bool = False,
         check: Callable[[dtypes.dtype, tuple[Any, ...]], None] | None = None,
         also: tuple[dtypes.dtype, ...] = (),  # types of dtypes.NARROW that it computes in too
     ) -> None:
@@ -106,6 +108,7 @@ class Pointwise:
         if numbers is None:
             numbers = tuple(range(len(args))) if len(args) > 1 else ()
         self.numbers = numbers  # the arguments that may be Python numbers
+        self.unwatched = unwatched  # in place, it writes to leaves that require grad as well
         self.bare = bare  # takes numbers without any tensor: torch.add(1, 2)
         # refuses values that the kernel would refuse, at the call: the kernel may run later
         self.check = check
@@ -199,7 +202,7 @@ def call(
     if tensors[0]._hollow or tensors[-1]._hollow or (len(tensors) > 2 and tensors[1]._hollow):
         return _without_bytes(row, args, params, out, inplace)
     if inplace and out is not None:
-        history.before_inplace(out)
+        (history.before_unwatched if row.unwatched else history.before_inplace)(out)
         outs.check_overlap(out, tensors)
     shape: tuple[int, ...] = tensors[0].shape
     if len(tensors) > 1:

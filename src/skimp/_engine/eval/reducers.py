@@ -204,7 +204,27 @@ ANY: Final = Reducer(
 # -- mean and variance: Chan, Golub, LeVeque (1983) ------------------------------------------------
 
 
+_LEAST: Final = 1e-30
+_MOST: Final = 1e38
+_FEW: Final = 32  # numbers that Python compares sooner than NumPy
+
+
 def _first_moments(block: Array, start: int) -> State:
+    state = _moments(block)
+    if block.real.dtype.itemsize < 8 and not in_range(state[1]):  # PyTorch's are in float64
+        return _moments(block.astype(np.result_type(block.dtype, np.float64)))
+    return state
+
+
+def in_range(squares: Array) -> bool:
+    """Whether sums of squares in float32 are neither too large nor so small that bits are lost."""
+    if squares.size > _FEW:
+        return bool(squares.min() > _LEAST and squares.max() < _MOST)
+    values = squares.ravel().tolist()
+    return not values or bool(min(values) > _LEAST and max(values) < _MOST)
+
+
+def _moments(block: Array) -> State:
     mean = add_up(block) / block.real.dtype.type(block.shape[1])
     flat = take(block.size, block.dtype)
     apart = np.subtract(block, mean[:, None, :], out=flat.reshape(block.shape))

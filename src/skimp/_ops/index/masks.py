@@ -15,6 +15,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs, pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
+from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.reduction import source_of

@@ -67,13 +67,16 @@ for _name, _kernels, _also, _doc in (
 
 # -- logic ----------------------------------------------------------------------------------------
 
-unary(Pointwise("logical_not", np.logical_not, predicate), doc="Whether each element is zero.")
+unary(
+    Pointwise("logical_not", np.logical_not, predicate, unwatched=True),
+    doc="Whether each element is zero.",
+)
 for _name, _ufunc, _doc in (
     ("logical_and", np.logical_and, "Whether both elements are not zero."),
     ("logical_or", np.logical_or, "Whether one of the elements is not zero."),
     ("logical_xor", np.logical_xor, "Whether one element is zero and the other is not."),
 ):
-    binary(Pointwise(_name, _ufunc, predicate, None, PAIR, numbers=()), doc=_doc)
+    binary(Pointwise(_name, _ufunc, predicate, None, PAIR, numbers=(), unwatched=True), doc=_doc)
 
 # -- bits -----------------------------------------------------------------------------------------
 

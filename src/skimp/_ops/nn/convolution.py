@@ -347,8 +347,29 @@ def _convolve(
     _check_steps(stride, padding, dilation)
     batched = input if input.ndim == nd + 2 else input.unsqueeze(0)
     _check_kernel(tuple(batched.shape[2:]), kernel, padding, dilation)
+    if batched.shape[1] == 0:
+        result = _of_no_channels(batched, weight, bias, stride, padding, dilation)
+        return result if batched is input else result.squeeze(0)
+    if batched.shape[0] and not batched.numel():
+        raise RuntimeError(
+            "Only zero batch or zero channel inputs are supported, but got input shape: "
+            f"{list(batched.shape)}"
+        )
     result = _conv(batched, weight, bias, stride, padding, dilation, int(groups))
     return result if batched is input else result.squeeze(0)
+
+
+def _of_no_channels(
+    input: Any, weight: Any, bias: Any, stride: Ints, padding: Ints, dilation: Ints
+) -> Any:
+    """PyTorch's result has no channels either, whatever the weight asks for, and depends on all
+    that it is given: the gradients are zeros.
+    """
+    out = out_size(tuple(input.shape[2:]), tuple(weight.shape[2:]), stride, padding, dilation)
+    nothing = input.sum() + weight.sum()
+    if bias is not None:
+        nothing = nothing + bias.sum()
+    return input.new_empty((input.shape[0], 0, *out)) + nothing
 
 
 def _named_padding(

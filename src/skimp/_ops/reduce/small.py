@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._engine.eval.reducers import add_up
+from skimp._engine.eval.reducers import add_up, in_range
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 
@@ -96,6 +96,8 @@ def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
     middle = add(x, -1, None, None, True)
     apart = np.subtract(x, np.divide(middle, number(n), out=middle))
     squares = add(np.square(apart, out=apart), -1, None, None, keepdim)
+    if number is np.float32 and not in_range(squares):
+        return None
     return squares / number(n - degrees)  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
+from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
 from skimp._engine.eval import ranks
 from skimp._engine.memory import layout as layouts
@@ -42,6 +45,20 @@ export("unique", unique, composite=False, batch=batching.places.no_shape)
 export("unique_consecutive", unique_consecutive, composite=False, batch=batching.places.no_shape)
 
 
+def _refusing(node: str, name: str) -> Rule:
+    def refuse_gradient(g: Tensor) -> Tensor:
+        raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+    return Rule(node, {"input": refuse_gradient})
+
+
+_RULES = {
+    ("unique", False): _refusing("Unique2Backward0", "_unique2"),
+    ("unique", True): _refusing("UniqueDimBackward0", "unique_dim"),
+}
+_RUNS = _refusing("UniqueConsecutiveBackward0", "unique_consecutive")
+
+
 def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, order: Any) -> Any:
     if input._dtype.is_complex:
         raise NotImplementedError(
@@ -66,6 +83,8 @@ def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, o
         found.append(np.diff(np.append(np.flatnonzero(first), len(first))))
     kinds = [input._dtype, dtypes.int64, dtypes.int64]
     made = tuple([fresh(a, kinds[i > 0]) for i, a in enumerate(found)])
+    if input._rg and modes.state.grad:
+        record(_RULES.get((name, dim is not None), _RUNS), {"input": input}, made[0])
     return made if inverse or counts else made[0]
 
 

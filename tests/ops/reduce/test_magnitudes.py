@@ -1,0 +1,53 @@
+"""Spreads of very large and very small numbers, whose squares float32 does not hold."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+
+import skimp
+
+FUNCTIONS = {
+    "var": lambda lib, x, **how: lib.var(x, **how),
+    "std": lambda lib, x, **how: lib.std(x, **how),
+    "var_mean": lambda lib, x, **how: lib.var_mean(x, **how)[0],
+    "std_mean": lambda lib, x, **how: lib.std_mean(x, **how)[0],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_spreads_of_all_magnitudes(name: str, dtype: str) -> None:
+    draw = random.Random(3)
+    finite = 0
+    for trial in range(60):
+        rows, columns = draw.choice([(1, 3), (2, 5), (40, 7), (3, 700), (70, 1100)])
+        powers = [draw.uniform(-44, 37) for _ in range(3)]
+        data = torch.tensor(
+            [
+                draw.choice([-1, 0, 1, 2, 3]) * 10 ** draw.choice(powers)
+                for _ in range(rows * columns)
+            ]
+        ).reshape(rows, columns)
+        theirs = data.to(getattr(torch, dtype))
+        ours = skimp.tensor(data.tolist()).to(getattr(skimp, dtype))
+        for how in ({"dim": 0}, {"dim": 1}, {"dim": (0, 1)}, {"dim": -1, "correction": 0}):
+            expected = FUNCTIONS[name](torch, theirs, **how).double()
+            found = torch.tensor(FUNCTIONS[name](skimp, ours, **how).double().tolist())
+            finite += int(expected.isfinite().sum())
+            known = torch.ones_like(expected).bool()
+            if how["dim"] == (0, 1):  # then PyTorch adds in float32
+                known = expected.isfinite()
+            torch.testing.assert_close(
+                found.double()[known],
+                expected[known],
+                rtol=2e-2 if dtype == "bfloat16" else 1e-5,
+                atol=2e-45,
+                equal_nan=True,
+                msg=lambda text, trial=trial, how=how: f"{trial} {how} {text}",
+            )
+    assert finite > 1000
+    assert math.isfinite(skimp.tensor([1e30, 0.0, 1.0]).std().item())
