@@ -213,8 +213,8 @@ def call(
     kernel = row.kernel(compute)
     if row.check is not None:
         row.check(compute, args)
-    if params:
-        kernel = bound(kernel, *params)
+    if params:  # by value: what `bound` remembers must not keep a tensor
+        kernel = bound(kernel, *[p.item() if isinstance(p, Tensor) else p for p in params])
     if out is None:
         made = _compute(row, kernel, args, compute, result, tuple(shape))
         if row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):

@@ -53,6 +53,8 @@ class device:  # noqa: N801  (PyTorch's name)
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: '{given}'")
             index = int(number)
+        if index is not None and index < 0:
+            raise RuntimeError("Device index must not be negative")
         self.type = name
         self.index = index
         self._previous: list[device | None] = []
