@@ -157,7 +157,7 @@ from skimp._ops.create.queries import (
     typename,
 )
 from skimp._ops.create.storages import TypedStorage, UntypedStorage, aliases, shares_memory
-from skimp._ops.random.random import Generator, default_generator
+from skimp._ops.random.generator import Generator, default_generator
 from skimp.amp import GradScaler
 from skimp.amp.autocast_mode import autocast
 from skimp.amp.casting import set_autocast_cpu_enabled, set_autocast_enabled

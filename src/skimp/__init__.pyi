@@ -133,8 +133,8 @@ from skimp._ops.create.storages import UntypedStorage as UntypedStorage
 from skimp._ops.create.storages import aliases as aliases
 from skimp._ops.create.storages import shares_memory as shares_memory
 from skimp._ops.create.tensor_types import _StorageType
-from skimp._ops.random.random import Generator as Generator
-from skimp._ops.random.random import default_generator as default_generator
+from skimp._ops.random.generator import Generator as Generator
+from skimp._ops.random.generator import default_generator as default_generator
 from skimp._ops.sparse.tensor import SparseTensor
 from skimp.amp import GradScaler as GradScaler
 from skimp.amp.autocast_mode import autocast as autocast

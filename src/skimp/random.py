@@ -1,6 +1,6 @@
 """torch.random: the default stream of random numbers."""
 
-from skimp._ops.random.random import (
+from skimp._ops.random.generator import (
     Generator,
     default_generator,
     fork_rng,

@@ -88,8 +88,10 @@ from skimp._ops.random import (
 )
 from skimp._ops.reduce import (
     cumulative,
+    extremes,
     histograms,
     masked,
+    norms,
     ordering,
     quantiles,
     reductions,

@@ -4,7 +4,7 @@ from typing import Any
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor as Tensor
-from skimp._ops.random.random import Generator
+from skimp._ops.random.generator import Generator
 
 def assert_int_or_pair(arg: list[int], arg_name: str, message: str) -> None:
     """Refuse what is neither an int nor has two elements."""

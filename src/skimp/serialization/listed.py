@@ -27,7 +27,7 @@ import numpy as np
 
 from skimp._engine.autograd.nodes import RemovableHandle
 from skimp._ops import return_types
-from skimp._ops.random.random import Generator
+from skimp._ops.random.generator import Generator
 from skimp.nn.modules.hooks import WrappedHook
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import UninitializedBuffer, UninitializedParameter

@@ -16,7 +16,7 @@ from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.create.tensor_types import STORAGE_TYPES
-from skimp._ops.random.random import Generator
+from skimp._ops.random.generator import Generator
 from skimp._ops.sparse.tensor import SparseTensor
 from skimp.nn.parameter import Parameter, is_lazy
 from skimp.serialization import names, rebuild

@@ -16,7 +16,7 @@ from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
-from skimp._ops.random.random import Generator
+from skimp._ops.random.generator import Generator
 from skimp._ops.sparse.sparse import sparse_coo_tensor
 from skimp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from skimp.nn.utils.rnn import PackedSequence

@@ -33,7 +33,7 @@ class Late:
 
 _DIRECT = """
 from skimp._engine.memory.storage import LOCK
-from skimp._ops.random.random import _LOCK
+from skimp._ops.random.generator import _LOCK
 
 def collect():
     Late()

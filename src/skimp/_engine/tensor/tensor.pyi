@@ -14,7 +14,7 @@ from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.size import Size
 from skimp._ops.create.interop import DLDeviceType
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
-from skimp._ops.random.random import Generator
+from skimp._ops.random.generator import Generator
 from skimp._ops.sparse.tensor import SparseTensor
 
 Array = np.ndarray[Any, Any]

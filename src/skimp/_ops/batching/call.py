@@ -296,7 +296,7 @@ def drawn_alike(one: Callable[[int], Any], n: int, randomness: str) -> list[Any]
     if randomness == "different":
         return [one(i) for i in range(n)]
     # up here it would be a circle: random ops have rules too
-    from skimp._ops.random.random import default_generator
+    from skimp._ops.random.generator import default_generator
 
     engine_ = default_generator._engine
     before = engine_.get_state()

@@ -18,7 +18,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor, empty, fresh
 from skimp._kernels.random import draws
-from skimp._ops.random.random import default_generator, drawn
+from skimp._ops.random.generator import default_generator, drawn
 from skimp._ops.shape.copies import fill
 
 ALPHA, SCALE = (

@@ -21,7 +21,7 @@ from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.math.unary import sigmoid
 from skimp._ops.nn.activations import LEAKY_BACK, apply, everywhere, leaky_of_result, row
-from skimp._ops.random.random import _LOCK, engine_of
+from skimp._ops.random.generator import LOCK, engine_of
 
 # -- prelu: a slope for each channel ---------------------------------------------------------------
 
@@ -181,7 +181,7 @@ def _slopes(input: Tensor, lower: float, upper: float, generator: Any = None) ->
     low, high = float(of(lower)), float(of(upper))
     noise = np.ones(values.shape, input._dtype.np)
     below = values <= 0
-    with _LOCK():
+    with LOCK():
         drawn = uniform53(int(np.count_nonzero(below)), engine_of(generator))
     noise[below] = (drawn * (high - low) + low).astype(of)
     return adopt(noise, input._dtype)

@@ -4,12 +4,9 @@ call.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import inspect
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +17,10 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise_forms import named
-from skimp._engine.dispatch.row import Op, publish
 from skimp._engine.eval.copy import copy
-from skimp._engine.memory import call_site as sites
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
-from skimp._engine.tensor import devices, dtypes, promotion
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
@@ -47,127 +42,14 @@ from skimp._kernels.random import (
     weighted as draws_weighted,
 )
 from skimp._kernels.random.mt19937 import Engine
-from skimp._kernels.threads import Guard
 from skimp._ops.create.creation import dense_tensor, empty_as, finish, sizes_of
+from skimp._ops.random.generator import LOCK, default_generator, drawn, engine_of
 from skimp.config import config
 
-F = TypeVar("F", bound=Callable[..., Any])
 _FEW = 1 << 12  # elements up to which a draw is handed out by few.py, or by a call of its own
 _LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
 _ONE_BITS = 0x3F800000  # of 1 in float32
 _LISTED = 256  # elements up to which swapping in a list is faster
-_LOCK = Guard()  # a draw and the state it leaves belong together
-
-
-class Generator:
-    """A stream of random numbers of its own."""
-
-    def __init__(self, device: Any = "cpu") -> None:
-        devices.check(device)
-        self._engine = Engine()
-
-    @property
-    def device(self) -> devices.device:
-        return devices.CPU
-
-    def manual_seed(self, seed: int) -> Generator:
-        """Begin the stream of a seed."""
-        self._engine.manual_seed(int(seed))
-        return self
-
-    def seed(self) -> int:
-        """Begin the stream of a seed that the system chooses, and return it."""
-        return self._engine.seed()
-
-    def initial_seed(self) -> int:
-        """The seed of this stream."""
-        return self._engine.initial_seed()
-
-    def get_state(self) -> Tensor:
-        """The state as bytes, in PyTorch's format."""
-        return fresh(self._engine.get_state(), dtypes.uint8)
-
-    def set_state(self, new_state: Tensor) -> None:
-        """Go on from a state that `get_state` gave, here or in PyTorch."""
-        if new_state._dtype is not dtypes.uint8:
-            raise TypeError("RNG state must be a torch.ByteTensor")
-        self._engine.set_state(np.ascontiguousarray(new_state.array()))
-
-    def clone_state(self) -> Generator:
-        """Another generator at this state."""
-        new = Generator()
-        new._engine = self._engine.clone()
-        return new
-
-
-default_generator = Generator()
-
-
-def drawn(f: F) -> F:
-    """`f`, which draws numbers, as it is exported: under vmap, the vmap says how."""
-    signature = inspect.signature(f)
-
-    @functools.wraps(f)
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if modes.state.vmaps:
-            given = signature.bind(*args, **kwargs)
-            given.apply_defaults()
-            return modes.state.vmaps[-1].draw(f.__name__, function, given.arguments)
-        return f(*args, **kwargs)
-
-    return sites.named(f.__name__)(function)  # type: ignore[return-value]
-
-
-def manual_seed(seed: int) -> Generator:
-    """Begin the default stream of a seed."""
-    return default_generator.manual_seed(seed)
-
-
-def seed() -> int:
-    """Begin the default stream of a seed that the system chooses, and return it."""
-    return default_generator.seed()
-
-
-def initial_seed() -> int:
-    """The seed of the default stream."""
-    return default_generator.initial_seed()
-
-
-def get_rng_state() -> Tensor:
-    """The default stream's state as bytes, in PyTorch's format."""
-    return default_generator.get_state()
-
-
-def set_rng_state(new_state: Tensor) -> None:
-    """Go on from a state of the default stream."""
-    default_generator.set_state(new_state)
-
-
-@contextlib.contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[None]:
-    """What is drawn inside leaves no trace in the stream outside."""
-    if not enabled:
-        yield
-        return
-    state = get_rng_state()
-    try:
-        yield
-    finally:
-        set_rng_state(state)
-
-
-for _f in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):
-    publish(Op(_f.__name__, _f), _f.__name__, _f, method=False)  # they concern no transform
-
-
-def engine_of(generator: Any) -> Engine:
-    if generator is None:
-        return default_generator._engine
-    if not isinstance(generator, Generator):
-        raise TypeError(f"generator must be torch.Generator, not {type(generator).__name__}")
-    return generator._engine
-
-
 # -- filling --------------------------------------------------------------------------------------
 
 Draw = Callable[[Array], None]
@@ -182,7 +64,7 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
     at_hand = t._np
     if at_hand is not None and at_hand.flags.c_contiguous:
         array = t.writable()
-        with _LOCK():
+        with LOCK():
             draw(array)
         return
     layout = t.layout_of()
@@ -190,7 +72,7 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
         assert_no_internal_overlap(layout)
         draw = scattered or draw
     array = t.writable().transpose(layouts.memory_order(layout))
-    with _LOCK():
+    with LOCK():
         if array.flags.c_contiguous:
             draw(array)
         else:
@@ -732,7 +614,7 @@ def multinomial(
         raise RuntimeError(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
-    with _LOCK():
+    with LOCK():
         found = draws_weighted.multinomial(
             input.array(), num_samples, replacement, engine_of(generator)
         )
@@ -750,7 +632,7 @@ def multinomial(
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers of the rates that `input` holds."""
-    with _LOCK():
+    with LOCK():
         return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
 
 

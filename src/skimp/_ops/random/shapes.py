@@ -13,7 +13,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import rejection as draws_rejection
 from skimp._kernels.special.implicit import beta_shape_slope, gamma_shape_slope
 from skimp._ops import batching
-from skimp._ops.random.random import _LOCK, engine_of
+from skimp._ops.random.generator import LOCK, engine_of
 
 
 def _wide(t: Tensor) -> Array:
@@ -53,7 +53,7 @@ GAMMA = Rule(
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """Gamma numbers of the shapes that `input` holds, and of scale 1."""
     _only_floats("gamma", input)
-    with _LOCK():
+    with LOCK():
         drawn = draws_rejection.standard_gamma(_rows(input), engine_of(generator))
     return fresh(drawn, input._dtype)
 
@@ -72,7 +72,7 @@ def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """Vectors of chances, along the last dim, of the concentrations that `input` holds."""
     _only_floats("dirichlet", input)
     shape = _rows(input)
-    with _LOCK():
+    with LOCK():
         numbers = draws_rejection.standard_gamma(shape.astype(np.float64), engine_of(generator))
     chances = (numbers / numbers.sum(-1, keepdims=True)).astype(shape.dtype)
     smallest, largest = np.finfo(shape.dtype).tiny, np.nextafter(shape.dtype.type(1), 0)
@@ -100,6 +100,6 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
         a, b = promotion.scalar_type_name(count._dtype), promotion.scalar_type_name(prob._dtype)
         raise RuntimeError(f"Found dtype {b} but expected {a}")
     trials, chances = np.broadcast_arrays(count.array(), prob.array())
-    with _LOCK():
+    with LOCK():
         drawn = draws_rejection.binomial(trials, chances, engine_of(generator))
     return fresh(drawn, count._dtype)

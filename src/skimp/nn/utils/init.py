@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.tensor import devices
-from skimp._ops.random import random
+from skimp._ops.random.generator import fork_rng
 from skimp.nn.modules.module import Module
 
 __all__ = ["skip_init"]
@@ -22,5 +22,5 @@ def skip_init(module_cls: Any, *args: Any, **kwargs: Any) -> Any:
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         raise RuntimeError(f"Expected a Module; got {module_cls}")
     devices.check(kwargs.get("device"))
-    with random.fork_rng():
+    with fork_rng():
         return module_cls(*args, **kwargs)

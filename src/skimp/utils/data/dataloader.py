@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from skimp._ops.random.random import Generator
+from skimp._ops.random.generator import Generator
 from skimp.utils.data._utils.collate import default_collate, default_convert
 from skimp.utils.data._utils.fetch import Fetcher
 from skimp.utils.data._utils.pool import IMPATIENCE, Pool, Schedule

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar, cast
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.random.random import Generator, default_generator, randperm
+from skimp._ops.random.generator import Generator, default_generator
+from skimp._ops.random.random import randperm
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")

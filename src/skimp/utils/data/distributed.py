@@ -8,7 +8,8 @@ import math
 from collections.abc import Iterator, Sized
 from typing import Any
 
-from skimp._ops.random.random import Generator, randperm
+from skimp._ops.random.generator import Generator
+from skimp._ops.random.random import randperm
 from skimp.utils.data.sampler import Sampler
 
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from skimp._kernels.blas import set_num_threads
-from skimp._ops.random.random import manual_seed
+from skimp._ops.random.generator import manual_seed
 from skimp.utils.data._utils.fetch import Fetcher
 
 INTERRUPTED = 130  # how a worker ends that was interrupted, as shells say it

@@ -1,0 +1,132 @@
+"""Generators: PyTorch's CPU stream of random numbers, and the default one."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.dispatch.row import Op, publish
+from skimp._engine.memory import call_site as sites
+from skimp._engine.tensor import devices, dtypes
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels.random.mt19937 import Engine
+from skimp._kernels.threads import Guard
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LOCK = Guard()  # a draw and the state it leaves belong together
+
+
+class Generator:
+    """A stream of random numbers of its own."""
+
+    def __init__(self, device: Any = "cpu") -> None:
+        devices.check(device)
+        self._engine = Engine()
+
+    @property
+    def device(self) -> devices.device:
+        return devices.CPU
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin the stream of a seed."""
+        self._engine.manual_seed(int(seed))
+        return self
+
+    def seed(self) -> int:
+        """Begin the stream of a seed that the system chooses, and return it."""
+        return self._engine.seed()
+
+    def initial_seed(self) -> int:
+        """The seed of this stream."""
+        return self._engine.initial_seed()
+
+    def get_state(self) -> Tensor:
+        """The state as bytes, in PyTorch's format."""
+        return fresh(self._engine.get_state(), dtypes.uint8)
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Go on from a state that `get_state` gave, here or in PyTorch."""
+        if new_state._dtype is not dtypes.uint8:
+            raise TypeError("RNG state must be a torch.ByteTensor")
+        self._engine.set_state(np.ascontiguousarray(new_state.array()))
+
+    def clone_state(self) -> Generator:
+        """Another generator at this state."""
+        new = Generator()
+        new._engine = self._engine.clone()
+        return new
+
+
+default_generator = Generator()
+
+
+def drawn(f: F) -> F:
+    """`f`, which draws numbers, as it is exported: under vmap, the vmap says how."""
+    signature = inspect.signature(f)
+
+    @functools.wraps(f)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        if modes.state.vmaps:
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            return modes.state.vmaps[-1].draw(f.__name__, function, given.arguments)
+        return f(*args, **kwargs)
+
+    return sites.named(f.__name__)(function)  # type: ignore[return-value]
+
+
+def manual_seed(seed: int) -> Generator:
+    """Begin the default stream of a seed."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Begin the default stream of a seed that the system chooses, and return it."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default stream."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The default stream's state as bytes, in PyTorch's format."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Go on from a state of the default stream."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[None]:
+    """What is drawn inside leaves no trace in the stream outside."""
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)
+
+
+for _f in (manual_seed, seed, initial_seed, get_rng_state, set_rng_state):
+    publish(Op(_f.__name__, _f), _f.__name__, _f, method=False)  # they concern no transform
+
+
+def engine_of(generator: Any) -> Engine:
+    if generator is None:
+        return default_generator._engine
+    if not isinstance(generator, Generator):
+        raise TypeError(f"generator must be torch.Generator, not {type(generator).__name__}")
+    return generator._engine

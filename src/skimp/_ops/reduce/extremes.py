@@ -1,0 +1,252 @@
+"""The smallest and largest elements, their places, and truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import OPS, export, reduction
+from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
+from skimp._engine.dispatch.runners import run_out
+from skimp._engine.eval import reducers as R
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._ops import batching, return_types
+from skimp._ops.reduce import small
+from skimp._ops.reduce.reductions import _UNHASHED, opened
+
+
+def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """The gradient shared evenly among equal extremes."""
+    shape = tuple(input.shape)
+    best = opened(result, shape, dim, keepdim)
+    mask = (input == best) | (input.isnan() & best.isnan())
+    share = opened(g, shape, dim, keepdim) / mask.sum(None if dim in (None, ()) else dim, True)
+    return mask * share
+
+
+def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:
+    if input._dtype.is_complex:
+        title = promotion.scalar_type_name(input._dtype)
+        if name in ("amax", "amin"):
+            kernel = {"amax": "max", "amin": "min"}[name]
+            raise NotImplementedError(f"\"{kernel}_values_cpu\" not implemented for '{title}'")
+        raise RuntimeError(f"{name}(): does not support complex input")
+    promotion.refuse(f"{name}_cpu", input._dtype, dtypes.NARROW)
+    shape = tuple(input.shape)
+    for d in dims:
+        if shape and shape[d] == 0:
+            if dim is None or dim == ():
+                kind = IndexError if name.startswith("arg") else RuntimeError
+                raise kind(
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
+                    f"Specify the reduction dim "
+                    "with the 'dim' argument."
+                )
+            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def _extreme(name: str, how: R.Reducer) -> Any:
+    @reduction(
+        name,
+        out=True,
+        fast=small.extreme(np.maximum if how is R.AMAX else np.minimum),
+        rule=Rule(f"{name.capitalize()}Backward0", {"input": _extreme_back}),
+        batch=batching.dims.reduces,
+    )
+    def f(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+        dims = dims_of(dim, input.ndim)
+        _check_order(name, input, dims, dim)
+        return reduced(input, dims, keepdim, how, input._dtype)
+
+    return f
+
+
+@reduction(out=True, composite=False)
+def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
+    """The bits of all elements, widened to 64 bits, combined by exclusive or, as uint64."""
+    if mode != 0:
+        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
+    promotion.refuse("xor_sum_cpu", input._dtype, _UNHASHED)
+    dims = dims_of(dim, input.ndim)
+    for d in dims:
+        if dim not in ((), None) and input.ndim and input.shape[d] == 0:
+            raise IndexError(f"hash_tensor: Expected reduction dim {d} to have non-zero size.")
+    exact = input._dtype.category < dtypes.FLOAT
+    wide = input.detach().to(dtypes.int64 if exact else dtypes.float64)
+    return reduced(wide.view(dtypes.uint64), dims, keepdim, R.XOR, dtypes.uint64)
+
+
+amax = _extreme("amax", R.AMAX)
+amin = _extreme("amin", R.AMIN)
+
+
+def _place(name: str, how: R.Reducer) -> Any:
+    @reduction(
+        name,
+        out=True,
+        fast=small.place(name),
+        composite=False,
+        batch=batching.dims.reduces_one,
+    )
+    def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        dims = dims_of(dim, input.ndim)
+        _check_order(name, input, dims, dim)
+        if input._dtype is dtypes.bool:
+            raise RuntimeError(f"\"{name}_cpu\" not implemented for 'Bool'")
+        return reduced(input, dims, keepdim, how, dtypes.int64, input._dtype, in_order=True)
+
+    which = "largest" if name == "argmax" else "smallest"
+    f.__doc__ = f"The position of the {which} element (nan wins); the first of equals."
+    return f
+
+
+argmax = _place("argmax", R.ARGMAX)
+argmin = _place("argmin", R.ARGMIN)
+
+
+def _at_back(g: Tensor, input_shape: Any, dim: Any, keepdim: bool, result1: Tensor) -> Tensor:
+    zeros = g.new_zeros(tuple(input_shape))
+    if not input_shape:
+        return g
+    return zeros.scatter(
+        dim, opened(result1, input_shape, dim, keepdim), opened(g, input_shape, dim, keepdim)
+    )
+
+
+def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) -> Any:
+    """max and min: of everything, along a dim with positions, or of two tensors."""
+
+    rule = Rule(f"{name.capitalize()}Backward0", {"input": _at_back})
+
+    @reduction(
+        f"_{name}_dim",
+        method=False,
+        namespaces=(),
+        nondiff=(1,),
+        rule=rule,
+        batch=batching.dims.by_dims("dim"),
+    )
+    def along(input: Tensor, dim: int, keepdim: bool) -> Any:
+        dims = dims_of(dim, input.ndim)
+        _check_order(name, input, dims, dim)
+        places = reduced(input, dims, keepdim, how, dtypes.int64, input._dtype, in_order=True)
+        if not dims:
+            return pair(input.clone(), places)
+        at = places if keepdim else places.unsqueeze(dims[0])
+        values = np.take_along_axis(input.array(), at.array(), dims[0])
+        shape = kept_shape(tuple(input.shape), dims, keepdim)
+        return pair(fresh(values.reshape(shape), input._dtype), places)
+
+    def f(
+        input: Tensor,
+        dim: Any = None,
+        keepdim: bool = False,
+        *,
+        other: Any = None,
+        out: Any = None,
+        axis: Any = None,
+        keepdims: bool = False,
+    ) -> Any:
+        if not isinstance(input, Tensor):
+            raise TypeError(
+                f"{name}(): argument 'input' (position 1) must be Tensor, not "
+                f"{type(input).__name__}"
+            )
+        dim = axis if axis is not None else dim
+        if isinstance(dim, Tensor):
+            other, dim = dim, None
+        if other is not None:
+            return OPS_PAIR[name](input, other, out=out)
+        if dim is None:
+            if input.numel() == 0:
+                _check_order(name, input, dims_of(None, input.ndim), None)
+            return best(input, out=out) if out is not None else best(input)
+        keepdim = keepdim or keepdims
+        if out is None:
+            return along(input, dim, keepdim)
+
+        return run_out(
+            OPS[f"_{name}_dim"], {"input": input, "dim": dim, "keepdim": keepdim}, out, [input]
+        )
+
+    def fast(
+        input: Any,
+        dim: Any = None,
+        keepdim: bool = False,
+        *,
+        other: Any = None,
+        axis: Any = None,
+        keepdims: bool = False,
+    ) -> Any:
+        if type(dim) is not int or keepdim or keepdims or other is not None or axis is not None:
+            return None
+        found = small.extremes(f"arg{name}", input, dim)
+        if found is None:
+            return None
+        made = pair(*found)
+        if input._rg and modes.state.grad:
+            record(rule, {"input": input, "dim": dim, "keepdim": keepdim}, made, (1,))
+        return made
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = (
+        f"The {name}imum of all elements; along a dim with its positions; or of two tensors "
+        "element by element."
+    )
+    export(name, f, fast=fast, **known)
+    return f
+
+
+OPS_PAIR: dict[str, Any] = {}  # filled below: the pointwise maximum and minimum
+
+
+def _pairs(name: str) -> Any:
+    def late(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+        return getattr(Tensor, f"{name}imum")(input, other, out=out)  # type: ignore[no-any-return]
+
+    return late
+
+
+OPS_PAIR.update({"max": _pairs("max"), "min": _pairs("min")})
+max_ = _with_places("max", amax, R.ARGMAX, return_types.max, foreach=True)
+min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
+
+
+@reduction("aminmax", out="same", batch=batching.dims.reduces_one)
+def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
+    """The smallest and the largest element."""
+    return return_types.aminmax(
+        amin(input, () if dim is None else dim, keepdim),
+        amax(input, () if dim is None else dim, keepdim),
+    )
+
+
+# -- truth ----------------------------------------------------------------------------------------
+
+
+def _truth(name: str, how: R.Reducer, doc: str) -> Any:
+    def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        result = dtypes.uint8 if input._dtype is dtypes.uint8 else dtypes.bool
+        dims = () if isinstance(dim, (tuple, list)) and not dim else dims_of(dim, input.ndim)
+        return reduced(input, dims, keepdim, how, result, input._dtype)
+
+    f.__doc__ = doc
+    fast = small.truth(name == "all")
+    return reduction(name, out=True, fast=fast, composite=False, batch=batching.dims.reduces)(f)
+
+
+all_ = _truth("all", R.ALL, "Whether all elements are true (not zero).")
+any_ = _truth("any", R.ANY, "Whether some element is true (not zero).")
+
+
+@reduction("count_nonzero", composite=False, batch=batching.dims.reduces)
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are not zero."""
+    return reduced(
+        input, dims_of(dim, input.ndim), False, R.COUNT_NONZERO, dtypes.int64, input._dtype
+    )

@@ -1,0 +1,167 @@
+"""The logarithm of a sum of exponentials, norms and distances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import NAMESPACES, reduction
+from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
+from skimp._engine.dispatch.rows import conj
+from skimp._engine.eval import reducers as R
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._ops import batching
+from skimp._ops.reduce import small
+from skimp._ops.reduce.reductions import opened, wide
+
+LOGSUMEXP = Rule(
+    "LogsumexpBackward0",
+    {
+        "input": lambda g, input, result, dim, keepdim: (
+            opened(g, tuple(input.shape), dim, keepdim)
+            * conj((input - opened(result, tuple(input.shape), dim, keepdim)).exp())
+        )
+    },
+)
+
+
+@reduction(
+    "logsumexp",
+    out=True,
+    fast=small.logsumexp,
+    namespaces=("", "special"),
+    rule=LOGSUMEXP,
+    batch=batching.dims.reduces,
+)
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(input))) over some dims, without overflow."""
+    if input._dtype.category < dtypes.FLOAT:
+        input = input.to(promotion.get_default_dtype())
+    return reduced(
+        input, dims_of(dim, input.ndim), keepdim, R.LOGSUMEXP, input._dtype, wide(input._dtype)
+    )
+
+
+def _norm_back(
+    g: Tensor, input: Tensor, result: Tensor, p: float, dim: Any, keepdim: bool
+) -> Tensor:
+    shape = tuple(input.shape)
+    g, result = opened(g, shape, dim, keepdim), opened(result, shape, dim, keepdim)
+    sign = input.sgn()
+    if p == 0.0:
+        return input * 0
+    if p == 1.0:
+        return sign * g
+    if p == 2.0:
+        return (input * (g / result)).masked_fill(result == 0, 0)
+    size = input.abs()
+    if math.isinf(p):
+        mask = (size == result) | (size.isnan() & result.isnan())
+        share = g / mask.sum(None if dim is None else dim, True)
+        return sign * mask * share
+    if p < 2.0:
+        return (sign * size.pow(p - 1) * (g * result.pow(1 - p))).masked_fill(input == 0, 0)
+    return (input * size.pow(p - 2) * (g / result.pow(p - 1))).masked_fill(result == 0, 0)
+
+
+VECTOR_NORM = Rule("LinalgVectorNormBackward0", {"input": _norm_back})
+
+
+def _small_vector_norm(
+    input: Any, ord: Any = 2, dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Tensor | None:
+    if dim is not None or keepdim is not False or dtype is not None:
+        return None
+    if ord != 2 or type(ord) not in (int, float):
+        return None
+    made: Tensor | None = small.norm(input)
+    if made is not None and input._rg and modes.state.grad:
+        record(VECTOR_NORM, {"input": input, "p": 2.0, "dim": None, "keepdim": False}, made)
+    return made
+
+
+def _small_norm(
+    input: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, *, dtype: Any = None
+) -> Tensor | None:
+    order = 2 if type(p) is str and p == "fro" else p
+    return _small_vector_norm(input, order, dim, keepdim, dtype=dtype)
+
+
+@reduction("vector_norm", method=False, namespaces=("linalg",), out=True, fast=_small_vector_norm)
+def vector_norm(
+    input: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The ord-norm of the elements as one vector, or along some dims."""
+    if isinstance(ord, Tensor):
+        ord = ord.item()
+    if dtype is not None:
+        input = input.to(dtype)
+    if input._dtype.category < dtypes.FLOAT:
+        raise RuntimeError(
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            f"{promotion.scalar_type_name(input._dtype)}"
+        )
+    return _vector_norm(input, float(ord), None if dim == () else dim, keepdim)
+
+
+@reduction(
+    "_vector_norm",
+    method=False,
+    namespaces=(),
+    rule=VECTOR_NORM,
+    batch=batching.dims.reduces,
+)
+def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+    dims = dims_of(dim, input.ndim)
+    real = input._dtype.to_real()
+    if math.isinf(p):
+        if layouts.numel(tuple([input.shape[d] for d in dims])) == 0 and (p < 0 or dim is not None):
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {p} norm on an empty tensor because the "
+                f"operation does not have an identity"
+            )
+        if input.numel() == 0:
+            return fresh(np.zeros(kept_shape(tuple(input.shape), dims, keepdim), real.np), real)
+        how = R.AMAX if p > 0 else R.AMIN
+        return reduced(input.abs(), dims, keepdim, how, real)
+    if p == 0.0:
+        n = reduced(input, dims, keepdim, R.COUNT_NONZERO, dtypes.int64, input._dtype)
+        return n.to(real)
+    if p == 2.0:
+        return reduced(input, dims, keepdim, R.NORM, real, wide(input._dtype))
+    if p == 1.0:
+        return reduced(input, dims, keepdim, R.SUM_ABS, real, wide(input._dtype))
+    total = reduced(input, dims, keepdim, R.power_sum(p), real, wide(input._dtype))
+    return total.pow_(1.0 / p)
+
+
+@reduction("norm", out=True, fast=_small_norm)
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The p-norm of the elements ("fro": the 2-norm), of all of them or along some dims."""
+    if isinstance(p, str) and p not in ("fro", "nuc"):
+        raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
+    if p == "nuc":
+        both = (dim or (-2, -1)) if input.ndim == 2 or dim is not None else (0, 1)
+        nuclear = NAMESPACES["linalg"]["matrix_norm"]
+        return nuclear(input, "nuc", both, keepdim, dtype=dtype)  # type: ignore[no-any-return]
+    if input._dtype.category < dtypes.FLOAT and dtype is None:
+        raise RuntimeError(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            f"{promotion.scalar_type_name(input._dtype)}"
+        )
+    return vector_norm(input, 2.0 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
+
+
+@reduction("dist")
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of input - other."""
+    return norm(input - other, p)
