@@ -91,13 +91,13 @@ from skimp._ops.reduce import (
     extremes,
     histograms,
     masked,
-    norms,
     ordering,
     quantiles,
     reductions,
     searching,
     softmax,
     uniques,
+    vector_norms,
 )
 from skimp._ops.shape import (
     complex_views,

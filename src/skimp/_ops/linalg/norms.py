@@ -11,7 +11,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.checks import LAPACK, check_matrices, linear
 from skimp._ops.linalg.eigen import svdvals
-from skimp._ops.reduce.norms import vector_norm
+from skimp._ops.reduce.vector_norms import vector_norm
 
 _NUMBERS = (1.0, -1.0, 2.0, -2.0, math.inf, -math.inf)
 
