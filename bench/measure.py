@@ -120,12 +120,12 @@ class Measured:
         if self.small:
             loop(self.call, max(self.times // FILLING, 1))
             return {"seconds": loop(self.call, self.times) / self.times}
-        self.settle()
+        self.materialize_pending()
         times = [timed(self.call) for _ in range(self.times)]
         self.fastest = min(self.fastest, *times)
         return {"seconds": statistics.median(times)}
 
-    def settle(self) -> None:
+    def materialize_pending(self) -> None:
         count = max(self.times // FILLING, 1)
         deadline = time.monotonic() + PATIENCE
         while timed(self.call, count) > SETTLED * self.fastest * count:

@@ -427,9 +427,9 @@ def test_timers_wait_for_deferred_work() -> None:
     clock = iter(range(100))
 
     def tick() -> float:
-        from skimp._engine.memory.ledger import settle
+        from skimp._engine.memory.ledger import materialize_pending
 
-        settle()
+        materialize_pending()
         done.append(True)
         return float(next(clock))
 

@@ -34,7 +34,7 @@ def zero_of(input: Any) -> Any:
 
 @view(
     "_tied",
-    hand="a[...]",
+    fast_view="a[...]",
     function=False,
     method=False,
     rule=Rule("TiedBackward0", {"input": lambda g, zero: g + zero if modes.state.grad else g}),

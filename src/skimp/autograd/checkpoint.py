@@ -354,17 +354,17 @@ def _checkpointed(
     context_fn: Callable[[], Contexts],
     how: _How,
 ) -> Any:
-    forward, again = context_fn()
+    forward, rematerialize = context_fn()
     if not modes.state.grad:
         with forward:
             return function(*args, **kwargs)
     state = _rng_state(preserve)
-    frame = _Frame(_again(function, args, kwargs, state, again), how)
+    frame = _Frame(_rematerialize(function, args, kwargs, state, rematerialize), how)
     with saved_tensors_hooks(frame.pack, frame.unpack), forward:
         return function(*args, **kwargs)
 
 
-def _again(
+def _rematerialize(
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],

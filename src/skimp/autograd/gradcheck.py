@@ -274,14 +274,14 @@ def _vjp(out: Tensor, t: Tensor, k: int, factor: complex, dtypes: bool, nondet: 
 
 def _gradient(out: Tensor, t: Tensor, v: Tensor, dtypes: bool, nondet: float) -> Array:
     """What backward of `v` gives, twice the same."""
-    first, again = [
+    first, rematerialize = [
         calls.grad(out, t, v, retain_graph=True, allow_unused=True)[0] for _ in range(2)
     ]
     if first is None:
         return np.zeros(shape_of(t))
     if dtypes and first._dtype is not t._dtype:
         raise GradcheckError("Gradient has dtype mismatch")
-    a, b = _numpy(first), _numpy(again)
+    a, b = _numpy(first), _numpy(rematerialize)
     if not np.allclose(a, b, 0.0, nondet, equal_nan=True):
         raise GradcheckError(
             "Backward is not reentrant, i.e., running backward with same input and grad_output "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._compat.modules import lookup, public
-from skimp._engine.memory.ledger import settle
+from skimp._engine.memory.ledger import materialize_pending
 from skimp._engine.memory.stats import empty_cache as _empty_cache
 from skimp.cuda import amp, memory, streams
 from skimp.cuda.devices import (
@@ -129,7 +129,7 @@ def device_count() -> int:
 
 def synchronize(device: Any = None) -> None:
     """Wait for all work: every promise delivers."""
-    settle()
+    materialize_pending()
 
 
 def empty_cache() -> None:

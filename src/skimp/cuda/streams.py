@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from skimp._engine.memory.ledger import settle
+from skimp._engine.memory.ledger import materialize_pending
 
 __all__ = ["Event", "ExternalStream", "Stream"]
 
@@ -26,12 +26,12 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all work is done: true once it is looked at."""
-        settle()
+        materialize_pending()
         return True
 
     def synchronize(self) -> None:
         """Wait for all work: every promise delivers."""
-        settle()
+        materialize_pending()
 
     def wait_stream(self, stream: Any) -> None:
         """There is one queue."""
@@ -59,7 +59,7 @@ class Event:
 
     def record(self, stream: Any = None) -> None:
         """Finish all work, and note the time."""
-        settle()
+        materialize_pending()
         self._at = time.perf_counter()
 
     def query(self) -> bool:
@@ -71,7 +71,7 @@ class Event:
 
     def synchronize(self) -> None:
         """Wait for all work: every promise delivers."""
-        settle()
+        materialize_pending()
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds between two recorded events."""

@@ -138,9 +138,11 @@ class Wishart(ExponentialFamily):
         if singular.any():
             warnings.warn("Singular sample detected.", stacklevel=2)
             for _ in range(max_try_correction):
-                again = self._bartlett_sampling(sample[singular].shape[: singular.dim() and 1])
-                sample[singular] = again
-                now = self.support.check(again).logical_not()
+                rematerialize = self._bartlett_sampling(
+                    sample[singular].shape[: singular.dim() and 1]
+                )
+                sample[singular] = rematerialize
+                now = self.support.check(rematerialize).logical_not()
                 if self._batch_shape:
                     now = now.amax(self._batch_dims)
                 singular[singular.clone()] = now

@@ -5,7 +5,7 @@ promise first.
 """
 
 from skimp._engine.memory.copies import no_copies
-from skimp._engine.memory.ledger import settle as synchronize
+from skimp._engine.memory.ledger import materialize_pending as synchronize
 from skimp._engine.memory.limits import get_limit, set_limit, set_per_process_memory_fraction
 from skimp._engine.memory.regions import Region, region
 from skimp._engine.memory.sizes import parse_size

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from skimp._engine.memory.ledger import settle
+from skimp._engine.memory.ledger import materialize_pending
 from skimp.profiler.averages import Averages, averages
 from skimp.profiler.collect import Event, Recorder, active
 
@@ -147,7 +147,7 @@ class profile:  # noqa: N801  (PyTorch's name)
         self.current_action = action
         recording = action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         if recording and self._recorder is None:
-            settle()  # what was asked for before is not this profile's
+            materialize_pending()  # what was asked for before is not this profile's
             self._recorder = Recorder(self._shapes)
             self._recorder.start()
         if recording and self.step_num:
@@ -158,7 +158,7 @@ class profile:  # noqa: N801  (PyTorch's name)
 
     def _close(self) -> None:
         if self._recorder is not None:
-            settle()
+            materialize_pending()
             self._recorder.stop()
             self._events = self._recorder.events
             self._recorder = None

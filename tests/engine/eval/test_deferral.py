@@ -31,7 +31,7 @@ def large(value: float = 1.0) -> skimp.Tensor:
 
 
 def is_promise(t: Any) -> bool:
-    return t._storage.promise is not None
+    return t._storage.deferred is not None
 
 
 def test_a_view_as_another_type_shows_the_bits_of_the_promise() -> None:
@@ -44,14 +44,14 @@ def test_a_view_as_another_type_shows_the_bits_of_the_promise() -> None:
         lambda v: v[v == bits],
         lambda v: v.add_(0),
     ):
-        promise = large(1.0) + 1.0
-        found = look(promise.view(skimp.int32))
+        deferred = large(1.0) + 1.0
+        found = look(deferred.view(skimp.int32))
         assert found.dtype is skimp.int32
         assert bool((found == bits).all())
-        assert bool((promise == 2.0).all())
-    promise = large(1.0) + 1.0
-    promise.view(skimp.int32).copy_(skimp.full((N,), 1065353216, dtype=skimp.int32))
-    assert bool((promise == 1.0).all())
+        assert bool((deferred == 2.0).all())
+    deferred = large(1.0) + 1.0
+    deferred.view(skimp.int32).copy_(skimp.full((N,), 1065353216, dtype=skimp.int32))
+    assert bool((deferred == 1.0).all())
     pairs = skimp.complex(large(1.0), large(2.0)) * 2
     assert bool((skimp.view_as_real(pairs)[:, 1] * 1 == 4.0).all())
     assert bool((pairs.imag + 0 == 4.0).all())
@@ -98,7 +98,7 @@ def test_errors_are_raised_at_the_call() -> None:
         skimp.ones(N, dtype=skimp.int64).mul_(x)
     with pytest.raises(RuntimeError, match="bool tensor"):
         (x > 0) - x
-    assert pending() == [] or all(s.promise.kernel.name != "sub" for s in pending())
+    assert pending() == [] or all(s.deferred.kernel.name != "sub" for s in pending())
 
 
 # -- 3: writes ------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_the_last_reader_takes_the_block() -> None:
         x = skimp.exp(x)
         assert x[0].item() == 1.0
     assert r.extra == 0
-    assert r.kept == 0
+    assert r.saved == 0
 
 
 def test_a_block_that_somebody_still_reads_is_not_taken() -> None:
@@ -324,7 +324,7 @@ def test_a_chain_holds_one_block() -> None:
     with skimp.memory.region() as r:
         y = chain(x)
         y[0].item()
-    assert r.extra == r.kept == BYTES
+    assert r.extra == r.saved == BYTES
     del y
     with skimp.memory.region() as r:
         assert chain(x).sum().item() > 0
@@ -340,8 +340,8 @@ def test_promises_do_not_grow_without_bound() -> None:
     x = large(0.0)
     for _ in range(1000):
         x = x + 1
-        promise = x._storage.promise
-        assert promise is None or promise.size <= skimp.config.max_nodes
+        deferred = x._storage.deferred
+        assert deferred is None or deferred.size <= skimp.config.max_nodes
     assert x[0].item() == 1000.0
 
 

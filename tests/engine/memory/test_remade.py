@@ -56,12 +56,12 @@ def step(m: Any, make: Make, *lead: int) -> list[Any]:
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("lead", [(ROWS,), (4, ROWS // 4)])
 def test_the_same_bits_as_if_it_were_kept(name: str, lead: tuple[int, ...]) -> None:
-    remade = step(skimp, MAKERS[name], *lead)
+    rematerialized = step(skimp, MAKERS[name], *lead)
     with skimp.config.using(remake_from=1 << 40):
         kept = step(skimp, MAKERS[name], *lead)
-    for one, other in zip(remade, kept, strict=True):
+    for one, other in zip(rematerialized, kept, strict=True):
         np.testing.assert_array_equal(one, other)
-    for one, other in zip(remade, step(torch, MAKERS[name], *lead), strict=True):
+    for one, other in zip(rematerialized, step(torch, MAKERS[name], *lead), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3 * np.abs(other).max())
 
 

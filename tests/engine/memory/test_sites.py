@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 import skimp
-from skimp._engine.memory import call_site as sites
+from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site
 
 
 def our_code(source: str, filename: str) -> dict[str, Any]:
     """Names that `source` defines, as if it stood in a file of the package."""
-    space: dict[str, Any] = {"sites": sites}
+    space: dict[str, Any] = {"sites": call_site}
     exec(compile(source, filename, "exec"), space)
     return space
 
 
-OURS = sites.__file__.replace("sites.py", "made_up.py")
+OURS = call_site.__file__.replace("sites.py", "made_up.py")
 
 
 @pytest.mark.parametrize("filename", [OURS, "<skimp op clone>"])

@@ -164,7 +164,7 @@ def before_inplace(t: Tensor) -> None:
         raise RuntimeError(errors.INFERENCE_INPLACE)
     if t._rg and _state.grad:
         _refuse(t)
-    if t._storage.kept:
+    if t._storage.saved:
         _note(t)
 
 
@@ -172,7 +172,7 @@ def before_unwatched(t: Tensor) -> None:
     """`before_inplace` of the ops that PyTorch's autograd does not look at: leaves are written."""
     if t._inference and not _state.inference:
         raise RuntimeError(errors.INFERENCE_INPLACE)
-    if t._storage.kept:
+    if t._storage.saved:
         _note(t)
 
 
@@ -203,7 +203,7 @@ def prepare(t: Tensor, rule: Rule, bindings: dict[str, Any]) -> OpNode | None:
     if t._dtype.category < 2:
         return None
     node = begin(rule, bindings, t)
-    if t._storage.kept:
+    if t._storage.saved:
         _note(t)
     return node
 

@@ -301,7 +301,7 @@ def attach(cls: type[Tensor]) -> None:
     }.items():
         if not hasattr(cls, name):
             setattr(cls, name, default)
-    for name, default in {"kept": False, "written": None}.items():
+    for name, default in {"saved": False, "written": None}.items():
         if not hasattr(Storage, name):
             setattr(Storage, name, default)
 

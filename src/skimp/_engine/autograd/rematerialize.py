@@ -14,7 +14,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.memory.layout import numel
-from skimp._engine.memory.rematerialize import Remade, stand_for, standing_for
+from skimp._engine.memory.rematerialize import Rematerialized, stand_for, standing_for
 from skimp._engine.memory.storage import Storage, lean
 from skimp._engine.tensor.tensor import Tensor
 from skimp.config import config
@@ -30,23 +30,23 @@ def instead_of(t: Tensor) -> Tensor:
     if node is None or base._index or t._conj or t._neg or t._counter is not None:
         return t
     rule = getattr(type(node), "rule", None)
-    if rule is None or rule.again is None:
+    if rule is None or rule.rematerialize is None:
         return t
     s = base._storage
-    if s.promise is not None or s.version or s.exported or isinstance(s, Remade):
+    if s.deferred is not None or s.version or s.exported or isinstance(s, Rematerialized):
         return t
     if numel(base.shape) < config.remake_from:
         return t
-    promise: Storage | None = standing_for(s)
-    if promise is None:
-        promise = _promise(node, rule, base)
-        if promise is None:
+    deferred: Storage | None = standing_for(s)
+    if deferred is None:
+        deferred = _deferred(node, rule, base)
+        if deferred is None:
             return t
-        stand_for(promise, s)
-        s.kept = True  # the line of the next write to it matters
+        stand_for(deferred, s)
+        s.saved = True  # the line of the next write to it matters
     alias = _new(Tensor)
     alias._layout = t.layout_of()
-    alias._storage = promise
+    alias._storage = deferred
     alias._dtype = t._dtype
     alias._rg = True
     if t._base is None:
@@ -57,14 +57,14 @@ def instead_of(t: Tensor) -> Tensor:
     return alias
 
 
-def _promise(node: Any, rule: Any, base: Tensor) -> Storage | None:
+def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
     """A deferred storage with the values of `base`, from what `node` saved."""
     kept = node._saved
     if not kept:
         return None
     found = {slot.name: i for i, slot in enumerate(node._plan.slots)}
     values = []
-    for name in parameters(rule.again):
+    for name in parameters(rule.rematerialize):
         i = found.get(name)
         if i is None:
             return None
@@ -77,8 +77,8 @@ def _promise(node: Any, rule: Any, base: Tensor) -> Storage | None:
             lean(value._storage)  # else the new promise would keep what that one keeps
         values.append(value)
     with modes.no_grad():
-        made = rule.again(*values)
+        made = rule.rematerialize(*values)
     s: Storage = made._storage
-    if s.promise is None or made._dtype is not base._dtype or made.layout_of() != base.layout_of():
+    if s.deferred is None or made._dtype is not base._dtype or made.layout_of() != base.layout_of():
         return None
     return s

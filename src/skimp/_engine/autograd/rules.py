@@ -138,21 +138,30 @@ class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient."""
 
     __slots__ = (
-        "_class", "again", "formulas", "masks", "name", "names", "numbers", "recorder",
-        "several", "sheds", "uses",
+        "_class",
+        "formulas",
+        "masks",
+        "name",
+        "names",
+        "numbers",
+        "recorder",
+        "releases_early",
+        "rematerialize",
+        "several",
+        "uses",
     )  # fmt: skip
 
     def __init__(
         self,
         name: str,
         formulas: Mapping[Any, Formula],
-        again: Formula | None = None,
-        sheds: bool = False,
+        rematerialize: Formula | None = None,
+        releases_early: bool = False,
         numbers: Mapping[str, Rule] | None = None,
     ) -> None:
         self.name = name
-        self.again = again
-        self.sheds = sheds
+        self.rematerialize = rematerialize
+        self.releases_early = releases_early
         self.formulas = dict(formulas)
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
         self.numbers = numbers or {}

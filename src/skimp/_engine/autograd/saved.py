@@ -92,7 +92,7 @@ def _entry(node: Node, name: str, value: Any, seen: set[int]) -> Saved:
     if isinstance(value, (Packed, Withheld)) or not isinstance(value, Tensor):
         return Saved(node.name(), name, (), None, 0, "packed", line)
     s = value._storage
-    if s.promise is not None:
+    if s.deferred is not None:
         kind, nbytes = "promise", 0
     elif id(s) in seen:
         kind, nbytes = "shared", 0

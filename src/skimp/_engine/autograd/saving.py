@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd import errors, modes
-from skimp._engine.autograd import rematerialize as remade
+from skimp._engine.autograd import rematerialize as rematerialized
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of, shape_of
 from skimp._engine.autograd.refresh import node_of_view, strided
 from skimp._engine.tensor.tensor import Tensor, mark_bytes
@@ -186,7 +186,7 @@ def keep(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | 
         if GUARDED or value._inference:
             return _keep_tensor(node, value, result)
         if value._np is None and value._rg and result is None:
-            value = remade.instead_of(value)
+            value = rematerialized.instead_of(value)
         return _kept(value, result)
     if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):
         pairs: list[Any] = []
@@ -210,7 +210,7 @@ def _keep_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | 
 
 def _kept(t: Tensor, result: int | None) -> tuple[Tensor, int]:
     s = t._storage
-    s.kept = True
+    s.saved = True
     counter = t._counter
     return t if result is None else ghost(t), s.version if counter is None else counter.version
 

@@ -238,7 +238,7 @@ def runner(plan: Plan) -> Runner:
         text += [f"    {line}" for line in _unpacked(i, slot)]
     if results:
         text.append(f"    {' = '.join(results)} = None")
-    if plan.rule.sheds:
+    if plan.rule.releases_early:
         text += ["    if not listed and large(node, g):", "        node._saved = kept = t = None"]
         text += [f"        {line}" for line in _shedding(plan)]
         text.append(f"        return [{', '.join(results)}]")

@@ -35,8 +35,8 @@ def expression(
     nodes = [node_of(a, layout, order, inner) for a in args]
     if sum([n.size for n in nodes if isinstance(n, Expr)]) >= config.max_nodes and _too_many(nodes):
         for a in args:
-            if isinstance(a, Tensor) and a._storage.promise is not None:
-                a._storage.deliver()
+            if isinstance(a, Tensor) and a._storage.deferred is not None:
+                a._storage.materialize()
         nodes = [node_of(a, layout, order, inner) for a in args]
     for i, (a, n) in enumerate(zip(args, nodes, strict=True)):
         if n is None:
@@ -70,7 +70,7 @@ def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ..
     """
     if not isinstance(a, Tensor) or a.ndim == 0:
         return None
-    expr = a._storage.promise
+    expr = a._storage.deferred
     if (
         expr is not None
         and not (a._conj or a._neg)

@@ -178,7 +178,7 @@ def view(
     rule: AnyRule | None = None,
     multi: bool = False,
     inplace: AnyRule | None = None,
-    hand: str | None = None,
+    fast_view: str | None = None,
     otherwise: Function | None = None,
     function: bool = True,
     method: bool = True,
@@ -199,7 +199,7 @@ def view(
         title = name or raw.__name__
         spaces = ("",) if function else ()
         o = Op(title, raw, "view", rule, (), spaces, method, multi, **known)
-        o.hand, o.otherwise, o.inplace_rule = hand, otherwise, inplace
+        o.fast_view, o.otherwise, o.inplace_rule = fast_view, otherwise, inplace
         OPS[title] = o
         fast = _fast_views if multi else _fast_view
         main = wrapper(title, o, lambda given, _: _run_view(o, given), False, fast)
@@ -377,13 +377,13 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
 
 
 # `seen` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
-_HAND_VIEW = """\
+_FAST_VIEW_TEXT = """\
         a = input._np
         if a is None:
             a = at_hand(input)
         if a is not None:
             try:
-                a = {hand}
+                a = {fast_view}
             except (TypeError, ValueError, IndexError):
                 a = None
             if a is not None:
@@ -421,7 +421,7 @@ def array_at_hand(t: Tensor) -> Any:
     if t._np is not None:
         return t._np
     layout = t._layout
-    if layout is None or t._storage.promise is not None or t._conj or t._neg:
+    if layout is None or t._storage.deferred is not None or t._conj or t._neg:
         return None
     return t.array() if layouts.numel(layout.shape) < config.small_below else None
 
@@ -474,9 +474,12 @@ def _fast_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     layout = f"raw(input.layout_of(){', ' if rest else ''}{rest})"
     usual = plain_call(p, "ordinary")
     lines.append(f"    if {' and '.join(usual)}:")
-    if o.hand is not None:
-        lines += _HAND_VIEW.format(
-            hand=o.hand, layout=layout, words=p.given(), turns="reshape" not in o.hand
+    if o.fast_view is not None:
+        lines += _FAST_VIEW_TEXT.format(
+            fast_view=o.fast_view,
+            layout=layout,
+            words=p.given(),
+            turns="reshape" not in o.fast_view,
         ).splitlines()
     if o.otherwise is not None:
         space["otherwise"] = o.otherwise

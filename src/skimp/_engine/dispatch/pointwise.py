@@ -312,7 +312,7 @@ def _compute(
     if layouts.numel(shape) >= config.defer_from and not any(
         [t._storage.exported for t in tensors]
     ):
-        return wrap(storages.promised(root), Layout(shape, strides, 0), result)
+        return wrap(storages.defer(root), Layout(shape, strides, 0), result)
     made = empty(shape, result, strides)
     run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))
     return made
@@ -433,12 +433,12 @@ def assign(
     shape = tuple(out.shape)
     s = out._storage
     layout = out.layout_of()
-    if s.promise is not None and _is_whole(out, layout):
-        inner = s.promise.shape
+    if s.deferred is not None and _is_whole(out, layout):
+        inner = s.deferred.shape
         root = converted(
             expression(row, kernel, args, compute, result, layout), result, out._dtype, inner
         )
-        kept = out._storage.promise is not None  # making the expression may have delivered it
+        kept = out._storage.deferred is not None  # making the expression may have delivered it
         if kept and not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
             s.replace(root)
             out.bump()
@@ -462,7 +462,7 @@ def _is_whole(t: Tensor, layout: Layout) -> bool:
         layout.offset == 0
         and not (t._conj or t._neg)
         and layouts.numel(layout.shape) * t._dtype.itemsize == len(s)
-        and s.promise is not None
+        and s.deferred is not None
         and layouts.is_non_overlapping_and_dense(layout)
-        and s.promise.shape == tuple([layout.shape[d] for d in layouts.memory_order(layout)])
+        and s.deferred.shape == tuple([layout.shape[d] for d in layouts.memory_order(layout)])
     )

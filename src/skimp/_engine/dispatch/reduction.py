@@ -49,15 +49,15 @@ def source_of(t: Tensor, in_order: bool = False) -> tuple[Expr | Array, tuple[in
     """
     layout = t.layout_of()
     order = tuple(range(len(layout.shape))) if in_order else layouts.memory_order(layout)
-    expr = t._storage.promise
+    expr = t._storage.deferred
     if (
         expr is not None
         and expr.dtype == t._dtype.np  # else `t` shows the bytes as another type
         and not (t._conj or t._neg)
         and _covers(layout, order, expr)
     ):
-        storages.settle_inner(expr)
-        if t._storage.promise is expr:
+        storages.materialize_inner(expr)
+        if t._storage.deferred is expr:
             return expr, order
     return t.array().transpose(order), order
 

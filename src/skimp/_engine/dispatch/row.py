@@ -57,7 +57,7 @@ class Op:
     multi: bool = False
     out: bool | str = False
     inplace_rule: AnyRule | None = None  # of a view op's form in place, which PyTorch numbers apart
-    hand: str | None = None
+    fast_view: str | None = None
     otherwise: Function | None = None
     composite: bool = False
     fast: Function | None = None

@@ -12,7 +12,7 @@ from skimp._engine.dispatch.result_types import Types, floating
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 
-B, I, F, C = dtypes.BOOL, dtypes.INT, dtypes.FLOAT, dtypes.COMPLEX  # noqa: E741
+BOOL, INT, FLOAT, COMPLEX = dtypes.BOOL, dtypes.INT, dtypes.FLOAT, dtypes.COMPLEX
 PAIR = ("input", "other")
 NO_HALVES = {dtypes.float16: None, dtypes.bfloat16: None}
 

@@ -85,7 +85,7 @@ def pour(source: Tensor, into: Array) -> None:
     """Write all of `source`, converted, into an array of its shape; a promise is computed straight
     into its place.
     """
-    expr = source._storage.promise
+    expr = source._storage.deferred
     layout = source.layout_of()
     if expr is None or layout.offset or not layouts.is_non_overlapping_and_dense(layout):
         copy(into, source.array())

@@ -15,9 +15,9 @@ def show(what: Any) -> str:
     storage = getattr(what, "_storage", None)
     if storage is None:
         return _show(what)
-    if storage.promise is None:
+    if storage.deferred is None:
         return "resident: nothing is left to compute"
-    return _show(storage.promise)
+    return _show(storage.deferred)
 
 
 __all__ = ["show"]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from skimp._engine.memory import call_site as sites
+from skimp._engine.memory import call_site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import exact
 from skimp.errors import CopyError
@@ -43,7 +43,7 @@ def no_copies() -> Iterator[None]:
 
 
 def _refusal(nbytes: int, op: str, reason: str) -> str:
-    site = sites.find()
+    site = call_site.find()
     where = f" at {site.filename}:{site.lineno}" if site.lineno else ""
     return (
         f"no_copies: {op}{where} has to copy {exact(nbytes)}: {reason}. "

@@ -38,7 +38,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from skimp._engine.memory import call_site as sites
+from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.interpreter import begins_at_once
 from skimp._engine.memory.refusal import out_of_memory
@@ -227,7 +227,7 @@ class Ledger:
         self.copies = self.copies + 1
         self.copied = self.copied + nbytes
         if self.watched:
-            site = sites.find()
+            site = call_site.find()
             for observer in self._observers:
                 observer.copied(nbytes, op, reason, site)
 
@@ -363,7 +363,7 @@ class Ledger:
 
 def _site_of(owner: object) -> Site:
     """Where the owner's promise was made, or the line that runs now."""
-    return getattr(owner, "site", None) or sites.find()
+    return getattr(owner, "site", None) or call_site.find()
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -372,10 +372,10 @@ before_reading: list[Callable[[], object]] = []
 """What runs before anybody reads a counter: whoever owes bytes delivers them here."""
 
 
-def settle() -> None:
+def materialize_pending() -> None:
     """Have everything counted that was promised. Public counters call it first."""
-    for deliver in tuple(before_reading):
-        deliver()
+    for materialize in tuple(before_reading):
+        materialize()
 
 
 host: Final = Ledger("cpu")

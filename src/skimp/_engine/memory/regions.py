@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import NamedTuple
 
-from skimp._engine.memory.ledger import Gauge, Ledger, host, settle
+from skimp._engine.memory.ledger import Gauge, Ledger, host, materialize_pending
 from skimp._engine.memory.sizes import readable
 
 
@@ -37,7 +37,7 @@ class Region:
         self._gauge: Gauge | None = None
 
     def __enter__(self) -> Region:
-        settle()
+        materialize_pending()
         self._gauge = self._ledger.open_gauge()
         self._end = None
         self._start = self._read()
@@ -52,7 +52,7 @@ class Region:
         assert self._gauge is not None
         try:
             if kind is None:
-                settle()
+                materialize_pending()
         finally:
             self._end = self._read()
             self._ledger.close_gauge(self._gauge)
@@ -122,7 +122,7 @@ class Region:
             raise RuntimeError(f"region {self.name!r} has no figures yet: enter it with `with`")
         if self._end is not None:
             return self._start, self._end
-        settle()
+        materialize_pending()
         return self._start, self._read()
 
     def _read(self) -> _Reading:

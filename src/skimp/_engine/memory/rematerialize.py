@@ -19,7 +19,7 @@ from skimp._engine.memory.storage import Storage
 class Followed(Storage):
     """A storage that others stand for: when it goes, it tells them how often it was written to."""
 
-    followers: list[weakref.ref[Remade]]
+    followers: list[weakref.ref[Rematerialized]]
 
     @begins_at_once
     def __del__(self) -> None:
@@ -30,7 +30,7 @@ class Followed(Storage):
                 follower.last = self.version, self.written
 
 
-class Remade(Storage):
+class Rematerialized(Storage):
     """A promise to make the bytes of `original` once more; nothing but their reader delivers it."""
 
     spare = True
@@ -64,14 +64,19 @@ class Remade(Storage):
         else:
             s.written = line
 
-    def deliver(self) -> None:
+    def materialize(self) -> None:
         """As of every promise; but bytes that are still there are not made again."""
         s = self.original()
         with storages.LOCK():
-            if self.promise is not None and s is not None and s.block is not None and not s.version:
+            if (
+                self.deferred is not None
+                and s is not None
+                and s.block is not None
+                and not s.version
+            ):
                 storages.forget(self)
-                self.block, self.lent, self.promise = s.block, s, None
-        super().deliver()
+                self.block, self.lent, self.deferred = s.block, s, None
+        super().materialize()
 
     def will_write(self) -> None:
         """Before the bytes change: they may be the original's."""
@@ -80,7 +85,7 @@ class Remade(Storage):
         super().will_write()
 
 
-def standing_for(original: Storage) -> Remade | None:
+def standing_for(original: Storage) -> Rematerialized | None:
     """Who stands for it already, if anybody does."""
     if type(original) is Followed:
         for ref in original.followers:
@@ -90,11 +95,11 @@ def standing_for(original: Storage) -> Remade | None:
     return None
 
 
-def stand_for(promised: Storage, original: Storage) -> None:
+def stand_for(defer: Storage, original: Storage) -> None:
     """Make a storage with a promise stand for the one whose bytes it would have."""
-    promised.__class__ = Remade
-    promised.original = weakref.ref(original)  # type: ignore[attr-defined]
+    defer.__class__ = Rematerialized
+    defer.original = weakref.ref(original)  # type: ignore[attr-defined]
     if type(original) is not Followed:
         original.__class__ = Followed
         original.followers = []  # type: ignore[attr-defined]
-    original.followers.append(weakref.ref(promised))  # type: ignore[attr-defined]
+    original.followers.append(weakref.ref(defer))  # type: ignore[attr-defined]

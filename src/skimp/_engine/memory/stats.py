@@ -11,38 +11,38 @@ from typing import Any, Final, NamedTuple
 
 from skimp._engine.memory import allocator
 from skimp._engine.memory.caching import pool
-from skimp._engine.memory.ledger import host, settle
+from skimp._engine.memory.ledger import host, materialize_pending
 from skimp._engine.memory.sizes import readable
 from skimp._engine.memory.tally import Tally
 
 
 def memory_allocated(device: Any = None) -> int:
     """Bytes that tensors asked for and have now."""
-    settle()
+    materialize_pending()
     return host.allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that tensors had at once since `reset_peak_memory_stats`."""
-    settle()
+    materialize_pending()
     return host.peak
 
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes that are held from the system: those allocated, rounding, and what is cached."""
-    settle()
+    materialize_pending()
     return _reserved().current
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that were. Tensors below 256 KiB beside a full cache may be missing."""
-    settle()
+    materialize_pending()
     return _reserved().peak
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Measure peaks from here on. Open regions keep theirs."""
-    settle()
+    materialize_pending()
     host.reset_peak()
     pool.reset_peaks()
 
@@ -87,7 +87,7 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
     bounds: exact ones would cost every small op time. Nothing here waits for a stream, and what is
     free beside blocks in use is cached like any other, not an inactive split.
     """
-    settle()
+    materialize_pending()
     flat = _counters()
     for statistic, pools in _families().items():
         for name, family in pools.items():

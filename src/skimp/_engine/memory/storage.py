@@ -19,8 +19,7 @@ import numpy as np
 
 from skimp._engine.eval import into, run
 from skimp._engine.eval.expr import COPY, Expr, Leaf, walk
-from skimp._engine.memory import call_site as sites
-from skimp._engine.memory import ledger
+from skimp._engine.memory import call_site, ledger
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.interpreter import begins_at_once
 from skimp._engine.memory.layout import Layout
@@ -48,7 +47,7 @@ class Storage:
     """
 
     block: Array | None = None
-    promise: Expr | None = None
+    deferred: Expr | None = None
     nbytes: int = -1
     size: int | None = None  # bytes that tensors may use; None: all of the block
     version: int = 0  # shared by base and views: an in-place write costs this increment
@@ -57,8 +56,8 @@ class Storage:
     # somebody outside can write to the bytes unseen: nothing that reads them is deferred
     exported: bool = False
     external: bool = False  # the bytes belong to somebody else
-    site: sites.Site | None = None  # where the promise was made, if somebody listened
-    kept: bool = (
+    site: call_site.Site | None = None  # where the promise was made, if somebody listened
+    saved: bool = (
         False  # autograd saved a tensor on it, and wants to know the line of the next write
     )
     written: Any = None  # that line
@@ -74,7 +73,7 @@ class Storage:
             host.freed = host.freed + n
             if host.watched:
                 host.fell(n, id(self))
-        elif self.promise is not None and not self.spare:
+        elif self.deferred is not None and not self.spare:
             host.unwritten = host.unwritten + (self.size or 0)
 
     def __len__(self) -> int:
@@ -97,8 +96,8 @@ class Storage:
         """All bytes as one uint8 array; delivers."""
         if self._flat is not None:
             return self._flat
-        if self.promise is not None:
-            self.deliver()
+        if self.deferred is not None:
+            self.materialize()
         block = self.block
         assert block is not None
         if block.dtype != _BYTE or block.ndim != 1:
@@ -125,7 +124,7 @@ class Storage:
         """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write
         to it.
         """
-        self.deliver_readers()
+        self.materialize_readers()
         self.exported = True
         return np.asarray(Exported(self))
 
@@ -156,16 +155,16 @@ class Storage:
         storage's own.
         """
         if self.readers is not None:
-            self.deliver_readers()
-        if self.promise is not None:
-            self.deliver()
+            self.materialize_readers()
+        if self.deferred is not None:
+            self.materialize()
 
-    def deliver_readers(self, but: Storage | None = None) -> None:
+    def materialize_readers(self, but: Storage | None = None) -> None:
         with LOCK():
             for reader in list(_alive(self.readers)):
-                promise = reader.promise
-                if reader is not but and promise is not None and self.is_read_by(promise):
-                    reader.deliver()
+                deferred = reader.deferred
+                if reader is not but and deferred is not None and self.is_read_by(deferred):
+                    reader.materialize()
             self.readers = None  # not before: a delivery may fail, and the rest is still to come
 
     def overwrite(self, source: Storage, array: Array) -> bool:
@@ -175,8 +174,8 @@ class Storage:
         `source` has the same values afterwards, so it promises a copy of them.
         """
         with LOCK():
-            expr = source.promise
-            if expr is None or self.promise is not None or self.exported:
+            expr = source.deferred
+            if expr is None or self.deferred is not None or self.exported:
                 return False
             if expr.shape != array.shape or expr.dtype != array.dtype:
                 return False
@@ -186,15 +185,15 @@ class Storage:
 
             def write() -> None:
                 run.evaluate(expr, array)
-                source.promise = copied
+                source.deferred = copied
 
             forget(source)
             try:
-                self.deliver_readers(source)
-                settle_inner(expr)
+                self.materialize_readers(source)
+                materialize_inner(expr)
                 whole(write)
             finally:
-                _register(source, source.promise or copied)
+                _register(source, source.deferred or copied)
             return True
 
     def is_read_by(self, expr: Expr) -> bool:
@@ -202,20 +201,20 @@ class Storage:
 
     # -- promises ---------------------------------------------------------------------------------
 
-    def deliver(self) -> None:
+    def materialize(self) -> None:
         """Compute the promise: into a block of its own, or into one that only this computation
         still reads.
         """
         with LOCK():
-            expr = self.promise
+            expr = self.deferred
             if expr is None:
                 return
             forget(self)
             try:
-                settle_inner(expr)
+                materialize_inner(expr)
                 self._compute(expr)
             except BaseException:
-                if self.promise is not None:
+                if self.deferred is not None:
                     _PENDING[id(self)] = weakref.ref(self)
                 raise
 
@@ -229,7 +228,7 @@ class Storage:
             block = allocate(len(self), self)
             run.evaluate(expr, self._target(block, expr))
             self.block = block  # one step with the next line (see ledger.py)
-            self.promise = None
+            self.deferred = None
         except BaseException:
             if self.block is None:
                 host.refund(self)
@@ -244,7 +243,7 @@ class Storage:
             run.evaluate(expr, self._target(block, expr))
             self.block, self.nbytes = block, donor.nbytes  # one step with the lines below
             donor.block, donor.nbytes = None, -1
-            self.promise = None
+            self.deferred = None
 
         try:
             whole(write)
@@ -261,7 +260,7 @@ class Storage:
         """
         with LOCK():
             _register(self, expr)  # first: whoever writes to what it reads has to know
-            self.promise = expr
+            self.deferred = expr
 
     def _donor(self, expr: Expr) -> Storage | None:
         """The leaf's storage whose block the result may take: same bytes, read by
@@ -287,7 +286,7 @@ class Storage:
             and all(one is leaf or one.array.strides == a.strides for one in mine)
             and sys.getrefcount(s) == len(mine) + 2  # the leaves, `s` here, the call's argument
             and all(
-                r is self or r.promise is None or not s.is_read_by(r.promise)
+                r is self or r.deferred is None or not s.is_read_by(r.deferred)
                 for r in _alive(s.readers)
             )
         )
@@ -334,7 +333,16 @@ def empty(nbytes: int, zeroed: bool = False) -> Storage:
 
 
 share_names(
-    Storage, "block", "nbytes", "version", "kept", "written", "promise", "size", "_flat", "readers"
+    Storage,
+    "block",
+    "nbytes",
+    "version",
+    "saved",
+    "written",
+    "deferred",
+    "size",
+    "_flat",
+    "readers",
 )
 
 
@@ -345,13 +353,13 @@ def restored(flat: Array) -> Storage:
     return s
 
 
-def promised(expr: Expr) -> Storage:
+def defer(expr: Expr) -> Storage:
     """A storage whose bytes are `expr`'s value in memory order."""
     s = Storage.__new__(Storage)
-    s.promise = expr
+    s.deferred = expr
     s.size = math.prod(expr.shape) * expr.dtype.itemsize
     if host.watched:
-        s.site = sites.find()
+        s.site = call_site.find()
     _register(s, expr)
     return s
 
@@ -386,7 +394,7 @@ def _register(s: Storage, expr: Expr) -> None:
                 readers.append(ref)
                 if len(readers) > 64:
                     readers[:] = [
-                        r for r in readers if (one := r()) is not None and one.promise is not None
+                        r for r in readers if (one := r()) is not None and one.deferred is not None
                     ]
 
 
@@ -397,12 +405,12 @@ def _alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
 # -- delivering what would cost memory -----------------------------------------------------------
 
 
-def settle() -> None:
+def materialize_pending() -> None:
     """Deliver every promise, oldest first: what reading a counter and `synchronize()` do."""
     while waiting := [s for s in pending() if not s.spare]:
         with LOCK():
             for s in waiting:
-                s.deliver()
+                s.materialize()
 
 
 def pending() -> list[Storage]:
@@ -418,8 +426,8 @@ def pending() -> list[Storage]:
 def lean(s: Storage) -> None:
     """A promise that alone keeps bytes alive delivers; others may stay."""
     with LOCK():
-        if s.promise is not None and _kept_alone(s.promise, _holders()):
-            s.deliver()
+        if s.deferred is not None and _kept_alone(s.deferred, _holders()):
+            s.materialize()
 
 
 def forget(s: Storage) -> None:
@@ -427,21 +435,21 @@ def forget(s: Storage) -> None:
     _PENDING.pop(id(s), None)
 
 
-def settle_inner(expr: Expr) -> None:
+def materialize_inner(expr: Expr) -> None:
     """Before `expr` is computed: promises inside it that were computed inside something else before
     deliver now.
 
     So nothing is computed more than twice because nobody kept it.
     """
-    owners = {id(s.promise): s for s in pending()}
+    owners = {id(s.deferred): s for s in pending()}
     if not owners:
         return
     for node in walk((expr,)):
         s = owners.get(id(node))
-        if s is not None and s.promise is node:
+        if s is not None and s.deferred is node:
             s.runs += 1
             if s.runs > 1:
-                s.deliver()
+                s.materialize()
 
 
 def _relieve() -> None:
@@ -454,12 +462,12 @@ def _relieve() -> None:
     with LOCK():
         holders = _holders()
         for s in pending():
-            expr = s.promise
+            expr = s.deferred
             if expr is None:
                 continue
             kept = _kept_alone(expr, holders)
             if kept and not (len(kept) == 1 and s._donor(expr) is not None):
-                s.deliver()
+                s.materialize()
                 holders = _holders()
 
 
@@ -467,8 +475,8 @@ def _holders() -> dict[int, set[int]]:
     """By a counted storage's id, the ids of the leaves by which promises hold it."""
     holders: dict[int, set[int]] = {}
     for s in pending():
-        if s.promise is not None:
-            for leaf in s.promise.leaves:
+        if s.deferred is not None:
+            for leaf in s.deferred.leaves:
                 source: Any = leaf.storage
                 if source.nbytes >= POOLED:
                     holders.setdefault(id(source), set()).add(id(leaf))
@@ -493,5 +501,5 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=LOCK.lock.release,
         after_in_child=LOCK.lock.release,
     )
-ledger.before_reading.append(settle)
-host.relievers.insert(0, settle)
+ledger.before_reading.append(materialize_pending)
+host.relievers.insert(0, materialize_pending)

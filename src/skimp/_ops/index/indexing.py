@@ -55,7 +55,7 @@ _RULES = {
 
 def getitem(self: Tensor, index: Any) -> Tensor:
     x = self._np
-    if x is None and not self._hollow and self._storage.promise is None and not self._rg:
+    if x is None and not self._hollow and self._storage.deferred is None and not self._rg:
         self.array()  # a small one stays at hand
         x = self._np
     if x is not None and self._rg and not active and type(self) in ORDINARY:

@@ -267,7 +267,7 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
     fast=_small_mm,
     autocast="lower",
     aliases=("dsmm",),
-    rule=Rule("MmBackward0", {"input": mm_first_back, "mat2": mm_second_back}, sheds=True),
+    rule=Rule("MmBackward0", {"input": mm_first_back, "mat2": mm_second_back}, releases_early=True),
     batch=batching.products.product_rule,
     sparse=sparse.product,
 )

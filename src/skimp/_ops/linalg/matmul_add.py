@@ -164,7 +164,8 @@ ADDMM = Rule("AddmmBackward0", {
     "mat1": lambda g, mat2, mat1_shape, mat1_strides, alpha: scaled(
         mm_first_back(g, mat2, mat1_shape, mat1_strides), alpha),
     "mat2": lambda g, mat1, mat2_shape, mat2_strides, alpha: scaled(
-        mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)}, sheds=True)  # fmt: skip
+        mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)},
+    releases_early=True)  # fmt: skip
 
 
 def _small_addmm(

@@ -30,7 +30,7 @@ from skimp._engine.dispatch.pointwise_forms import (
 )
 from skimp._engine.dispatch.result_types import common, floating, predicate, same
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.dispatch.rows import PAIR, B, C, F, I, conj, refused, zeros
+from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, PAIR, conj, refused, zeros
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import pointwise as K
@@ -54,7 +54,7 @@ ADD = Pointwise(
 )
 SUB = Pointwise(
     "sub",
-    dict.fromkeys((I, F, C), np.subtract),
+    dict.fromkeys((INT, FLOAT, COMPLEX), np.subtract),
     same,
     Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}),
     PAIR,
@@ -106,7 +106,7 @@ SCALED = {
         ),
         (*PAIR, "alpha"),
     )
-    for row, kinds in ((ADD, (B, I, F, C)), (SUB, (I, F, C)))
+    for row, kinds in ((ADD, (BOOL, INT, FLOAT, COMPLEX)), (SUB, (INT, FLOAT, COMPLEX)))
 }
 
 
@@ -205,11 +205,11 @@ def _check_alpha(input: Any, other: Any, alpha: Any) -> None:
     )
     if isinstance(alpha, bool) and kind is not dtypes.bool:
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
-    if isinstance(alpha, (float, complex)) and kind.category < F:
+    if isinstance(alpha, (float, complex)) and kind.category < FLOAT:
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number."
         )
-    if isinstance(alpha, complex) and kind.category < C:
+    if isinstance(alpha, complex) and kind.category < COMPLEX:
         raise RuntimeError(
             "For non-complex input tensors, argument alpha must not be a complex number."
         )
@@ -268,7 +268,7 @@ MUL: Pointwise = Pointwise(
     Rule(
         "MulBackward0",
         {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)},
-        again=lambda input, other: call(MUL, (input, other)),
+        rematerialize=lambda input, other: call(MUL, (input, other)),
         numbers={
             "input": Rule(  # 2 * x is x * 2: the tensor's edge comes first
                 "MulBackward0",
@@ -276,7 +276,7 @@ MUL: Pointwise = Pointwise(
                     "other": lambda g, input: g * conj(input),
                     "input": lambda g, other: g * conj(other),
                 },
-                again=lambda input, other: call(MUL, (input, other)),
+                rematerialize=lambda input, other: call(MUL, (input, other)),
             )
         },
     ),
@@ -311,8 +311,8 @@ ROUNDED = {
         check=no_zero,
     )
     for mode, kernels in (
-        ("trunc", dict[Any, Any]({I: K.trunc_divide, F: K.trunc_divide}) | _CUT),
-        ("floor", dict[Any, Any]({I: K.floor_divide, F: K.floor_divide})),
+        ("trunc", dict[Any, Any]({INT: K.trunc_divide, FLOAT: K.trunc_divide}) | _CUT),
+        ("floor", dict[Any, Any]({INT: K.floor_divide, FLOAT: K.floor_divide})),
     )
 }
 FLOOR_DIVIDE = Pointwise(
@@ -369,7 +369,12 @@ NO_NEG = (
 neg = unary(
     Pointwise(
         "neg",
-        {B: Refused(RuntimeError, NO_NEG), I: np.negative, F: np.negative, C: np.negative},
+        {
+            BOOL: Refused(RuntimeError, NO_NEG),
+            INT: np.negative,
+            FLOAT: np.negative,
+            COMPLEX: np.negative,
+        },
         same,
         Rule("NegBackward0", {"input": lambda g: -g}),
     ),
@@ -413,7 +418,7 @@ for _word, _ufunc, _name, _mark in (
     ("ge", np.greater_equal, "greater_equal", ">="),
 ):
     _whole = _word in ("eq", "ne")
-    _kinds = _ufunc if _whole else dict.fromkeys((B, I, F), _ufunc)
+    _kinds = _ufunc if _whole else dict.fromkeys((BOOL, INT, FLOAT), _ufunc)
     _also = dtypes.NARROW if _whole else ()
     _f = binary(
         Pointwise(

@@ -15,7 +15,17 @@ from skimp._engine.dispatch.operands import no_zero
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import binary, plain_operators
 from skimp._engine.dispatch.result_types import common, floating, same
-from skimp._engine.dispatch.rows import NO_HALVES, PAIR, C, F, I, conj, node_name, refused, zeros
+from skimp._engine.dispatch.rows import (
+    COMPLEX,
+    FLOAT,
+    INT,
+    NO_HALVES,
+    PAIR,
+    conj,
+    node_name,
+    refused,
+    zeros,
+)
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import pointwise as K
@@ -28,7 +38,7 @@ from skimp._ops.shape.complex_views import imag, real
 
 REMAINDER = Pointwise(
     "remainder",
-    {I: K.remainder, F: K.remainder},
+    {INT: K.remainder, FLOAT: K.remainder},
     same,
     Rule(
         "RemainderBackward1",
@@ -43,7 +53,7 @@ REMAINDER = Pointwise(
 )
 FMOD = Pointwise(
     "fmod",
-    {I: K.fmod, F: K.fmod},
+    {INT: K.fmod, FLOAT: K.fmod},
     same,
     Rule(
         "FmodBackward1",
@@ -69,7 +79,7 @@ def _no_complex(name: str) -> Refused:
 
 
 def _extreme(name: str, ufunc: Any, formulas: Any, doc: str) -> Any:
-    kernels = {**dict.fromkeys(range(3), ufunc), C: _no_complex(name)}
+    kernels = {**dict.fromkeys(range(3), ufunc), COMPLEX: _no_complex(name)}
     return binary(
         Pointwise(name, kernels, same, Rule(node_name(name), formulas), PAIR, numbers=()),
         inplace=False,
@@ -119,7 +129,7 @@ def _atan2_back(g: Tensor, along: Any, input: Tensor, other: Tensor) -> Any:
 binary(
     Pointwise(
         "atan2",
-        {F: np.arctan2},
+        {FLOAT: np.arctan2},
         floating,
         Rule(
             "Atan2Backward0",
@@ -137,7 +147,7 @@ binary(
 binary(
     Pointwise(
         "hypot",
-        {F: np.hypot},
+        {FLOAT: np.hypot},
         same,
         Rule(
             "HypotBackward0",
@@ -154,7 +164,7 @@ binary(
 binary(
     Pointwise(
         "copysign",
-        {F: np.copysign},
+        {FLOAT: np.copysign},
         floating,
         Rule(
             "CopysignBackward0",
@@ -178,7 +188,7 @@ binary(
     Pointwise(
         "nextafter",
         {
-            F: np.nextafter,
+            FLOAT: np.nextafter,
             dtypes.float16: K.nextafter_rounded(np.dtype(np.float16)),
             dtypes.bfloat16: K.nextafter_rounded(dtypes.bfloat16.np),
         },
@@ -228,7 +238,7 @@ def _ldexp_types(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 LDEXP = Pointwise(
     "ldexp",
-    {F: K.ldexp, C: K.ldexp},
+    {FLOAT: K.ldexp, COMPLEX: K.ldexp},
     _ldexp_types,
     Rule(
         "LdexpBackward0",
@@ -244,7 +254,7 @@ binary(LDEXP, doc="input * 2 ** other.")
 binary(
     Pointwise(
         "logaddexp",
-        {F: K.logaddexp, C: K.logaddexp},
+        {FLOAT: K.logaddexp, COMPLEX: K.logaddexp},
         same,
         Rule(
             "LogaddexpBackward0",
@@ -262,7 +272,7 @@ binary(
 binary(
     Pointwise(
         "logaddexp2",
-        {F: K.logaddexp2},
+        {FLOAT: K.logaddexp2},
         same,
         Rule(
             "Logaddexp2Backward0",
@@ -298,9 +308,9 @@ def _complex_types(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return a, a.to_complex()
 
 
-COMPLEX = Pointwise(
+COMPLEX_OF_PARTS = Pointwise(
     "complex",
-    {F: K.complex, **NO_HALVES},
+    {FLOAT: K.complex, **NO_HALVES},
     _complex_types,
     Rule(
         "ComplexBackward0",
@@ -314,7 +324,7 @@ COMPLEX = Pointwise(
 )
 POLAR = Pointwise(
     "polar",
-    {F: K.polar, **NO_HALVES},
+    {FLOAT: K.polar, **NO_HALVES},
     _complex_types,
     Rule(
         "PolarBackward0",
@@ -343,7 +353,7 @@ def _check_complex_out(name: str, made: tuple[Any, Any], out: Tensor | None) -> 
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """real + 1j * imag."""
     _check_complex_out("complex", (real, imag), out)
-    return call(COMPLEX, (real, imag), (), out)
+    return call(COMPLEX_OF_PARTS, (real, imag), (), out)
 
 
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_at_hand
 from skimp._engine.dispatch.result_types import common, same
-from skimp._engine.dispatch.rows import C, F, I, conj
+from skimp._engine.dispatch.rows import COMPLEX, FLOAT, INT, conj
 from skimp._engine.dispatch.targets import c_name
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -28,7 +28,7 @@ NO_COMPLEX = Refused(NotImplementedError, "clamp is not supported for complex ty
 
 
 def _kernels(kernel: Any) -> Any:
-    return {**dict.fromkeys(range(3), kernel), C: NO_COMPLEX}
+    return {**dict.fromkeys(range(3), kernel), COMPLEX: NO_COMPLEX}
 
 
 def _above(x: Any, high: Any, *, out: Any) -> None:
@@ -85,7 +85,7 @@ def _check_limits(name: str, input: Any, given: dict[str, Any], alike: bool = Tr
         what = ", ".join([type(v).__name__ for v in (input, *given.values())])
         raise TypeError(f"{name}() received an invalid combination of arguments - got ({what})")
     common_type = common((input, *given.values()))
-    if common_type.category == I:
+    if common_type.category == INT:
         for v in given.values():
             if not isinstance(v, Tensor):
                 check_number(v, common_type)
@@ -198,7 +198,7 @@ def _end_type(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 LERP_NUMBER = Pointwise(
     "lerp",
-    {F: K.lerp, C: K.lerp},
+    {FLOAT: K.lerp, COMPLEX: K.lerp},
     _end_type,
     Rule(
         "LerpBackward0",
@@ -213,7 +213,7 @@ LERP_NUMBER = Pointwise(
 )
 LERP = Pointwise(
     "lerp",
-    {F: K.lerp, C: K.lerp},
+    {FLOAT: K.lerp, COMPLEX: K.lerp},
     _end_type,
     Rule(
         "LerpBackward1",
@@ -288,7 +288,7 @@ def _without_value(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 THREE = ("input", "tensor1", "tensor2", "value")
 ADDCMUL = Pointwise(
     "addcmul",
-    {I: K.addcmul, F: K.addcmul, C: K.addcmul},
+    {INT: K.addcmul, FLOAT: K.addcmul, COMPLEX: K.addcmul},
     _without_value,
     Rule(
         "AddcmulBackward0",
@@ -304,7 +304,7 @@ ADDCMUL = Pointwise(
 )
 ADDCDIV = Pointwise(
     "addcdiv",
-    {I: K.addcdiv, F: K.addcdiv, C: K.addcdiv},
+    {INT: K.addcdiv, FLOAT: K.addcdiv, COMPLEX: K.addcdiv},
     _without_value,
     Rule(
         "AddcdivBackward0",
@@ -339,7 +339,7 @@ def _add_product(row: Pointwise, doc: str) -> None:
         if len(args) == 4:  # (input, value, tensor1, tensor2), which PyTorch has deprecated
             args, value = (args[0], *args[2:]), args[1]
         if row is ADDCDIV and all(
-            [isinstance(t, Tensor) and t._dtype.category <= I for t in args[1:]]
+            [isinstance(t, Tensor) and t._dtype.category <= INT for t in args[1:]]
         ):
             raise RuntimeError(INTEGER_DIVISION)
         return call(row, (*args, value), (), out, inplace)

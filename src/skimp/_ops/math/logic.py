@@ -10,7 +10,7 @@ from skimp._engine.dispatch.forms import METHODS, export
 from skimp._engine.dispatch.pointwise import Pointwise, Refused
 from skimp._engine.dispatch.pointwise_forms import attach, binary, plain_operators, unary
 from skimp._engine.dispatch.result_types import predicate, same
-from skimp._engine.dispatch.rows import PAIR, B, C, F, I
+from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, PAIR
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import pointwise as K
@@ -35,23 +35,25 @@ for _name, _kernels, _also, _doc in (
     ("isreal", K.isreal, dtypes.NARROW, "Whether each element has no imaginary part."),
     (
         "isposinf",
-        {B: K.isposinf, I: K.isposinf, F: K.isposinf, C: _no_complex("isposinf")},
+        {BOOL: K.isposinf, INT: K.isposinf, FLOAT: K.isposinf, COMPLEX: _no_complex("isposinf")},
         dtypes.UNSIGNED,
         "Whether each element is +inf.",
     ),
     (
         "isneginf",
-        {B: K.isneginf, I: K.isneginf, F: K.isneginf, C: _no_complex("isneginf")},
+        {BOOL: K.isneginf, INT: K.isneginf, FLOAT: K.isneginf, COMPLEX: _no_complex("isneginf")},
         dtypes.UNSIGNED,
         "Whether each element is -inf.",
     ),
     (
         "signbit",
         {
-            B: K.signbit,
-            I: K.signbit,
-            F: K.signbit,
-            C: Refused(NotImplementedError, "signbit is not implemented for complex tensors."),
+            BOOL: K.signbit,
+            INT: K.signbit,
+            FLOAT: K.signbit,
+            COMPLEX: Refused(
+                NotImplementedError, "signbit is not implemented for complex tensors."
+            ),
         },
         dtypes.UNSIGNED,
         "Whether each element's sign bit is set.",
@@ -82,12 +84,13 @@ for _name, _ufunc, _doc in (
 
 
 bitwise_not = unary(
-    Pointwise("bitwise_not", {B: np.logical_not, I: np.invert}, same), doc="Each bit the other way."
+    Pointwise("bitwise_not", {BOOL: np.logical_not, INT: np.invert}, same),
+    doc="Each bit the other way.",
 )
 
 
 def _operator(word: str, name: str, ufunc: Any, doc: str, *, title: str | None = None) -> None:
-    kinds = (B, I) if title is None else (I,)  # shifts of bools are refused
+    kinds = (BOOL, INT) if title is None else (INT,)  # shifts of bools are refused
     also = dtypes.UNSIGNED if title is None else ()
     row = Pointwise(name, dict.fromkeys(kinds, ufunc), same, None, PAIR, title=title, also=also)
     plain_operators(word, binary(row, doc=doc), getattr(Tensor, f"{name}_"))
@@ -127,5 +130,5 @@ for _name, _kernel, _doc in (
     ("gcd", np.gcd, "The greatest common divisor."),
     ("lcm", K.lcm, "The least common multiple."),
 ):
-    binary(Pointwise(_name, {I: _kernel}, same, None, PAIR, numbers=()), doc=_doc)
+    binary(Pointwise(_name, {INT: _kernel}, same, None, PAIR, numbers=()), doc=_doc)
     export(f"{_name}_", METHODS[f"{_name}_"], method=False)

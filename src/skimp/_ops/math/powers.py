@@ -11,7 +11,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import plain_operators
 from skimp._engine.dispatch.result_types import common, same
-from skimp._engine.dispatch.rows import B, C, F, I, conj, zeros
+from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, zeros
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import pointwise as K
@@ -51,10 +51,10 @@ def _truth(x: Any, exponent: bool, *, out: Any) -> None:
     np.logical_or(x, not exponent, out=out)
 
 
-POW_KINDS = {I: K.power, F: K.power, C: K.power}
+POW_KINDS = {INT: K.power, FLOAT: K.power, COMPLEX: K.power}
 POW_NUMBER = Pointwise(
     "pow",
-    {**POW_KINDS, B: _truth},
+    {**POW_KINDS, BOOL: _truth},
     same,
     Rule("PowBackward0", {"input": _to_number_back}),
     params=("exponent",),
@@ -87,7 +87,11 @@ POW_OF_NUMBER = Pointwise(
 
 
 def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tensor:
-    if type(exponent) in (int, float) and isinstance(input, Tensor) and input._dtype.category == F:
+    if (
+        type(exponent) in (int, float)
+        and isinstance(input, Tensor)
+        and input._dtype.category == FLOAT
+    ):
         return call(POW_NUMBER, (input,), (exponent,), out, inplace)
     if isinstance(exponent, Tensor):
         return call(
@@ -101,12 +105,12 @@ def _power(input: Any, exponent: Any, out: Tensor | None, inplace: bool) -> Tens
     if isinstance(exponent, np.generic):
         exponent = exponent.item()
     kind = common((input, exponent))
-    if kind.category == I:
+    if kind.category == INT:
         if exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
         check_number(exponent, kind)
         exponent = int(exponent)
-    if kind is not input._dtype or kind.category == C:
+    if kind is not input._dtype or kind.category == COMPLEX:
         return call(POW_MIXED, (input, exponent), (), out, inplace)
     return call(POW_NUMBER, (input,), (exponent,), out, inplace)
 

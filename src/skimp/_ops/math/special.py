@@ -11,7 +11,7 @@ from skimp._engine.dispatch.forms import METHODS, NAMESPACES, export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import binary
 from skimp._engine.dispatch.result_types import floating, same
-from skimp._engine.dispatch.rows import NO_HALVES, PAIR, F, node_name, unary_row
+from skimp._engine.dispatch.rows import FLOAT, NO_HALVES, PAIR, node_name, unary_row
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
 from skimp._kernels import special as S
@@ -29,7 +29,7 @@ def _alias(name: str, known: str) -> None:
 
 unary_row(
     "erf",
-    {F: S.erf},
+    {FLOAT: S.erf},
     lambda g, input: g * (2 / ROOT_PI * (-(input * input)).exp()),
     title="erf_vml_cpu",
     namespaces=BOTH,
@@ -39,7 +39,7 @@ unary_row(
 )
 unary_row(
     "erfc",
-    {F: S.erfc},
+    {FLOAT: S.erfc},
     lambda g, input: g * (-2 / ROOT_PI * (-(input * input)).exp()),
     title="erfc_vml_cpu",
     namespaces=BOTH,
@@ -48,7 +48,7 @@ unary_row(
 )
 unary_row(
     "erfinv",
-    {F: S.erfinv},
+    {FLOAT: S.erfinv},
     lambda g, result: g * (ROOT_PI / 2 * (result * result).exp()),
     title="erfinv_vml_cpu",
     namespaces=BOTH,
@@ -56,7 +56,7 @@ unary_row(
 )
 unary_row(
     "lgamma",
-    {F: S.lgamma},
+    {FLOAT: S.lgamma},
     lambda g, input: g * input.digamma(),
     title="lgamma_vml_cpu",
     doc="log |gamma(input)|.",
@@ -64,7 +64,7 @@ unary_row(
 )
 unary_row(
     "digamma",
-    {F: S.digamma},
+    {FLOAT: S.digamma},
     lambda g, input: g * input.polygamma(1),
     title="digamma",
     namespaces=BOTH,
@@ -72,7 +72,7 @@ unary_row(
 )
 unary_row(
     "i0",
-    {F: S.i0},
+    {FLOAT: S.i0},
     lambda g, input: g * i1(input),
     title="i0_vml_cpu",
     namespaces=BOTH,
@@ -91,7 +91,7 @@ _alias("psi", "digamma")
 _alias("gammaln", "lgamma")
 
 LOGIT_BACK = Pointwise(
-    "logit_backward", {F: A.logit_backward}, same, None, ("grad", "input"), ("eps",)
+    "logit_backward", {FLOAT: A.logit_backward}, same, None, ("grad", "input"), ("eps",)
 )
 
 
@@ -105,7 +105,7 @@ def _logit_back(g: Tensor, input: Tensor, eps: float | None) -> Any:
 
 LOGIT = Pointwise(
     "logit",
-    {F: S.logit},
+    {FLOAT: S.logit},
     floating,
     Rule(
         "LogitBackward0",
@@ -138,7 +138,7 @@ export("logit_", logit_)
 
 POLYGAMMA = Pointwise(
     "polygamma",
-    {F: S.polygamma},
+    {FLOAT: S.polygamma},
     floating,
     Rule(
         "PolygammaBackward0",
@@ -181,7 +181,7 @@ def _mvlgamma_back(g: Tensor, input: Tensor, p: int) -> Any:
 
 MVLGAMMA = Pointwise(
     "mvlgamma",
-    {F: S.mvlgamma},
+    {FLOAT: S.mvlgamma},
     floating,
     Rule("MvlgammaBackward0", {"input": _mvlgamma_back}),
     params=("p",),
@@ -223,7 +223,7 @@ def _xlogy_input_back(g: Tensor, input: Any, other: Any) -> Any:
 xlogy: Any = binary(
     Pointwise(
         "xlogy",
-        {F: S.xlogy},
+        {FLOAT: S.xlogy},
         floating,
         Rule(
             "XlogyBackward0",
@@ -243,7 +243,7 @@ xlogy: Any = binary(
 binary(
     Pointwise(
         "xlog1py",
-        {F: S.xlog1py},
+        {FLOAT: S.xlog1py},
         floating,
         Rule(
             "SpecialXlog1PyBackward0",
@@ -278,7 +278,7 @@ for _name, _kernel, _sign in (("igamma", S.gammainc, 1), ("igammac", S.gammaincc
     _f = binary(
         Pointwise(
             _name,
-            {F: _kernel},
+            {FLOAT: _kernel},
             same,
             Rule(
                 node_name(_name),
@@ -299,7 +299,7 @@ for _name, _kernel, _sign in (("igamma", S.gammainc, 1), ("igammac", S.gammaincc
 zeta: Any = binary(
     Pointwise(
         "zeta",
-        {F: S.zeta, **NO_HALVES},
+        {FLOAT: S.zeta, **NO_HALVES},
         floating,
         Rule(
             "SpecialZetaBackward0",
@@ -330,7 +330,7 @@ def _special(
 ) -> Any:
     return unary_row(
         name,
-        {F: kernel, **({} if halves else NO_HALVES)},
+        {FLOAT: kernel, **({} if halves else NO_HALVES)},
         formula,
         node=f"Special{node_name(name)}",
         title=title,
@@ -426,7 +426,7 @@ for _name in (
     "shifted_chebyshev_polynomial_w",
 ):
     binary(
-        Pointwise(_name, {F: getattr(S, _name), **NO_HALVES}, floating, None, ("x", "n")),
+        Pointwise(_name, {FLOAT: getattr(S, _name), **NO_HALVES}, floating, None, ("x", "n")),
         namespaces=("special",),
         inplace=False,
         method=False,

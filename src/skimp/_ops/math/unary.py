@@ -13,7 +13,7 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import attach, unary
 from skimp._engine.dispatch.result_types import common, real_valued, same
-from skimp._engine.dispatch.rows import B, C, F, I, conj, unary_row, zeros
+from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, unary_row, zeros
 from skimp._engine.eval.expr import COPY
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.finfo import finfo
@@ -31,7 +31,7 @@ exp = unary_row(
 )
 unary_row(
     "exp2",
-    {F: K.exp2, C: K.exp2},
+    {FLOAT: K.exp2, COMPLEX: K.exp2},
     lambda g, result: g * conj(result) * log(2),
     namespaces=("", "special"),
     doc="2 to the power of input.",
@@ -204,14 +204,14 @@ def _no_complex(name: str) -> Refused:
 
 unary_row(
     "deg2rad",
-    {F: K.deg2rad, C: _no_complex("deg2rad")},
+    {FLOAT: K.deg2rad, COMPLEX: _no_complex("deg2rad")},
     lambda g: g * (pi / 180),
     doc="Degrees to radians.",
     sparse="values",
 )
 unary_row(
     "rad2deg",
-    {F: K.rad2deg, C: _no_complex("rad2deg")},
+    {FLOAT: K.rad2deg, COMPLEX: _no_complex("rad2deg")},
     lambda g: g * (180 / pi),
     doc="Radians to degrees.",
     sparse="values",
@@ -281,7 +281,7 @@ def _rounding(name: str, ufunc: Any, doc: str, aliases: tuple[str, ...] = ()) ->
     no_complex = Refused(NotImplementedError, f"{name} is not supported for complex inputs")
     unary_row(
         name,
-        {I: np.positive, F: ufunc, C: no_complex},
+        {INT: np.positive, FLOAT: ufunc, COMPLEX: no_complex},
         lambda g: zeros(g),
         types=same,
         title=f"{name}_vml_cpu",
@@ -298,7 +298,7 @@ _rounding("ceil", np.ceil, "The smallest integer not below input.")
 _rounding("trunc", np.trunc, "The integer part.", ("fix",))
 unary_row(
     "frac",
-    {F: K.frac},
+    {FLOAT: K.frac},
     lambda g: g,
     types=same,
     doc="What the integer part leaves, with the sign of input.",
@@ -308,16 +308,16 @@ unary_row(
 
 ROUND = Pointwise(
     "round",
-    {I: np.positive, F: np.rint},
+    {INT: np.positive, FLOAT: np.rint},
     same,
     Rule("RoundBackward0", {"input": lambda g: zeros(g)}),
     title="round_vml_cpu",
     also=dtypes.UNSIGNED,
 )
-ROUND_FLOATS = Pointwise("round", {F: np.rint}, same, ROUND.rule, title="round_vml_cpu")
+ROUND_FLOATS = Pointwise("round", {FLOAT: np.rint}, same, ROUND.rule, title="round_vml_cpu")
 ROUND_AT = Pointwise(
     "round",
-    {F: K.round},
+    {FLOAT: K.round},
     same,
     Rule("RoundBackward1", {"input": lambda g: zeros(g)}),
     params=("decimals",),
@@ -361,7 +361,7 @@ export("round_", round_)
 
 ABS = Pointwise(
     "abs",
-    {I: np.absolute, F: np.absolute, C: np.absolute},
+    {INT: np.absolute, FLOAT: np.absolute, COMPLEX: np.absolute},
     real_valued,
     Rule("AbsBackward0", {"input": lambda g, input: g * input.sgn()}),
     also=dtypes.FLOAT8[:4],
@@ -392,7 +392,7 @@ NO_SIGN = (
 )
 unary_row(
     "sign",
-    {B: K.sign, I: K.sign, F: K.sign, C: Refused(NotImplementedError, NO_SIGN)},
+    {BOOL: K.sign, INT: K.sign, FLOAT: K.sign, COMPLEX: Refused(NotImplementedError, NO_SIGN)},
     lambda g: zeros(g),
     types=same,
     doc="-1, 0 or 1.",
@@ -432,7 +432,7 @@ def _real_floating(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 unary_row(
     "angle",
-    {F: K.angle, C: K.angle},
+    {FLOAT: K.angle, COMPLEX: K.angle},
     _angle_back,
     types=_real_floating,
     inplace=False,
@@ -441,7 +441,7 @@ unary_row(
 
 CONJ = Pointwise(
     "conj_physical",
-    {B: COPY, I: COPY, F: COPY, C: np.conjugate},
+    {BOOL: COPY, INT: COPY, FLOAT: COPY, COMPLEX: np.conjugate},
     same,
     Rule("ConjPhysicalBackward0", {"input": lambda g: conj(g)}),
 )
@@ -467,7 +467,7 @@ export("conj_physical_", conj_physical_)
 
 NAN_TO_NUM = Pointwise(
     "nan_to_num",
-    {B: K.nan_to_num, I: K.nan_to_num, F: K.nan_to_num, C: K.nan_to_num},
+    {BOOL: K.nan_to_num, INT: K.nan_to_num, FLOAT: K.nan_to_num, COMPLEX: K.nan_to_num},
     same,
     Rule("NanToNumBackward0", {"input": lambda g, input: g * input.isfinite()}),
     params=("nan", "posinf", "neginf"),
@@ -477,7 +477,7 @@ NAN_TO_NUM = Pointwise(
 
 def _replacements(input: Any, nan: Any, posinf: Any, neginf: Any) -> tuple[Any, Any, Any]:
     nan = 0.0 if nan is None else float(nan)
-    if not isinstance(input, Tensor) or input._dtype.category < F:
+    if not isinstance(input, Tensor) or input._dtype.category < FLOAT:
         return nan, 0.0, 0.0
     largest = finfo(input._dtype.to_real()).max
     return (
@@ -512,8 +512,8 @@ def _exponents(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
     return args[0]._dtype, dtypes.int32
 
 
-MANTISSA = Pointwise("frexp", {F: K.frexp_mantissa}, same)
-EXPONENT = Pointwise("frexp", {F: K.frexp_exponent}, _exponents)
+MANTISSA = Pointwise("frexp", {FLOAT: K.frexp_mantissa}, same)
+EXPONENT = Pointwise("frexp", {FLOAT: K.frexp_exponent}, _exponents)
 
 
 @general(
@@ -529,6 +529,6 @@ def frexp(input: Tensor) -> Any:
         raise TypeError(
             f"frexp(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
         )
-    if input._dtype.category != F:
+    if input._dtype.category != FLOAT:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
     return return_types.frexp(call(MANTISSA, (input,)), call(EXPONENT, (input,)))

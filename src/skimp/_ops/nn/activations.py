@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import named, short
 from skimp._engine.dispatch.result_types import same
-from skimp._engine.dispatch.rows import B, C, F, I, zeros
+from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, zeros
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.finfo import finfo
@@ -56,7 +56,7 @@ def back(
     title = "".join([w.title() for w in name.split("_")])
     return Pointwise(
         name,
-        {F: kernel, C: kernel},
+        {FLOAT: kernel, COMPLEX: kernel},
         same,
         Rule(f"{title}Backward0", formulas),
         ("grad", of),
@@ -71,13 +71,13 @@ def row(
     formula: Callable[..., Any],
     *params: str,
     title: str | None = None,
-    again: Callable[..., Any] | None = None,
+    rematerialize: Callable[..., Any] | None = None,
 ) -> Pointwise:
     return Pointwise(
         name,
-        kernels if isinstance(kernels, dict) else {F: kernels},
+        kernels if isinstance(kernels, dict) else {FLOAT: kernels},
         same,
-        Rule(node, {"input": formula}, again=again),
+        Rule(node, {"input": formula}, rematerialize=rematerialize),
         params=params,
         title=title,
     )
@@ -99,17 +99,17 @@ THRESHOLD_BACK: Pointwise = back(
 RELU = row(
     "relu",
     {
-        B: Refused(RuntimeError, "Boolean inputs not supported for relu"),
-        I: RECTIFY,
-        F: RECTIFY,
-        C: NO_COMPLEX,
+        BOOL: Refused(RuntimeError, "Boolean inputs not supported for relu"),
+        INT: RECTIFY,
+        FLOAT: RECTIFY,
+        COMPLEX: NO_COMPLEX,
     },
     "ReluBackward0",
     lambda g, result: call(THRESHOLD_BACK, (g, result), (0.0,)),
 )
 THRESHOLD = row(
     "threshold",
-    {I: A.threshold, F: A.threshold},
+    {INT: A.threshold, FLOAT: A.threshold},
     "ThresholdBackward0",
     lambda g, input, threshold: call(THRESHOLD_BACK, (g, input), (threshold,)),
     "threshold",
@@ -152,7 +152,7 @@ def dtype_of(input: Any) -> dtypes.dtype | None:
 def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
     """Numbers in the type of an integer tensor."""
     dtype = dtype_of(input)
-    if dtype is not None and dtype.category == I:
+    if dtype is not None and dtype.category == INT:
         return tuple([int(n) for n in numbers])
     return numbers
 
@@ -181,10 +181,10 @@ HARDTANH_BACK: Pointwise = back(
 HARDTANH = row(
     "hardtanh",
     {
-        B: Refused(RuntimeError, "Bool inputs not supported for hardtanh"),
-        I: A.hardtanh,
-        F: A.hardtanh,
-        C: NO_COMPLEX,
+        BOOL: Refused(RuntimeError, "Bool inputs not supported for hardtanh"),
+        INT: A.hardtanh,
+        FLOAT: A.hardtanh,
+        COMPLEX: NO_COMPLEX,
     },
     "HardtanhBackward0",
     lambda g, input, min_val, max_val: call(HARDTANH_BACK, (g, input), (min_val, max_val)),
@@ -409,7 +409,7 @@ everywhere(hardshrink, True)
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """The input moved towards zero by lambd, 0 within it."""
     dtype = dtype_of(input)
-    if dtype is not None and dtype.category == F:
+    if dtype is not None and dtype.category == FLOAT:
         largest = finfo(dtype).max
         if not 0 <= lambd <= largest:
             raise RuntimeError(

@@ -64,7 +64,7 @@ def _back(
     result1: Any,
 ) -> Any:
     if modes.state.grad or g._hollow:
-        return _again(g, query, key, value, mask, causal, scale, kept, grow)
+        return _rematerialize(g, query, key, value, mask, causal, scale, kept, grow)
     made = [_like(t) for t in (query, key, value)]
     a = _described(query, key, mask, causal, scale, kept, grow)
     kept_arrays = [t.array() for t in (query, key, value, result0, result1)]
@@ -79,7 +79,7 @@ def _like(t: Any) -> tuple[Tensor, Array]:
     return blank(tuple(t.shape), t._dtype, layouts.empty_like_strides(t.layout_of()))
 
 
-def _again(
+def _rematerialize(
     g: Any,
     query: Any,
     key: Any,

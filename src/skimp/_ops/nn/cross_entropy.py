@@ -134,7 +134,7 @@ def _rule(
 ) -> Any:
     rows = Rows(tuple(input.shape), target, weight, ignore_index, _acc(input))
     if modes.state.grad or g._hollow:
-        return _again(g, input, rows, reduction, label_smoothing)
+        return _rematerialize(g, input, rows, reduction, label_smoothing)
     return _gradient(g, input, result1, rows, reduction, label_smoothing)
 
 
@@ -183,7 +183,7 @@ def _gradient(
     return result
 
 
-def _again(g: Any, input: Any, rows: Rows, reduction: str, smoothing: float) -> Any:
+def _rematerialize(g: Any, input: Any, rows: Rows, reduction: str, smoothing: float) -> Any:
     """The same in ops, for derivatives of the derivative."""
     acc = _acc(input)
     shape = (
@@ -260,7 +260,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
 def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     if modes.state.grad or g._hollow:
         rows = Rows(tuple(input.shape), target, None, -100, _acc(input))
-        return _again(g, input, rows, "mean", 0.0)
+        return _rematerialize(g, input, rows, "mean", 0.0)
     d = input.array() - lse.array()
     np.exp(d, out=d)
     t = target.array()

@@ -11,7 +11,7 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import OPMATH
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
-from skimp._engine.dispatch.rows import F, zeros
+from skimp._engine.dispatch.rows import FLOAT, zeros
 from skimp._engine.memory.layout import normalize_dim
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Tensor, adopt, empty
@@ -27,7 +27,7 @@ from skimp._ops.random.generator import LOCK, engine_of
 
 PRELU_BACK: Pointwise = Pointwise(
     "prelu_backward",
-    {F: A.leaky_relu_backward},
+    {FLOAT: A.leaky_relu_backward},
     same,
     Rule(
         "PreluKernelBackwardBackward0",
@@ -41,7 +41,7 @@ PRELU_BACK: Pointwise = Pointwise(
 )
 PRELU_WEIGHT: Pointwise = Pointwise(
     "prelu_weight_backward",
-    {F: A.prelu_weight_backward},
+    {FLOAT: A.prelu_weight_backward},
     same,
     Rule(
         "PreluKernelBackwardBackward0",
@@ -54,7 +54,7 @@ PRELU_WEIGHT: Pointwise = Pointwise(
 )
 PRELU = Pointwise(
     "prelu",
-    {F: A.prelu},
+    {FLOAT: A.prelu},
     same,
     Rule(
         "PreluKernelBackward0",
@@ -109,7 +109,7 @@ def _by_noise(g: Any, x: Any, noise: Any, *, out: Any) -> None:
 
 NOISE_BACK: Pointwise = Pointwise(
     "rrelu_with_noise_backward",
-    {F: _by_noise},
+    {FLOAT: _by_noise},
     same,
     Rule(
         "RreluWithNoiseBackwardBackward0",
@@ -123,7 +123,7 @@ NOISE_BACK: Pointwise = Pointwise(
 RRELU = {
     node: Pointwise(
         "rrelu",
-        {F: np.multiply},
+        {FLOAT: np.multiply},
         same,
         Rule(node, {"input": lambda g, input, noise: call(NOISE_BACK, (g, input, noise))}),
         ("input", "noise"),
@@ -226,9 +226,9 @@ everywhere(rrelu_)
 
 # -- glu: half of the input opens and closes the other ---------------------------------------------
 
-GLU = Pointwise("glu", {F: A.glu}, same, None, ("input", "gate"))
+GLU = Pointwise("glu", {FLOAT: A.glu}, same, None, ("input", "gate"))
 GLU_GATE_BACK = Pointwise(
-    "glu_backward", {F: A.glu_gate_backward}, same, None, ("grad", "input", "gate")
+    "glu_backward", {FLOAT: A.glu_gate_backward}, same, None, ("grad", "input", "gate")
 )
 
 

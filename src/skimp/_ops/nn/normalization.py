@@ -309,7 +309,7 @@ def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
                 _layer_norm_back(g0, input, normalized_shape, weight, result1, result2, eps, needs)
             )
         },
-        again=lambda input, weight, bias, result1, result2: _affine(
+        rematerialize=lambda input, weight, bias, result1, result2: _affine(
             input - result1, weight, bias, result2
         ),
     ),
@@ -407,7 +407,7 @@ def _rms_back(
                 _rms_back(g0, input, normalized_shape, weight, result2, eps, needs)
             )
         },
-        again=lambda input, weight, result2: _affine(input, weight, None, result2),
+        rematerialize=lambda input, weight, result2: _affine(input, weight, None, result2),
     ),
     batch=batching.layers.layer_norm,
 )

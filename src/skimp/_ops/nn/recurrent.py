@@ -88,7 +88,7 @@ def _input_back(grads: Array, w_ih: Any, input: Any, needs: Any) -> Any:
     return made
 
 
-def _again(cell: Any, given: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
+def _rematerialize(cell: Any, given: tuple[Any, ...], grads: tuple[Any, ...], needs: Any) -> Any:
     """The gradients through a graph of their own: the steps once more, in ops."""
     names = tuple(given[-1])
     values = given[:-1]
@@ -126,7 +126,7 @@ def _lstm_back(
     reverse: bool, result0: Any, result2: Any, result3: Any, needs: Any,
 ) -> Any:  # fmt: skip
     if modes.state.grad or any([g is not None and g._hollow for g in (g0, g1)]):
-        return _again(
+        return _rematerialize(
             partial(_lstm_in_ops, reverse=reverse),
             (input, h0, c0, w_ih, w_hh, b_ih, b_hh, _LSTM_NAMES),
             (g0, g1),
@@ -352,7 +352,7 @@ def _gru_back(
     result0: Any, result1: Any, result2: Any, needs: Any,
 ) -> Any:  # fmt: skip
     if modes.state.grad or g0._hollow:
-        return _again(
+        return _rematerialize(
             partial(_gru_in_ops, reverse=reverse),
             (input, h0, w_ih, w_hh, b_ih, b_hh, _GRU_NAMES),
             (g0,),

@@ -8,7 +8,7 @@ from typing import Any
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import short
-from skimp._engine.dispatch.rows import C, F
+from skimp._engine.dispatch.rows import COMPLEX, FLOAT
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
 from skimp._ops.index.masks import where
@@ -45,7 +45,7 @@ GELU: dict[str, Pointwise] = {
         "GeluBackward0",
         lambda g, input: call(GELU_BACK, (g, input)),
         title="GeluKernelImpl",
-        again=lambda input: call(GELU["none"], (input,)),
+        rematerialize=lambda input: call(GELU["none"], (input,)),
     ),
     "tanh": row(
         "gelu",
@@ -53,7 +53,7 @@ GELU: dict[str, Pointwise] = {
         "GeluBackward0",
         lambda g, input: call(GELU_TANH_BACK, (g, input)),
         title="GeluKernelImpl",
-        again=lambda input: call(GELU["tanh"], (input,)),
+        rematerialize=lambda input: call(GELU["tanh"], (input,)),
     ),
 }
 
@@ -86,10 +86,10 @@ SILU_BACK: Pointwise = back(
 )
 SILU: Pointwise = row(
     "silu",
-    {F: A.silu, C: A.silu},
+    {FLOAT: A.silu, COMPLEX: A.silu},
     "SiluBackward0",
     lambda g, input: call(SILU_BACK, (g, input)),
-    again=lambda input: call(SILU, (input,)),
+    rematerialize=lambda input: call(SILU, (input,)),
 )
 
 
@@ -113,7 +113,7 @@ MISH: Pointwise = row(
     A.mish,
     "MishBackward0",
     lambda g, input: call(MISH_BACK, (g, input)),
-    again=lambda input: call(MISH, (input,)),
+    rematerialize=lambda input: call(MISH, (input,)),
 )
 
 

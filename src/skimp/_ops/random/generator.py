@@ -12,7 +12,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.row import Op, publish
-from skimp._engine.memory import call_site as sites
+from skimp._engine.memory import call_site
 from skimp._engine.tensor import devices, dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels.random.mt19937 import Engine
@@ -79,7 +79,7 @@ def drawn(f: F) -> F:
             return modes.state.vmaps[-1].draw(f.__name__, function, given.arguments)
         return f(*args, **kwargs)
 
-    return sites.named(f.__name__)(function)  # type: ignore[return-value]
+    return call_site.named(f.__name__)(function)  # type: ignore[return-value]
 
 
 def manual_seed(seed: int) -> Generator:

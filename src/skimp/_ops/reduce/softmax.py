@@ -21,7 +21,7 @@ from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
-from skimp._engine.memory import call_site as sites
+from skimp._engine.memory import call_site
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
@@ -354,7 +354,7 @@ def _implicit(name: str, ndim: int, stacklevel: int) -> int:
 
 
 def _functional(name: str, doc: str, f: Callable[..., Any], quick: Any = None) -> None:
-    @sites.named(name)
+    @call_site.named(name)
     def function(
         input: Any, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
     ) -> Any:

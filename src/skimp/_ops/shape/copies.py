@@ -61,7 +61,7 @@ def copied(
         inner = tuple([shape[d] for d in order])
         kernel = COPY if t._dtype is dtype else cast_kernel(t._dtype, dtype)
         return wrap(
-            storages.promised(Expr(kernel, (node_of(t, layout, order, inner),), inner, dtype.np)),
+            storages.defer(Expr(kernel, (node_of(t, layout, order, inner),), inner, dtype.np)),
             layout,
             dtype,
         )
@@ -303,7 +303,7 @@ def place(target: Tensor, src: Tensor) -> None:
     """Move `src`'s elements to `target`, unrecorded; a large deferred source is computed straight
     into its place.
     """
-    if src._storage.promise is not None and _overwritten(target, src):
+    if src._storage.deferred is not None and _overwritten(target, src):
         target.bump()
         return
     assign(
@@ -326,7 +326,7 @@ def _overwritten(target: Tensor, src: Tensor) -> bool:
         or target._dtype is not src._dtype
         or target._conj is not src._conj
         or target._neg is not src._neg
-        or target._storage.promise is not None
+        or target._storage.deferred is not None
         or not layouts.is_non_overlapping_and_dense(its)
     ):
         return False

@@ -71,7 +71,7 @@ TURN = {"input": lambda g: g.t()}
 @view(
     rule=Rule("TransposeBackward0", EXCHANGE),
     inplace=Rule("TransposeBackward1", EXCHANGE),
-    hand="a.swapaxes(dim0, dim1)",
+    fast_view="a.swapaxes(dim0, dim1)",
     aliases=("swapdims",),
     batch=batching.dims.by_dims("dim0", "dim1"),
     copy=True,
@@ -86,7 +86,7 @@ def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
     inplace=Rule(
         "TransposeBackward1", {"input": lambda g, axis0, axis1: g.transpose(axis0, axis1)}
     ),
-    hand="a.swapaxes(axis0, axis1)",
+    fast_view="a.swapaxes(axis0, axis1)",
 )
 def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
     """Two dimensions exchanged."""
@@ -96,7 +96,7 @@ def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
 @view(
     rule=Rule("TBackward0", TURN),
     inplace=Rule("TBackward1", TURN),
-    hand="a.T if a.ndim == 2 else None",
+    fast_view="a.T if a.ndim == 2 else None",
     batch=batching.dims.turned,
     copy=True,
 )
@@ -116,7 +116,7 @@ def _unpermuted(g: Tensor, dims: Any) -> Tensor:
         "PermuteBackward0",
         {"input": lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,)))},
     ),
-    hand="a.transpose(*order) if order and dims is None else None",
+    fast_view="a.transpose(*order) if order and dims is None else None",
     batch=batching.dims.ordered,
     copy=True,
 )
@@ -161,7 +161,7 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
     "view",
     function=False,
     rule=_VIEWED,
-    hand="a.reshape(*sizes) if sizes and a.flags.c_contiguous else None",
+    fast_view="a.reshape(*sizes) if sizes and a.flags.c_contiguous else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
     copy=True,
@@ -308,7 +308,7 @@ def unsqueeze(layout: Layout, dim: int) -> Layout:
     function=False,
     rule=Rule("ExpandBackward0", {"input": lambda g: g}),
     # of one element without dimensions to a plain tuple of sizes: the backward of a sum
-    hand="np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
+    fast_view="np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
     "if not a.ndim and len(sizes) == 1 and type(sizes[0]) is tuple and 0 not in sizes[0] else None",
     batch=batching.dims.expand,
     copy=True,

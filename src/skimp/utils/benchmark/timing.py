@@ -10,7 +10,7 @@ import timeit
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from skimp._engine.memory.ledger import settle
+from skimp._engine.memory.ledger import materialize_pending
 from skimp._kernels.blas import get_num_threads, set_num_threads
 from skimp.utils.benchmark.measurement import Measurement, TaskSpec
 
@@ -19,7 +19,7 @@ Callback = Callable[[int, float], Any] | None
 
 def timer() -> float:
     """Seconds of a clock, once all pending work is done."""
-    settle()
+    materialize_pending()
     return time.perf_counter()
 
 

@@ -165,7 +165,7 @@ class DataLoader(Generic[T_co]):
         if self._iterator is None:
             self._iterator = _Workers(self)
         else:
-            self._iterator.again()
+            self._iterator.rematerialize()
         return self._iterator
 
     def __len__(self) -> int:
@@ -265,7 +265,7 @@ class _Workers(_Iterator):
             self._pool.close(IMPATIENCE)
             raise
 
-    def again(self) -> None:
+    def rematerialize(self) -> None:
         """Another pass with the same workers."""
         self._indices = iter(self._index_sampler)
         self._yielded = 0
