@@ -220,7 +220,7 @@ def test_the_last_reader_takes_the_block() -> None:
         x = skimp.exp(x)
         assert x[0].item() == 1.0
     assert r.extra == 0
-    assert r.saved == 0
+    assert r.kept == 0
 
 
 def test_a_block_that_somebody_still_reads_is_not_taken() -> None:
@@ -324,7 +324,7 @@ def test_a_chain_holds_one_block() -> None:
     with skimp.memory.region() as r:
         y = chain(x)
         y[0].item()
-    assert r.extra == r.saved == BYTES
+    assert r.extra == r.kept == BYTES
     del y
     with skimp.memory.region() as r:
         assert chain(x).sum().item() > 0

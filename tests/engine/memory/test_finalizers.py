@@ -33,7 +33,7 @@ class Late:
 
 _DIRECT = """
 from skimp._engine.memory.storage import LOCK
-from skimp._ops.random.generator import _LOCK
+from skimp._ops.random.generator import LOCK
 
 def collect():
     Late()
@@ -49,13 +49,13 @@ def on_helpers():
 
 gc.disable()
 main = threading.get_ident()
-with LOCK(), _LOCK():
+with LOCK(), LOCK():
     threads.whole(collect)
     on_helpers()
     threads.whole(on_helpers)
 assert len(done) == 3, done
 assert main not in done
-with LOCK(), _LOCK():
+with LOCK(), LOCK():
     pass
 """
 

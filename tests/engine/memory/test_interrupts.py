@@ -103,7 +103,7 @@ def counters() -> None:
         stats.reset_peak_memory_stats()
         assert stats.memory_allocated() >= 2 * x.nbytes
         y.untyped_storage().resize_(300_000)
-    assert r.peak >= r.saved
+    assert r.peak >= r.kept
     stats.empty_cache()
 
 

@@ -31,12 +31,12 @@ def test_a_region_counts_what_happened_in_it(book: Ledger) -> None:
         book.copy(7, "reshape", "a reason")
         book.unwritten += 11
     assert (r.peak, r.extra) == (180, 80)
-    assert (r.allocated, r.allocations, r.freed, r.saved) == (80, 2, 130, -50)
+    assert (r.allocated, r.allocations, r.freed, r.kept) == (80, 2, 130, -50)
     assert (r.copied, r.unwritten) == (7, 11)
     assert r.seconds > 0
     assert book.peak == 1100
     del a
-    assert (r.peak, r.freed, r.saved) == (180, 130, -50)  # figures of a closed region stay
+    assert (r.peak, r.freed, r.kept) == (180, 130, -50)  # figures of a closed region stay
     assert "step: peak 180 bytes (80 bytes extra)" in str(r)
 
 
@@ -76,9 +76,9 @@ def test_an_open_region_can_be_read_and_a_closed_one_used_again(book: Ledger) ->
         _ = r.peak
     with r:
         a = Owner(10, book)
-        assert (r.peak, r.allocated, r.saved) == (10, 10, 10)
+        assert (r.peak, r.allocated, r.kept) == (10, 10, 10)
         Owner(20, book)
-        assert (r.peak, r.allocated, r.saved) == (30, 30, 10)
+        assert (r.peak, r.allocated, r.kept) == (30, 30, 10)
     with r:
         pass
     assert (r.peak, r.extra, r.allocated) == (10, 0, 0)

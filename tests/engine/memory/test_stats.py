@@ -38,7 +38,7 @@ def test_allocated_is_what_tensors_asked_for(sizes: list[int]) -> None:
         assert stats.memory_allocated() - base == sum(sizes)
         assert stats.memory_reserved() >= stats.memory_allocated()
     found = stats.memory_stats()
-    assert r.peak - base == r.allocated == r.saved == r.extra == sum(sizes)
+    assert r.peak - base == r.allocated == r.kept == r.extra == sum(sizes)
     assert stats.max_memory_allocated() - base == sum(sizes)
     assert found["allocated_bytes.all.current"] == found["requested_bytes.all.current"]
     assert found["allocated_bytes.all.current"] - base == sum(sizes)

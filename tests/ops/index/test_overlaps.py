@@ -116,3 +116,17 @@ def test_overlapping_writes_are_refused_where_pytorch_does(name: str, shared: bo
     finally:
         torch.set_warn_always(False)
     assert "computed" in kinds
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (8, 1, 3, 3), (1, 2), (1,), (1, 1, 4)])
+def test_a_tensor_may_be_written_over_itself(shape: tuple[int, ...]) -> None:
+    def seen(library: Any) -> Any:
+        x = library.zeros(*shape)
+        x[:] -= 1
+        x[...] += 3
+        x.data[:] *= library.full(shape, 2.0)
+        w = library.nn.Parameter(library.zeros(*shape))
+        w.data[:] -= library.ones(*shape)
+        return x.tolist(), w.tolist()
+
+    assert seen(skimp) == seen(torch)

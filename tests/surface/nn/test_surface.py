@@ -87,7 +87,7 @@ def test_declared_options_leave_only_a_constructor(cls: Any) -> None:
         assert option.name not in vars(cls)
     source = inspect.getsource(cls.__init__)
     for option in cls._options:
-        assert f"self.{option.name} = {option.name}" in source or not option.saved
+        assert f"self.{option.name} = {option.name}" in source or not option.kept
 
 
 def test_subclasses_annotate_what_they_like() -> None:

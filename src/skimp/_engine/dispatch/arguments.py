@@ -160,6 +160,8 @@ def refuse_types(
         return
     if overloaded(given.values()):  # whoever takes over says what is wrong
         return
+    if isinstance(error, TypeError) and str(error).startswith(f"{name}()"):
+        return  # the op has looked itself
     natural = isinstance(error, _NATURAL)
     for position, (word, p) in enumerate(_parameters(f)):
         value = given.get(word, p.default)

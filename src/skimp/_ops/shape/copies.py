@@ -288,11 +288,16 @@ def write(target: Tensor, src: Tensor) -> None:
 
 
 def _is_same(target: Tensor, src: Tensor) -> bool:
-    return (
-        target._storage is src._storage
-        and target._dtype is src._dtype
-        and target.layout_of() == src.layout_of()
-    )
+    """Whether the source is the very elements that are written, in their order: dims of size 1
+    have any strides, and the source may lack those in front.
+    """
+    if target._storage is not src._storage or target._dtype is not src._dtype:
+        return False
+    a, b = target.layout_of(), src.layout_of()
+    wide = [(n, s) for n, s in zip(a.shape, a.strides, strict=True) if n != 1]
+    return a.offset == b.offset and wide == [
+        (n, s) for n, s in zip(b.shape, b.strides, strict=True) if n != 1
+    ]
 
 
 def _shares(target: Tensor, src: Tensor) -> bool:
