@@ -3,7 +3,7 @@
 SkimpError                  everything below; never raised itself
 ├── OutOfMemoryError        (RuntimeError)  a limit or the system refused bytes
 ├── CopyError               (RuntimeError)  a copy inside `no_copies()`
-└── WithoutBytes            code for tensors with bytes was handed one without; ops catch it
+└── WithoutBytes            code for tensors with bytes was handed one without
     ├── SparseArgument      (NotImplementedError)  a sparse one
     └── BatchedArgument     (RuntimeError)  one under vmap
 """
@@ -67,7 +67,7 @@ class CopyError(SkimpError, RuntimeError):
 
 
 class WithoutBytes(SkimpError):
-    """Code for tensors with bytes was handed one without; ops catch it and look for its way."""
+    """Code for tensors with bytes was handed one without, past the ops' own rules for it."""
 
 
 class SparseArgument(WithoutBytes, NotImplementedError):

@@ -190,9 +190,9 @@ def view(
     list of them).
 
     With `inplace`, its rule, there is a form in which the tensor itself takes the new layout
-    (`transpose_`). `hand` is an expression of the same view of `a`, a small tensor's ndarray; None,
-    or an error, sends it the general way. `otherwise` is asked there first, and may answer a call
-    of another kind (`x.view(dtype)`). With `copy` there is `NAME_copy` too.
+    (`transpose_`). `fast_view` is an expression of the same view of `a`, a small tensor's ndarray;
+    None, or an error, sends it the general way. `otherwise` is asked there first, and may answer a
+    call of another kind (`x.view(dtype)`). With `copy` there is `NAME_copy` too.
     """
 
     def declare(raw: Function) -> Function:
