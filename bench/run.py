@@ -35,11 +35,7 @@ def begin(names: Sequence[str], shrink: int = 1, budget: float = SECONDS) -> Res
 
 
 def run(
-    results: Results,
-    workloads: Sequence[str],
-    rounds: int,
-    growth: bool,
-    folder: Path = FOLDER,
+    results: Results, workloads: Sequence[str], rounds: int, growth: bool, folder: Path = FOLDER
 ) -> bool:
     """Measure and save after every round; whether all was done, or Ctrl-C came before."""
     start = time.monotonic()

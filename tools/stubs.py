@@ -24,8 +24,7 @@ import numpy as np
 import skimp
 from skimp._compat.modules import Made
 from skimp._engine.dispatch import forms
-from skimp._engine.tensor import devices, dtypes, formats
-from skimp._engine.tensor import tensor as _tensor
+from skimp._engine.tensor import devices, dtypes, formats, tensor as _tensor
 from skimp._ops.random.generator import Generator
 
 PACKAGE = Path(skimp.__file__).parent

@@ -42,8 +42,7 @@ from skimp import (
     version,
 )
 from skimp._compat.compiler import compile
-from skimp._compat.modules import lookup as _lookup
-from skimp._compat.modules import serve as _serve
+from skimp._compat.modules import lookup as _lookup, serve as _serve
 from skimp._compat.settings import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,

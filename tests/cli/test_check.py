@@ -15,8 +15,7 @@ import pytest
 import skimp
 from skimp.cli.check import check
 from skimp.cli.names import DATA, State, known, look, state
-from tests.support.running import skimp as command
-from tests.support.running import write
+from tests.support.running import skimp as command, write
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(

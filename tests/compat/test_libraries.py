@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import skimp
-from tests.support.running import SKIMP, start, write
-from tests.support.running import skimp as command
+from tests.support.running import SKIMP, skimp as command, start, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PROCESSES = pytest.mark.skipif(

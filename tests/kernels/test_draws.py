@@ -9,11 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from skimp._kernels.random import draws, few
-from skimp._kernels.random import integers as draws_integers
+from skimp._kernels.random import draws, few, integers as draws_integers
 from skimp._kernels.random.arithmetic import fma32, fma64
 from skimp.config import using
 
@@ -371,19 +369,10 @@ def test_poisson_and_gamma(seed: int, n: int, scale: float, dtype: torch.dtype) 
 
 
 STEPS: dict[str, Draw] = {
-    "normal": (
-        lambda t, g: t.normal_(generator=g),
-        lambda a, e: draws.normal(a, 0, 1, e),
-    ),
-    "uniform": (
-        lambda t, g: t.uniform_(generator=g),
-        lambda a, e: draws.uniform(a, 0, 1, e),
-    ),
+    "normal": (lambda t, g: t.normal_(generator=g), lambda a, e: draws.normal(a, 0, 1, e)),
+    "uniform": (lambda t, g: t.uniform_(generator=g), lambda a, e: draws.uniform(a, 0, 1, e)),
     "random": (lambda t, g: t.random_(generator=g), draws.random_),
-    "dice": (
-        lambda t, g: t.random_(1, 7, generator=g),
-        lambda a, e: draws.random_(a, e, 1, 7),
-    ),
+    "dice": (lambda t, g: t.random_(1, 7, generator=g), lambda a, e: draws.random_(a, e, 1, 7)),
     "log_normal": (
         lambda t, g: t.log_normal_(generator=g),
         lambda a, e: draws.log_normal(a, 1, 2, e),

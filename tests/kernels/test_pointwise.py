@@ -11,14 +11,15 @@ import numpy.typing as npt
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
-from skimp._kernels import activation as activation
-from skimp._kernels import attention as attend
-from skimp._kernels import pointwise as kernels
-from skimp._kernels import powers
+from skimp._kernels import (
+    activation as activation,
+    attention as attend,
+    pointwise as kernels,
+    powers,
+)
 
 Array = npt.NDArray[Any]
 INF, NAN = np.inf, np.nan
@@ -567,10 +568,7 @@ def test_what_is_dropped_stays_dropped_under_an_infinite_gradient() -> None:
 
 
 @quick
-@given(
-    a=hnp.arrays(np.float64, 9, elements=NUMBERS),
-    b=hnp.arrays(np.float64, 9, elements=NUMBERS),
-)
+@given(a=hnp.arrays(np.float64, 9, elements=NUMBERS), b=hnp.arrays(np.float64, 9, elements=NUMBERS))
 @example(a=np.full(9, INF), b=np.full(9, -INF))
 def test_two_operands_of_any_float64(a: Array, b: Array) -> None:
     for name, kernel, oracle, types in BINARY:

@@ -10,8 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from skimp import lens as report
 from skimp._engine.memory.call_site import Site

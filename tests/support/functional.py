@@ -11,12 +11,7 @@ import torch
 
 import skimp
 
-TOLERANCE = {
-    torch.float64: 1e-9,
-    torch.float32: 2e-5,
-    torch.float16: 4e-3,
-    torch.bfloat16: 3e-2,
-}
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
 def ours(value: Any) -> Any:

@@ -89,10 +89,7 @@ class _Room:
 
 
 def _run(
-    groups: list[Any],
-    elements: int,
-    work_type: np.dtype[Any],
-    task: Callable[[Any, _Room], None],
+    groups: list[Any], elements: int, work_type: np.dtype[Any], task: Callable[[Any, _Room], None]
 ) -> None:
     """task(group, room) for every group, in the threads that share them."""
     todo = iter(groups)  # shared by the threads: next() is atomic

@@ -15,18 +15,8 @@ from skimp._ops.create import (
     tensor_types,
     windows,
 )
-from skimp._ops.fft import (
-    spectral,
-    stft,
-)
-from skimp._ops.index import (
-    advanced,
-    indexing,
-    masks,
-    scatter,
-    selection,
-    writers,
-)
+from skimp._ops.fft import spectral, stft
+from skimp._ops.index import advanced, indexing, masks, scatter, selection, writers
 from skimp._ops.linalg import (
     checks,
     contractions,
@@ -82,10 +72,7 @@ from skimp._ops.nn import (
     resampling,
     smooth,
 )
-from skimp._ops.random import (
-    random,
-    shapes,
-)
+from skimp._ops.random import random, shapes
 from skimp._ops.reduce import (
     cumulative,
     extremes,
@@ -110,11 +97,6 @@ from skimp._ops.shape import (
     view_copies,
     views,
 )
-from skimp._ops.sparse import (
-    products,
-    sparse,
-    tensor,
-    text,
-)
+from skimp._ops.sparse import products, sparse, tensor, text
 
 foreach.declare_all()

@@ -141,11 +141,5 @@ def _foreach_copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return self
 
 
-for _f in (
-    _foreach_lerp,
-    _foreach_lerp_,
-    _foreach_norm,
-    _foreach_powsum,
-    _foreach_copy_,
-):
+for _f in (_foreach_lerp, _foreach_lerp_, _foreach_norm, _foreach_powsum, _foreach_copy_):
     export(_f.__name__, _f, method=False)

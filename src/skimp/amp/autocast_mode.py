@@ -13,8 +13,7 @@ import numpy as np
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
-from skimp.amp import casting
-from skimp.amp import state as s
+from skimp.amp import casting, state as s
 from skimp.amp.state import is_autocast_available, state
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]

@@ -114,15 +114,8 @@ from skimp.array_api.elementwise import (
     tanh,
     trunc,
 )
-from skimp.array_api.info import (
-    __array_namespace_info__,
-)
-from skimp.array_api.linalg import (
-    matmul,
-    matrix_transpose,
-    tensordot,
-    vecdot,
-)
+from skimp.array_api.info import __array_namespace_info__
+from skimp.array_api.linalg import matmul, matrix_transpose, tensordot, vecdot
 from skimp.array_api.manipulation import (
     broadcast_arrays,
     broadcast_to,
@@ -169,14 +162,7 @@ from skimp.array_api.searching import (
     unique_values,
     where,
 )
-from skimp.array_api.types import (
-    astype,
-    can_cast,
-    finfo,
-    iinfo,
-    isdtype,
-    result_type,
-)
+from skimp.array_api.types import astype, can_cast, finfo, iinfo, isdtype, result_type
 
 __array_api_version__ = "2024.12"
 __all__ = [

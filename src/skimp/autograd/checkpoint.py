@@ -16,8 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from skimp._engine.autograd import calls, engine, modes
-from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import calls, engine, modes, node_lines as lines
 from skimp._engine.autograd.graph_hooks import saved_tensors_hooks
 from skimp._engine.autograd.nodes import shape_of
 from skimp._engine.dispatch.forms import NAMESPACES

@@ -8,8 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from skimp._engine.autograd import alias, errors, modes, saving
-from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import alias, errors, modes, node_lines as lines, saving
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
 from skimp._engine.autograd.record import edge
 from skimp._engine.tensor.tensor import Tensor, empty, mark_creation

@@ -11,8 +11,7 @@ from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import lazy_property, logits_to_probs, one_of, probs_to_logits
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 
 class Chances(Distribution):

@@ -11,8 +11,7 @@ from skimp.distributions.bernoulli import Binary, from_logits, from_probs
 from skimp.distributions.distribution import parameter
 from skimp.distributions.exp_family import ExponentialFamily
 from skimp.distributions.utils import clamp_probs
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 
 class ContinuousBernoulli(Binary, ExponentialFamily):

@@ -10,8 +10,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.bernoulli import Binary, from_logits, from_probs
 from skimp.distributions.distribution import parameter
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 
 class Geometric(Binary):

@@ -44,8 +44,7 @@ from skimp.distributions.poisson import Poisson
 from skimp.distributions.transformed_distribution import TransformedDistribution
 from skimp.distributions.uniform import Uniform
 from skimp.distributions.utils import euler_constant, infinite_like, sum_rightmost
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 __all__ = ["kl_divergence", "register_kl"]
 

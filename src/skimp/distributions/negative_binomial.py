@@ -12,8 +12,7 @@ from skimp.distributions.bernoulli import Binary, from_logits, from_probs
 from skimp.distributions.distribution import parameter
 from skimp.distributions.gamma import Gamma
 from skimp.distributions.utils import lazy_property
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 
 class NegativeBinomial(Binary):

@@ -9,8 +9,7 @@ from skimp.distributions import constraints
 from skimp.distributions.categorical import Categorical, OfCategorical
 from skimp.distributions.distribution import forwarded
 from skimp.distributions.utils import size_of
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 
 class OneHotCategorical(OfCategorical):

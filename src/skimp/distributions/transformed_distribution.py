@@ -28,10 +28,7 @@ class TransformedDistribution(Distribution):
     _keeps = ("transforms",)
 
     def __init__(
-        self,
-        base_distribution: Distribution,
-        transforms: Any,
-        validate_args: bool | None = None,
+        self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None
     ) -> None:
         if isinstance(transforms, Transform):
             self.transforms = [transforms]

@@ -13,11 +13,9 @@ from skimp.distributions.transform import (
     IndependentTransform,
     ReshapeTransform,
     Transform,
+    _InverseTransform as _InverseTransform,
     _Plain,
     identity_transform,
-)
-from skimp.distributions.transform import (
-    _InverseTransform as _InverseTransform,
 )
 from skimp.distributions.transforms_joined import CatTransform, StackTransform
 from skimp.distributions.transforms_vectors import (
@@ -28,8 +26,7 @@ from skimp.distributions.transforms_vectors import (
     StickBreakingTransform,
 )
 from skimp.distributions.utils import broadcast_all
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 __all__ = [
     "AbsTransform",

@@ -11,8 +11,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.transform import Transform, _Plain
 from skimp.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 
 class CorrCholeskyTransform(Transform):

@@ -12,8 +12,7 @@ from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.promotion import get_default_dtype
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 euler_constant = 0.57721566490153286060
 

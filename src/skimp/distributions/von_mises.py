@@ -7,8 +7,7 @@ from typing import Any
 
 from skimp import special
 from skimp._engine.autograd.modes import no_grad
-from skimp._engine.tensor.dtypes import bool as boolean
-from skimp._engine.tensor.dtypes import float64
+from skimp._engine.tensor.dtypes import bool as boolean, float64
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.distribution import Distribution, forwarded, parameter

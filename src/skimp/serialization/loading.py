@@ -94,12 +94,7 @@ class _Loader(Unpickler):
     """The unpickler of one archive: it brings in the storages that the pickle refers to."""
 
     def __init__(
-        self,
-        archive: ArchiveReader,
-        place: Place,
-        mapped: Array | None,
-        whole: bool,
-        encoding: str,
+        self, archive: ArchiveReader, place: Place, mapped: Array | None, whole: bool, encoding: str
     ) -> None:
         super().__init__(io.BytesIO(archive.read("data.pkl")), whole, encoding)
         self._archive = archive

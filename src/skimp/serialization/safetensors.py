@@ -14,8 +14,7 @@ from typing import IO, Any
 import numpy as np
 from safetensors import deserialize, safe_open
 
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.tensor import devices, dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, wrap

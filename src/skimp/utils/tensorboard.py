@@ -252,11 +252,7 @@ class SummaryWriter:
         made = self._tensor.TensorProto(
             dtype=7, string_val=[text_string.encode("utf-8")], tensor_shape=shape
         )
-        value = self._value(
-            f"{tag}/text_summary",
-            metadata=self._plugin("text"),
-            tensor=made,
-        )
+        value = self._value(f"{tag}/text_summary", metadata=self._plugin("text"), tensor=made)
         self._add(value, global_step, walltime)
 
     def add_hparams(

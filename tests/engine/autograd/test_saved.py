@@ -170,8 +170,7 @@ def test_nothing_is_kept_without_a_message() -> None:
     assert x.grad.tolist() == [1, 1, 1, 1]
     assert skimp.autograd.saved(y).nbytes == 0
     with pytest.raises(
-        RuntimeError,
-        match=r"ran inside disable_saved_tensors_hooks\(\).*test_saved.py:\d+",
+        RuntimeError, match=r"ran inside disable_saved_tensors_hooks\(\).*test_saved.py:\d+"
     ):
         y.sum().backward()
     x.exp().sum().backward()

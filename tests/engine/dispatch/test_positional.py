@@ -170,8 +170,7 @@ def test_kl_div_norms_grids_branches() -> None:
         agree(lambda lib, x, d=dim: lib.norm_except_dim(x, 2, d), x.clone())
     agree(lambda lib, t: lib.affine_grid_generator(t, [2, 1, 3, 4], False), torch.randn(2, 2, 3))
     agree(
-        lambda lib, x: lib.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,)),
-        torch.randn(3),
+        lambda lib, x: lib.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,)), torch.randn(3)
     )
 
 

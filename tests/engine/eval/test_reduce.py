@@ -10,11 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from skimp._engine.eval import reduce as reductions
-from skimp._engine.eval import reducers
+from skimp._engine.eval import reduce as reductions, reducers
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf
 from skimp._engine.eval.reduce import map_rows, reduce
 from skimp.config import config

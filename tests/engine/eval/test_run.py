@@ -9,8 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from skimp._engine.eval.expr import COPY, Expr, Kernel, Leaf, walk
 from skimp._engine.eval.run import boxes, evaluate, evaluate_many

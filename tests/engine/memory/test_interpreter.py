@@ -129,8 +129,7 @@ def test_other_interpreters_are_refused(name: str, locked: bool, words: str | No
 
 
 @pytest.mark.parametrize(
-    "change",
-    ["sys.implementation.name = 'pypy'", "sys._is_gil_enabled = lambda: False"],
+    "change", ["sys.implementation.name = 'pypy'", "sys._is_gil_enabled = lambda: False"]
 )
 def test_the_import_of_skimp_says_so(change: str) -> None:
     code = f"import sys; {change}; import skimp"

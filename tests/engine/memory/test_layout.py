@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 
 from skimp._engine.memory import layout, layout_bits, layout_overlap, layout_splits, layout_views
 from skimp._engine.memory.layout import SCALAR, Ints, Layout
@@ -234,10 +233,7 @@ def test_broadcast_shapes_function(some: list[Ints]) -> None:
 @examples
 @given(layouts(), st.lists(ints(-2, 5), max_size=5))
 def test_expand_to_anything(own: Layout, target: list[int]) -> None:
-    same(
-        lambda: layout_views.expand(own, target),
-        lambda: tensor_of(own).expand(target),
-    )
+    same(lambda: layout_views.expand(own, target), lambda: tensor_of(own).expand(target))
 
 
 @examples
@@ -433,10 +429,7 @@ def test_a_view_that_joins_or_splits(data: st.DataObject) -> None:
     ours = outcome(lambda: layout_views.flatten_shape(own.shape, start, end))
     assert ours == theirs
     if ndim and isinstance(ours, tuple) and isinstance(ours[0], int):
-        same(
-            lambda: layout_views.view_or_raise(own, ours),
-            lambda: tensor_of(own).view(ours),
-        )
+        same(lambda: layout_views.view_or_raise(own, ours), lambda: tensor_of(own).view(ours))
 
 
 @examples
@@ -459,8 +452,7 @@ def test_unflatten(data: st.DataObject) -> None:
 def test_view_dtype(own: Layout, old: dtypes.dtype, new: dtypes.dtype) -> None:
     tensor = tensor_of(own, getattr(torch, old.name))
     same(
-        lambda: layout_bits.view_dtype(own, old, new),
-        lambda: tensor.view(getattr(torch, new.name)),
+        lambda: layout_bits.view_dtype(own, old, new), lambda: tensor.view(getattr(torch, new.name))
     )
 
 

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from skimp._engine.tensor import dtypes, printing, promotion
-from skimp._engine.tensor import finfo as limits
+from skimp._engine.tensor import dtypes, finfo as limits, printing, promotion
 
 FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 SEEDS = st.integers(0, 2**32 - 1)

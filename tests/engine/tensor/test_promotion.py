@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.dtypes import ALL, dtype

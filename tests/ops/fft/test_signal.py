@@ -61,9 +61,7 @@ REFUSED: dict[type[Exception], dict[str, Any]] = {
         "no overlap": lambda lib: lib.istft(lib.ones(3, 3).cfloat(), 4, window=lib.zeros(4)),
         "complex half": lambda lib: lib.istft(lib.ones(3, 3).cfloat(), 4, return_complex=True),
     },
-    TypeError: {
-        "number for list": lambda lib: lib.signal.windows.general_cosine(3, a=0.5),
-    },
+    TypeError: {"number for list": lambda lib: lib.signal.windows.general_cosine(3, a=0.5)},
     ValueError: {
         "negative, new": lambda lib: lib.signal.windows.hann(-1),
         "integers, new": lambda lib: lib.signal.windows.hann(3, dtype=lib.int64),

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import skimp
 from skimp._engine.memory.ledger import host
@@ -64,14 +63,8 @@ WRONG: dict[type[Exception], list[Any]] = {
         (torch.tensor(7), [0, 1]),
         torch.tensor([1j]),
     ],
-    TypeError: [
-        slice(1.5, None),
-        "a",
-    ],
-    ValueError: [
-        slice(None, None, -1),
-        slice(None, None, 0),
-    ],
+    TypeError: [slice(1.5, None), "a"],
+    ValueError: [slice(None, None, -1), slice(None, None, 0)],
 }
 VALUES: list[Any] = [
     3, 2.5, True, np.float64(2), torch.ones(()), torch.ones(4), torch.ones(1, 4),
@@ -146,14 +139,7 @@ def test_numbers_that_may_not_fit(dtype: str, value: Any) -> None:
 
 
 def test_zero_dims() -> None:
-    for index in (
-        ...,
-        None,
-        True,
-        False,
-        (),
-        torch.tensor(True),
-    ):
+    for index in (..., None, True, False, (), torch.tensor(True)):
         agree(read, torch.tensor(3.0), index)
     for index in (0, slice(None), [0], torch.tensor([True])):
         agree(read, torch.tensor(3.0), index, refused=IndexError)

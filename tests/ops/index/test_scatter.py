@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import skimp
 from tests.support.samples import (
@@ -166,12 +165,8 @@ REFUSED: dict[type[Exception], list[Any]] = {
         lambda lib, x, i: lib.index_reduce(x, 0, i, x[:2], "foo"),
         lambda lib, x, i: x.index_put((i,), lib.ones(()).double()),
     ],
-    TypeError: [
-        lambda lib, x, i: lib.where(x > 1, x),
-    ],
-    ValueError: [
-        lambda lib, x, i: lib.unravel_index(i, (-1,)),
-    ],
+    TypeError: [lambda lib, x, i: lib.where(x > 1, x)],
+    ValueError: [lambda lib, x, i: lib.unravel_index(i, (-1,))],
 }
 
 

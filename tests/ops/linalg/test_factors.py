@@ -138,10 +138,7 @@ def test_low_rank_differs_by_signs_of_columns_only(name: str, shape: Any) -> Non
 
 def test_low_rank_refuses() -> None:
     x = torch.ones(3, 4)
-    for f in (
-        lambda lib, x: lib.pca_lowrank(x, q=9),
-        lambda lib, x: lib.pca_lowrank(x, niter=-1),
-    ):
+    for f in (lambda lib, x: lib.pca_lowrank(x, q=9), lambda lib, x: lib.pca_lowrank(x, niter=-1)):
         agree(f, x, message=9, refused=ValueError)
 
 

@@ -61,10 +61,7 @@ CALLS: dict[str, tuple[Any, Any]] = {
     "solve": (square, lambda lib, a: lib.linalg.solve(a, a[..., :2])),
     "solve right": (square, lambda lib, a: lib.linalg.solve(a, a[..., :2, :], left=False)),
     "solve vector": (square, lambda lib, a: lib.linalg.solve(a, a[..., 0])),
-    "triangular": (
-        square,
-        lambda lib, a: lib.linalg.solve_triangular(a, a[..., :2], upper=True),
-    ),
+    "triangular": (square, lambda lib, a: lib.linalg.solve_triangular(a, a[..., :2], upper=True)),
     "triangular right unit": (
         square,
         lambda lib, a: lib.linalg.solve_triangular(

@@ -11,21 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import skimp
 from skimp._kernels import products
 from skimp.config import config
-from tests.support.samples import (
-    DTYPES,
-    agree,
-    numbers,
-    refusals,
-    same,
-    same_gradients,
-    twin,
-)
+from tests.support.samples import DTYPES, agree, numbers, refusals, same, same_gradients, twin
 
 NUMBERS = [d for d in DTYPES if d != "bool"]
 LOOSE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4, "complex64": 1e-4}
@@ -400,7 +391,7 @@ REFUSED_EINSUMS: dict[type[Exception], list[Any]] = {
         ("ii", M),
         ("i.j", M),
         ("...ijk", M),
-    ],
+    ]
 }
 
 

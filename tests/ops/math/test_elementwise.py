@@ -417,11 +417,7 @@ def test_clamp_by_tensors() -> None:
         agree(lambda lib, x, a, b: lib.clamp(x, a, b), x, low, high)
         agree(lambda lib, x, a, b: lib.clamp(x, a, b[0]), x, low.double(), high)
         agree(
-            lambda lib, x, a: (
-                lib.clamp_min(x, a),
-                lib.clamp_max(x, a),
-                lib.clamp(x, min=a),
-            ),
+            lambda lib, x, a: (lib.clamp_min(x, a), lib.clamp_max(x, a), lib.clamp(x, min=a)),
             x,
             low,
         )

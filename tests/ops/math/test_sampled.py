@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import skimp
 from tests.support.samples import agree, refusals, same_gradients, twin
@@ -48,7 +47,7 @@ REFUSED: dict[type[Exception], dict[str, Any]] = {
         "smallest norm of no rows": lambda lib, x: lib.linalg.norm(x[:0], -float("inf")),
     },
     NotImplementedError: {
-        "nansum into integers": lambda lib, x: lib.nansum(x, 0, out=lib.empty(0, dtype=lib.int64)),
+        "nansum into integers": lambda lib, x: lib.nansum(x, 0, out=lib.empty(0, dtype=lib.int64))
     },
     RuntimeError: {
         "bool": lambda lib, x: lib.trapezoid(x > 1),
@@ -65,9 +64,7 @@ REFUSED: dict[type[Exception], dict[str, Any]] = {
         "permuted twice": lambda lib, x: lib.empty_permuted((2, 3, 4), (1, 0, 0)),
         "aminmax into": lambda lib, x: lib.aminmax(x, dim=0, out=(x[0].clone(), x[0].float())),
     },
-    TypeError: {
-        "both": lambda lib, x: lib.trapezoid(x, x, dx=2),
-    },
+    TypeError: {"both": lambda lib, x: lib.trapezoid(x, x, dx=2)},
 }
 
 

@@ -199,9 +199,7 @@ def test_rrelu_draws_as_torch_does() -> None:
 
 
 REFUSED: dict[type[Exception], list[Any]] = {
-    IndexError: [
-        lambda nn, x: nn.glu(x, 2),
-    ],
+    IndexError: [lambda nn, x: nn.glu(x, 2)],
     RuntimeError: [
         lambda nn, x: nn.celu(x, 0),
         lambda nn, x: nn.gelu(x, approximate="sigmoid"),
@@ -212,9 +210,7 @@ REFUSED: dict[type[Exception], list[Any]] = {
         lambda nn, x: nn.relu(x > 0),
         lambda nn, x: nn.hardtanh(x > 0),
     ],
-    ValueError: [
-        lambda nn, x: nn.hardtanh(x, 1.0, -1.0),
-    ],
+    ValueError: [lambda nn, x: nn.hardtanh(x, 1.0, -1.0)],
 }
 
 

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import skimp
-from skimp._kernels import attention
-from skimp._kernels import conv as patches
+from skimp._kernels import attention, conv as patches
 from tests.support.functional import both, close, ours, randn
 
 F = skimp.nn.functional

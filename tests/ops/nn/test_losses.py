@@ -210,7 +210,5 @@ def test_what_is_no_target() -> None:
         F.soft_margin_loss(skimp.ones(3), skimp.ones(3).requires_grad_())
     with pytest.raises(RuntimeError, match="expected scalar type Float but found Double"):
         F.cross_entropy(
-            skimp.ones(2, 3),
-            skimp.tensor([0, 1]),
-            weight=skimp.ones(3, dtype=skimp.float64),
+            skimp.ones(2, 3), skimp.tensor([0, 1]), weight=skimp.ones(3, dtype=skimp.float64)
         )

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import skimp
 from tests.support.samples import (
@@ -273,9 +272,7 @@ REFUSED: dict[type[Exception], list[Any]] = {
         lambda lib, x: x.cumsum_(0, dtype=lib.float64),
         lambda lib, x: lib.unique(lib.empty(0, 2), dim=1),
     ],
-    TypeError: [
-        lambda lib, x: lib.isin(1, 2),
-    ],
+    TypeError: [lambda lib, x: lib.isin(1, 2)],
 }
 
 

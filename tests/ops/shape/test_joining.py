@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import skimp
 from skimp._engine.memory.ledger import host
@@ -90,11 +89,7 @@ JOINS: list[tuple[str, Any]] = [
     ("atleast_3d", (torch.tensor(1),)),
 ]
 REFUSED_JOINS: dict[type[Exception], list[Any]] = {
-    IndexError: [
-        ("cat", ([A, A], 3)),
-        ("cat", ([A, A], -4)),
-        ("stack", ([A, A], 5)),
-    ],
+    IndexError: [("cat", ([A, A], 3)), ("cat", ([A, A], -4)), ("stack", ([A, A], 5))],
     RuntimeError: [
         ("cat", ([torch.empty(0, 3), torch.ones(2, 2)],)),
         ("cat", ([M, M[:, :2]],)),
@@ -108,13 +103,8 @@ REFUSED_JOINS: dict[type[Exception], list[Any]] = {
         ("column_stack", ([],)),
         ("block_diag", (A,)),
     ],
-    TypeError: [
-        ("cat", ([1, 2],)),
-        ("cat", (A,)),
-    ],
-    ValueError: [
-        ("cat", ([],)),
-    ],
+    TypeError: [("cat", ([1, 2],)), ("cat", (A,))],
+    ValueError: [("cat", ([],))],
 }
 REARRANGED: list[tuple[str, Any]] = [
     ("roll", (A, 1)),
@@ -191,9 +181,7 @@ REFUSED_REARRANGED: dict[type[Exception], list[Any]] = {
         ("repeat_interleave", (M, 2, 2)),
         ("diag_embed", (M, 0, 4)),
     ],
-    NotImplementedError: [
-        ("trace", (M.bool(),)),
-    ],
+    NotImplementedError: [("trace", (M.bool(),))],
     RuntimeError: [
         ("roll", (A, (1, 2))),
         ("roll", (A, ())),
@@ -245,7 +233,7 @@ REFUSED_COMBINED: dict[type[Exception], list[Any]] = {
         ("combinations", (M,)),
         ("vander", (M,)),
         ("linalg.vander", (torch.tensor(2.0),)),
-    ],
+    ]
 }
 
 

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import distributions as D
-from torch import nn
+from torch import distributions as D, nn
 
 torch.manual_seed(0)
 

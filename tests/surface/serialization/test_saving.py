@@ -25,8 +25,7 @@ import torch
 import skimp
 from skimp._engine.memory.ledger import host
 from skimp.nn.parameter import Parameter
-from skimp.serialization import machine
-from skimp.serialization import safetensors as ours_safetensors
+from skimp.serialization import machine, safetensors as ours_safetensors
 
 DTYPES = [d.name for d in skimp._engine.tensor.dtypes.ALL]
 SHAPES: list[tuple[int, ...]] = [(), (0,), (3,), (2, 3, 4)]

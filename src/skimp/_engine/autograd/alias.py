@@ -11,8 +11,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from skimp._engine.autograd import errors, modes
-from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import errors, modes, node_lines as lines
 from skimp._engine.autograd.nodes import Extra, Grads, Node, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.record import begin, edge, finish, record, save_results

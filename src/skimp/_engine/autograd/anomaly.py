@@ -7,8 +7,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from skimp._engine.autograd import node_lines as lines
-from skimp._engine.autograd import saving
+from skimp._engine.autograd import node_lines as lines, saving
 from skimp._engine.autograd.nodes import Grads, Node
 from skimp._engine.tensor.tensor import Tensor
 

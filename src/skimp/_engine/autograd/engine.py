@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from skimp._engine.autograd import anomaly, hooks, modes
-from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines
 from skimp._engine.autograd.leaves import Leaves, next_key
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
 from skimp._engine.autograd.saving import ghost

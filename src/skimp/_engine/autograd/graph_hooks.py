@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from skimp._engine.autograd import engine, modes, saving
-from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import engine, modes, node_lines as lines, saving
 from skimp._engine.autograd.nodes import RemovableHandle
 from skimp._engine.tensor.tensor import Tensor
 

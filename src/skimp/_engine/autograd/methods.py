@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from skimp._engine.autograd import alias, calls, modes
-from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import alias, calls, modes, node_lines as lines
 from skimp._engine.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost

@@ -9,15 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from skimp._engine.autograd import node_lines as lines
-from skimp._engine.autograd import saving, unrolled
-from skimp._engine.autograd.nodes import (
-    Extra,
-    Node,
-    accumulate_of,
-    init,
-    shape_of,
-)
+from skimp._engine.autograd import node_lines as lines, saving, unrolled
+from skimp._engine.autograd.nodes import Extra, Node, accumulate_of, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from skimp._engine.autograd import errors
-from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import errors, node_lines as lines
 from skimp._engine.autograd.nodes import Grads, Node, accumulate_of, init, shape_of
 from skimp._engine.autograd.strided import gather_strided_gradient
 from skimp._engine.memory.layout import Layout

@@ -11,8 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from skimp._engine.autograd import errors, modes
-from skimp._engine.autograd import rematerialize as rematerialized
+from skimp._engine.autograd import errors, modes, rematerialize as rematerialized
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of, shape_of
 from skimp._engine.autograd.refresh import node_of_view, strided
 from skimp._engine.tensor.tensor import Tensor, mark_bytes

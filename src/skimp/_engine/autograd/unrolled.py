@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from skimp._engine.autograd import engine, errors, modes, saving
-from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd import engine, errors, modes, node_lines as lines, saving
 from skimp._engine.autograd.nodes import Extra, Grads, Node, accumulate_of, sequence, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import (
@@ -110,11 +109,7 @@ def recorder(rule: Rule, outputs: _Outputs = _OF_OUTPUT) -> Recorder:
         "shape_of": shape_of,
         "users": lines.OUTSIDE,
     }
-    text = [
-        *head,
-        *[f"    {x} = given.get({name!r})" for name, x in local.items()],
-        "    bits = 0",
-    ]
+    text = [*head, *[f"    {x} = given.get({name!r})" for name, x in local.items()], "    bits = 0"]
     for i, name in enumerate(rule.names):
         x = local[name]
         text += [

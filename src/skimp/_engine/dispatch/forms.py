@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)

@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_overlap as overlap
+from skimp._engine.autograd import alias as history, modes
+from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.tensor import dtypes, promotion

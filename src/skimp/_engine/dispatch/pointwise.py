@@ -11,36 +11,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.expressions import (
-    converted,
-    expression,
-)
-from skimp._engine.dispatch.operands import (
-    OPMATH,
-    cast,
-    empty_dense,
-    operand,
-    scalar_tensor,
-)
-from skimp._engine.dispatch.result_types import (
-    Types,
-    floating,
-    real_valued,
-    same,
-)
+from skimp._engine.dispatch.expressions import converted, expression
+from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, operand, scalar_tensor
+from skimp._engine.dispatch.result_types import Types, floating, real_valued, same
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.transforms import rows_of
 from skimp._engine.eval import run
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.eval.into import write
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, empty, fresh, wrap

@@ -11,8 +11,7 @@ import numpy as np
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import geometry, reduce
 from skimp._engine.eval.reducers import Reducer
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh

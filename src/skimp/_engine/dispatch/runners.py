@@ -5,16 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.wrappers import REQUIRED
 from skimp._engine.eval.copy import copy
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_overlap as overlap
+from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor.tensor import Tensor, alias
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from skimp._engine.eval.convert import laid
 from skimp._engine.eval.expr import Array, Expr, Leaf, Shape, walk
-from skimp._engine.eval.make import make
-from skimp._engine.eval.make import run_block as run_block
+from skimp._engine.eval.make import make, run_block as run_block
 from skimp._engine.eval.program import CONSTANT, LEAF, NODE, LeafLayout, Node, Plan
 from skimp.config import config
 

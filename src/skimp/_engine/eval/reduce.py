@@ -324,11 +324,7 @@ def _every_other(state: State, axis: int, start: int, stop: int) -> State:
 
 
 def map_rows(
-    source: Expr | Array,
-    fn: Any,
-    outs: tuple[Array, ...],
-    row_ndim: int,
-    unit: int = _ROW_UNIT,
+    source: Expr | Array, fn: Any, outs: tuple[Array, ...], row_ndim: int, unit: int = _ROW_UNIT
 ) -> None:
     """Call fn(block, *parts) for blocks of whole rows of `source`, on the threads; of about `unit`
     elements.

@@ -278,11 +278,7 @@ class Runner:
         self._scratch = [take(length, dtype) for dtype in plan.scratch]
         self._registers = slice(plan.first_scratch, plan.first_out)
         self._outs = slice(plan.first_out, plan.first_out + len(plan.outs))
-        self._operands: list[Array] = [
-            *prepared.leaves,
-            *prepared.constants,
-            *self._scratch,
-        ]
+        self._operands: list[Array] = [*prepared.leaves, *prepared.constants, *self._scratch]
         self._ready: Any = None
         self._once = [_bound(step) for step in plan.once]
         self._steps = [_bound(step) for step in plan.steps]

@@ -14,6 +14,7 @@ from skimp._engine.tensor.dtypes import (
     INT,
     UNSIGNED,
     bfloat16,
+    bool as bool_,
     complex64,
     complex128,
     dtype,
@@ -26,7 +27,6 @@ from skimp._engine.tensor.dtypes import (
     int64,
     uint8,
 )
-from skimp._engine.tensor.dtypes import bool as bool_
 
 _SCALAR_TYPE_NAMES: Final = {
     bool_: "Bool", uint8: "Byte", int8: "Char", int16: "Short", int32: "Int", int64: "Long",

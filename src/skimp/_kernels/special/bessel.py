@@ -260,9 +260,7 @@ def _k1e_large(x: F64) -> F64:
 def modified_bessel_k0_64(x: F64) -> F64:
     """K0; infinite at 0, NaN below."""
     y = pieces(
-        x,
-        ((x > 0) & (x <= 2.0), _k0_small),
-        (x > 2.0, lambda x: np.exp(-x) * _k0e_large(x)),
+        x, ((x > 0) & (x <= 2.0), _k0_small), (x > 2.0, lambda x: np.exp(-x) * _k0e_large(x))
     )
     return np.where(x == 0, inf, y)
 
@@ -270,9 +268,7 @@ def modified_bessel_k0_64(x: F64) -> F64:
 def modified_bessel_k1_64(x: F64) -> F64:
     """K1; infinite at 0, NaN below."""
     y = pieces(
-        x,
-        ((x > 0) & (x <= 2.0), _k1_small),
-        (x > 2.0, lambda x: np.exp(-x) * _k1e_large(x)),
+        x, ((x > 0) & (x <= 2.0), _k1_small), (x > 2.0, lambda x: np.exp(-x) * _k1e_large(x))
     )
     return np.where(x == 0, inf, y)
 

@@ -13,8 +13,7 @@ from skimp._engine.dispatch.forms import export, move
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.eval.copy import copy
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.tensor import devices, dtypes, formats, promotion

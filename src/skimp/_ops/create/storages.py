@@ -8,14 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_bits as B
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import layout as layouts, layout_bits as B, storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import dtypes, formats, printing, promotion
 from skimp._engine.tensor.devices import CPU, device

@@ -26,8 +26,7 @@ from skimp._engine.eval.positions import (
     take_slices,
     windows,
 )
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_views
+from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
@@ -242,13 +241,7 @@ def _index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
     return tuple(arrays)
 
 
-@general(
-    "_gather_at",
-    method=False,
-    namespaces=(),
-    rule=_RULE,
-    batch=batching.places.gather_at,
-)
+@general("_gather_at", method=False, namespaces=(), rule=_RULE, batch=batching.places.gather_at)
 def gather_at(input: Tensor, indices: Any) -> Tensor:
     """`input[indices]`; `indices` has a tensor, or None, for each of the first dims."""
     shape = tuple(input.shape)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.operands import constant

@@ -24,9 +24,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr, Kernel
 from skimp._engine.eval.positions import bits
 from skimp._engine.eval.run import Reader, prepare_runs, threads_for
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_overlap as overlap
-from skimp._engine.memory import layout_views
+from skimp._engine.memory import layout as layouts, layout_overlap as overlap, layout_views
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -232,10 +230,7 @@ def _small_fill_in_place(input: Tensor, mask: Any, value: Any) -> Tensor | None:
 
 
 @general(
-    namespaces=(),
-    composite=False,
-    fast=_small_fill_in_place,
-    batch=batching.places.fill_masked,
+    namespaces=(), composite=False, fast=_small_fill_in_place, batch=batching.places.fill_masked
 )
 def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or a 0-d tensor, where the mask holds, in place."""

@@ -14,14 +14,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import array_at_hand, general
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.eval.positions import (
-    Along,
-    bits,
-    first_outside,
-    in_windows,
-    span,
-    windows,
-)
+from skimp._engine.eval.positions import Along, bits, first_outside, in_windows, span, windows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name

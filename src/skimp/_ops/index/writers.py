@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
@@ -30,8 +29,7 @@ from skimp._engine.dispatch.forms import (
 )
 from skimp._engine.dispatch.runners import call, move, needed, tensors_in
 from skimp._engine.dispatch.wrappers import Parameters
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_overlap as overlap
+from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor, alias, empty, fresh

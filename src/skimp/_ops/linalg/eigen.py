@@ -300,12 +300,7 @@ def _sizes(A: Tensor, hermitian: bool) -> Array:  # noqa: N803
 
 @linear("matrix_rank", autocast="float32")
 def matrix_rank(
-    input: Tensor,
-    tol: Any = None,
-    hermitian: bool = False,
-    *,
-    atol: Any = None,
-    rtol: Any = None,
+    input: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
     """How many singular values are larger than max(atol, rtol * the largest)."""
     check_matrices("torch.linalg.matrix_rank", input)
@@ -347,12 +342,7 @@ def _pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
 
 @linear("pinv")
 def pinv(
-    input: Tensor,
-    rcond: Any = None,
-    hermitian: bool = False,
-    *,
-    atol: Any = None,
-    rtol: Any = None,
+    input: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
     """The Moore-Penrose inverse; singular values up to max(atol, rtol * the largest) count as 0."""
     if input.ndim < 2 or input._dtype not in LAPACK:

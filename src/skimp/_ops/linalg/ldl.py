@@ -114,12 +114,7 @@ def _check(name: str, A: Tensor) -> None:  # noqa: N803
 
 
 @linear("ldl_factor_ex", batch=batching.dims.MATRICES)
-def ldl_factor_ex(
-    input: Tensor,
-    *,
-    hermitian: bool = False,
-    check_errors: bool = False,
-) -> Any:
+def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """L below and the blocks of D on the diagonal of one matrix, the pivots, and where D has its
     first zero (0: none). Reads the lower triangle; has no gradient.
     """

@@ -20,9 +20,7 @@ from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
 from skimp._engine.dispatch.transforms import active
-from skimp._engine.memory import copies as told
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_views as V
+from skimp._engine.memory import copies as told, layout as layouts, layout_views as V
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import products

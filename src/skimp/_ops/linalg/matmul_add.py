@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
@@ -22,8 +21,7 @@ from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
 from skimp._engine.eval.copy import copy
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_views as V
+from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh

@@ -54,8 +54,7 @@ def _inverse(a: Array) -> tuple[Array, Array]:
     "_inv_ex",
     nondiff=(1,),
     rule=Rule(
-        "LinalgInvExBackward0",
-        {"input": lambda g0, result0: -(result0.mH @ g0 @ result0.mH)},
+        "LinalgInvExBackward0", {"input": lambda g0, result0: -(result0.mH @ g0 @ result0.mH)}
     ),
     batch=batching.dims.MATRICES,
 )

@@ -312,13 +312,7 @@ COMPLEX_OF_PARTS = Pointwise(
     "complex",
     {FLOAT: K.complex, **NO_HALVES},
     _complex_types,
-    Rule(
-        "ComplexBackward0",
-        {
-            "real": lambda g: real(g),
-            "imag": lambda g: imag(g),
-        },
-    ),
+    Rule("ComplexBackward0", {"real": lambda g: real(g), "imag": lambda g: imag(g)}),
     ("real", "imag"),
     numbers=(),
 )

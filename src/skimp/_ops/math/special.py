@@ -13,8 +13,7 @@ from skimp._engine.dispatch.pointwise_forms import binary
 from skimp._engine.dispatch.result_types import floating, same
 from skimp._engine.dispatch.rows import FLOAT, NO_HALVES, PAIR, node_name, unary_row
 from skimp._engine.tensor.tensor import Tensor
-from skimp._kernels import activation as A
-from skimp._kernels import special as S
+from skimp._kernels import activation as A, special as S
 from skimp._ops.index.masks import where
 
 BOTH = ("", "special")
@@ -107,12 +106,7 @@ LOGIT = Pointwise(
     "logit",
     {FLOAT: S.logit},
     floating,
-    Rule(
-        "LogitBackward0",
-        {
-            "input": lambda g, input, eps: _logit_back(g, input, eps),
-        },
-    ),
+    Rule("LogitBackward0", {"input": lambda g, input, eps: _logit_back(g, input, eps)}),
     params=("eps",),
 )
 
@@ -140,12 +134,7 @@ POLYGAMMA = Pointwise(
     "polygamma",
     {FLOAT: S.polygamma},
     floating,
-    Rule(
-        "PolygammaBackward0",
-        {
-            "input": lambda g, input, n: g * polygamma(n + 1, input),
-        },
-    ),
+    Rule("PolygammaBackward0", {"input": lambda g, input, n: g * polygamma(n + 1, input)}),
     params=("n",),
 )
 

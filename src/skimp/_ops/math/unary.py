@@ -18,8 +18,7 @@ from skimp._engine.eval.expr import COPY
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
-from skimp._kernels import activation as A
-from skimp._kernels import pointwise as K
+from skimp._kernels import activation as A, pointwise as K
 from skimp._ops import batching, return_types
 from skimp._ops.index.masks import where
 from skimp._ops.shape.complex_views import real

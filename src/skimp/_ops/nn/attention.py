@@ -97,11 +97,7 @@ def _rematerialize(
     dp = g.matmul(value.transpose(-1, -2))
     dp = dp if noise is None else dp * noise
     ds = p * (dp - (dp * p).sum(-1, True)) * scale
-    return (
-        ds.matmul(key),
-        ds.transpose(-1, -2).matmul(query),
-        dropped.transpose(-1, -2).matmul(g),
-    )
+    return (ds.matmul(key), ds.transpose(-1, -2).matmul(query), dropped.transpose(-1, -2).matmul(g))
 
 
 def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any:

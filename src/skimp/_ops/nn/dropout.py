@@ -170,7 +170,7 @@ def _warn_rank(name: str, input: Any) -> None:
             "dropout instead. Note that "
             "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, "
             "a channel dimension, "
-            "and an optional batch dimension (i.e. 3D or 4D inputs).",
+            "and an optional batch dimension (i.e. 3D or 4D inputs)."
         )
     elif name == "dropout2d" and input.ndim == 3:
         warn(
@@ -180,7 +180,7 @@ def _warn_rank(name: str, input: Any) -> None:
             "will change in a future "
             "release to interpret the input as one without a batch dimension, i.e. shape (C, H, "
             "W). To maintain the 1D "
-            "channel-wise dropout behavior, please switch to using dropout1d instead.",
+            "channel-wise dropout behavior, please switch to using dropout1d instead."
         )
     if name == "dropout3d" and input.ndim not in (4, 5):
         warn(
@@ -190,7 +190,7 @@ def _warn_rank(name: str, input: Any) -> None:
             "dropout instead. Note that "
             "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, "
             "a channel dimension, "
-            "and an optional batch dimension (i.e. 4D or 5D inputs).",
+            "and an optional batch dimension (i.e. 4D or 5D inputs)."
         )
 
 

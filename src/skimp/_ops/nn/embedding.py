@@ -312,7 +312,7 @@ def embedding_bag(
         warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage "
             "`embedding_bag(weight, input, ...)` is "
-            "deprecated, and should now be `embedding_bag(input, weight, ...)`.",
+            "deprecated, and should now be `embedding_bag(input, weight, ...)`."
         )
         input, weight = weight, input
     if mode not in ("sum", "mean", "max"):

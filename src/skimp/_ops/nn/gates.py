@@ -150,12 +150,7 @@ RRELU_FIXED_IN_PLACE = row(
 
 
 def _rrelu(
-    input: Tensor,
-    lower: float,
-    upper: float,
-    training: bool,
-    inplace: bool,
-    generator: Any = None,
+    input: Tensor, lower: float, upper: float, training: bool, inplace: bool, generator: Any = None
 ) -> Tensor:
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
@@ -242,12 +237,7 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     method=False,
     namespaces=("nn.functional",),
     out=True,
-    rule=Rule(
-        "GluBackward0",
-        {
-            "input": lambda g, input, dim: _glu_back(g, input, dim),
-        },
-    ),
+    rule=Rule("GluBackward0", {"input": lambda g, input, dim: _glu_back(g, input, dim)}),
     batch=batching.dims.by_dims("dim"),
 )
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -284,10 +274,7 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
     namespaces=(),
     rule=Rule(
         "GluBackwardBackward0",
-        {
-            "grad": lambda g, input, dim: _grad_back(g, input, dim),
-            "input": _second,
-        },
+        {"grad": lambda g, input, dim: _grad_back(g, input, dim), "input": _second},
     ),
     batch=batching.dims.glu_backward,
 )

@@ -21,7 +21,7 @@ def _default(name: str, align_corners: bool | None) -> bool:
         warn(
             f"Default {name} behavior has changed to align_corners=False since 1.3.0. Please "
             "specify align_corners=True "
-            f"if the old behavior is desired. See the documentation of {name} for details.",
+            f"if the old behavior is desired. See the documentation of {name} for details."
         )
     return bool(align_corners)
 

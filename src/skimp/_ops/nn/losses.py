@@ -27,7 +27,7 @@ def _warn_sizes(input: Any, target: Any) -> None:
         warn(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely "
-            "lead to incorrect results due to broadcasting. Please ensure they have the same size.",
+            "lead to incorrect results due to broadcasting. Please ensure they have the same size."
         )
 
 
@@ -382,7 +382,7 @@ def kl_div(
                 "'batchmean' divides only by the batch size, and aligns with the KL div math "
                 "definition."
                 "'mean' will be changed to behave the same as 'batchmean' in the next major "
-                "release.",
+                "release."
             )
     else:
         reduction = reduction_of(size_average, reduce, reduction)

@@ -34,7 +34,7 @@ def canonical_mask(
     if check_other and other is not None and mask.dtype != other.dtype:
         warn(
             f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both "
-            "instead.",
+            "instead."
         )
     if mask.is_floating_point():
         return mask
@@ -248,8 +248,5 @@ def _with_weights(
 
 
 export(
-    "multi_head_attention_forward",
-    multi_head_attention_forward,
-    ("nn.functional",),
-    method=False,
+    "multi_head_attention_forward", multi_head_attention_forward, ("nn.functional",), method=False
 )

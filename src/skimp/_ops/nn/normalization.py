@@ -16,14 +16,7 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
-from skimp._ops.reduce.softmax import (
-    HALVES,
-    SMALL,
-    contiguous_array,
-    floating,
-    over_rows,
-    wide,
-)
+from skimp._ops.reduce.softmax import HALVES, SMALL, contiguous_array, floating, over_rows, wide
 
 Ints = tuple[int, ...]
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.dispatch.forms import export, general
@@ -187,12 +186,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
     method=False,
     namespaces=(),
     nondiff=(1, 2),
-    rule=Rule(
-        "NativeBatchNormBackward0",
-        {
-            ("input", "weight", "bias"): _batch_back,
-        },
-    ),
+    rule=Rule("NativeBatchNormBackward0", {("input", "weight", "bias"): _batch_back}),
     batch=batching.layers.batch_norm,
 )
 def _batch_norm(

@@ -300,12 +300,7 @@ def _declare(nd: int) -> None:
     unpool.__doc__ = "Each element at its index in a plane of zeros."
     cast = "float32" if nd > 1 else None
     export(
-        f"max_unpool{nd}d",
-        unpool,
-        ("nn.functional",),
-        method=False,
-        composite=False,
-        autocast=cast,
+        f"max_unpool{nd}d", unpool, ("nn.functional",), method=False, composite=False, autocast=cast
     )
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
@@ -25,20 +24,10 @@ from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
     draws,
-)
-from skimp._kernels.random import (
     few as draws_few,
-)
-from skimp._kernels.random import (
     integers as draws_integers,
-)
-from skimp._kernels.random import (
     normal as draws_normal,
-)
-from skimp._kernels.random import (
     rejection as draws_rejection,
-)
-from skimp._kernels.random import (
     weighted as draws_weighted,
 )
 from skimp._kernels.random.mt19937 import Engine

@@ -198,7 +198,7 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
             {
                 "input": lambda g, input_shape, dim, result1: g.new_zeros(
                     tuple(input_shape)
-                ).scatter_add(dim, result1, g),
+                ).scatter_add(dim, result1, g)
             },
         ),
     )

@@ -87,11 +87,7 @@ amin = _extreme("amin", R.AMIN)
 
 def _place(name: str, how: R.Reducer) -> Any:
     @reduction(
-        name,
-        out=True,
-        fast=small.place(name),
-        composite=False,
-        batch=batching.dims.reduces_one,
+        name, out=True, fast=small.place(name), composite=False, batch=batching.dims.reduces_one
     )
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         dims = dims_of(dim, input.ndim)

@@ -72,12 +72,7 @@ SORT = Rule(
 
 
 @rowwise(
-    "_sort",
-    method=False,
-    namespaces=(),
-    out="same",
-    rule=SORT,
-    batch=batching.dims.by_dims("dim"),
+    "_sort", method=False, namespaces=(), out="same", rule=SORT, batch=batching.dims.by_dims("dim")
 )
 def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
     dim = layouts.normalize_dim(dim, input.ndim)

@@ -239,12 +239,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
 
 @general(out="same", composite=False)
 def histogram(
-    input: Tensor,
-    bins: Any = 100,
-    *,
-    range: Any = None,
-    weight: Any = None,
-    density: bool = False,
+    input: Tensor, bins: Any = 100, *, range: Any = None, weight: Any = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Counts (or weights, or their density) in intervals, and the intervals' edges."""
     array = _only_floats("histogramdd", input).reshape(-1)

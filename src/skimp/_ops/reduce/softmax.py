@@ -21,8 +21,7 @@ from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
-from skimp._engine.memory import call_site
-from skimp._engine.memory import layout as layouts
+from skimp._engine.memory import call_site, layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -348,7 +347,7 @@ def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype:
 def _implicit(name: str, ndim: int, stacklevel: int) -> int:
     warn(
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
-        "dim=X as an argument.",
+        "dim=X as an argument."
     )
     return 0 if ndim in (0, 1, 3) else 1
 

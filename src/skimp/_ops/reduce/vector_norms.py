@@ -112,11 +112,7 @@ def vector_norm(
 
 
 @reduction(
-    "_vector_norm",
-    method=False,
-    namespaces=(),
-    rule=VECTOR_NORM,
-    batch=batching.dims.reduces,
+    "_vector_norm", method=False, namespaces=(), rule=VECTOR_NORM, batch=batching.dims.reduces
 )
 def _vector_norm(input: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     dims = dims_of(dim, input.ndim)

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import copy_twin, export
-from skimp._engine.memory import layout_bits as B
-from skimp._engine.memory import layout_views as V
+from skimp._engine.memory import layout_bits as B, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, mark

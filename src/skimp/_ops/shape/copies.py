@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
@@ -22,10 +21,12 @@ from skimp._engine.dispatch.pointwise_forms import FLOATS, named
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Expr
-from skimp._engine.memory import copies as told
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_views
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import (
+    copies as told,
+    layout as layouts,
+    layout_views,
+    storage as storages,
+)
 from skimp._engine.memory.allocator import clear
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import devices, dtypes, formats

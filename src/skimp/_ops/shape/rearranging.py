@@ -13,8 +13,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_views as V
+from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.formats import contiguous_format
 from skimp._engine.tensor.tensor import Tensor, alias, fresh

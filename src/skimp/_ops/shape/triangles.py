@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.targets import blank, check_out, pour, target

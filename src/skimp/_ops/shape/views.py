@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from skimp._engine.autograd import alias as history
-from skimp._engine.autograd import modes
+from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.strided import gather_strided_gradient
@@ -22,9 +21,7 @@ from skimp._engine.dispatch.forms import (
     view,
     view_at_hand,
 )
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory import layout_bits as B
-from skimp._engine.memory import layout_views as V
+from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
 from skimp._engine.memory.copies import told
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
@@ -489,11 +486,5 @@ _matrix(
 )
 
 
-export(
-    "detach",
-    Tensor.detach,
-    method=False,
-    composite=False,
-    batch=batching.dims.ELEMENTWISE,
-)
+export("detach", Tensor.detach, method=False, composite=False, batch=batching.dims.ELEMENTWISE)
 export("detach_", Tensor.detach_, method=False, composite=False)

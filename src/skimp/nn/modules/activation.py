@@ -15,8 +15,7 @@ from typing import Any
 from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.options import InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
-from skimp.nn import init, whole
+from skimp.nn import functional as F, init, whole
 from skimp.nn.modules.module import Module
 
 

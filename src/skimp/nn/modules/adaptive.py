@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 from skimp.nn.modules.container import ModuleList, Sequential
 from skimp.nn.modules.linear import Linear
 from skimp.nn.modules.module import Module

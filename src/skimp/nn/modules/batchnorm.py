@@ -11,8 +11,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.options import KW_ONLY, InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
-from skimp.nn import init, whole
+from skimp.nn import functional as F, init, whole
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy

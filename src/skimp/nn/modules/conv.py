@@ -14,8 +14,7 @@ from skimp._engine.tensor.checks import (
 )
 from skimp._engine.tensor.options import own_init
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
-from skimp.nn import init
+from skimp.nn import functional as F, init
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import ntuple, reversed_twice, single
 

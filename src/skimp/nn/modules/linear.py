@@ -8,8 +8,7 @@ from typing import Any
 from skimp._engine.tensor.checks import require_positive
 from skimp._engine.tensor.options import InitVar, options
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
-from skimp.nn import init
+from skimp.nn import functional as F, init
 from skimp.nn.modules.lazy import LazyModuleMixin
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import UninitializedParameter, is_lazy

@@ -12,8 +12,7 @@ from typing import Any
 from skimp._engine.tensor.checks import require_divisible, require_positive
 from skimp._engine.tensor.options import KW_ONLY, InitVar, options
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
-from skimp.nn import init
+from skimp.nn import functional as F, init
 from skimp.nn.modules.module import Module
 
 

@@ -10,8 +10,7 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn import recurrent
 from skimp.amp.state import is_autocast_enabled
-from skimp.nn import functional as F
-from skimp.nn import whole
+from skimp.nn import functional as F, whole
 
 State = tuple[Tensor, ...]  # (h,) or (h, c)
 Cell = Callable[
@@ -152,12 +151,7 @@ def _rows(states: list[State]) -> State:
 
 
 def _direction(
-    mode: str,
-    input: Tensor,
-    start: State,
-    weights: Weights,
-    reverse: bool,
-    sizes: list[int] | None,
+    mode: str, input: Tensor, start: State, weights: Weights, reverse: bool, sizes: list[int] | None
 ) -> tuple[Tensor, State]:
     """One direction of one layer."""
     whole_layer = _WHOLE.get(mode)

@@ -6,8 +6,7 @@ from typing import Any
 
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
-from skimp.nn import functional as F
-from skimp.nn import init, whole
+from skimp.nn import functional as F, init, whole
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
 

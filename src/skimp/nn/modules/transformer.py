@@ -10,8 +10,7 @@ from typing import Any
 from skimp._engine.autograd import modes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.nn.multihead import canonical_mask
-from skimp.nn import functional as F
-from skimp.nn import init, whole
+from skimp.nn import functional as F, init, whole
 from skimp.nn.modules.activation import GELU, ReLU
 from skimp.nn.modules.attention import MultiheadAttention
 from skimp.nn.modules.container import ModuleList

@@ -93,10 +93,7 @@ class BasePruningMethod(ABC):
         return method
 
     def prune(
-        self,
-        t: Tensor,
-        default_mask: Tensor | None = None,
-        importance_scores: Tensor | None = None,
+        self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None
     ) -> Tensor:
         """A tensor times the mask that this method gives it."""
         scores = t if importance_scores is None else importance_scores
@@ -452,12 +449,7 @@ def random_structured(module: M, name: str, amount: float, dim: int) -> M:
 
 
 def ln_structured(
-    module: M,
-    name: str,
-    amount: float,
-    n: Any,
-    dim: int,
-    importance_scores: Tensor | None = None,
+    module: M, name: str, amount: float, n: Any, dim: int, importance_scores: Tensor | None = None
 ) -> M:
     """Prune a parameter's channels of smallest n-norm; the module itself.
 
