@@ -5,214 +5,190 @@ import builtins
 from types import ModuleType
 from typing import Any, NoReturn
 
-from skimp import (
-    amp as amp,
-    autograd as autograd,
-    backends as backends,
-    cuda as cuda,
-    distributed as distributed,
-    distributions as distributions,
-    fft as fft,
-    func as func,
-    jit as jit,
-    linalg as linalg,
-    masked as masked,
-    memory as memory,
-    multiprocessing as multiprocessing,
-    nn as nn,
-    optim as optim,
-    overrides as overrides,
-    random as random,
-    serialization as serialization,
-    signal as signal,
-    sparse as sparse,
-    special as special,
-    testing as testing,
-    types as types,
-    utils as utils,
-    version as version,
-)
+from skimp import amp as amp
+from skimp import autograd as autograd
+from skimp import backends as backends
+from skimp import cuda as cuda
+from skimp import distributed as distributed
+from skimp import distributions as distributions
+from skimp import fft as fft
+from skimp import func as func
+from skimp import jit as jit
+from skimp import linalg as linalg
+from skimp import masked as masked
+from skimp import memory as memory
+from skimp import multiprocessing as multiprocessing
+from skimp import nn as nn
+from skimp import optim as optim
+from skimp import overrides as overrides
+from skimp import random as random
+from skimp import serialization as serialization
+from skimp import signal as signal
+from skimp import sparse as sparse
+from skimp import special as special
+from skimp import testing as testing
+from skimp import types as types
+from skimp import utils as utils
+from skimp import version as version
 from skimp._compat.compiler import compile as compile
 from skimp._compat.settings import (
     are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
-    get_deterministic_debug_mode as get_deterministic_debug_mode,
-    get_float32_matmul_precision as get_float32_matmul_precision,
-    get_num_interop_threads as get_num_interop_threads,
+)
+from skimp._compat.settings import get_deterministic_debug_mode as get_deterministic_debug_mode
+from skimp._compat.settings import get_float32_matmul_precision as get_float32_matmul_precision
+from skimp._compat.settings import get_num_interop_threads as get_num_interop_threads
+from skimp._compat.settings import (
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
-    is_warn_always_enabled as is_warn_always_enabled,
-    set_deterministic_debug_mode as set_deterministic_debug_mode,
-    set_float32_matmul_precision as set_float32_matmul_precision,
-    set_flush_denormal as set_flush_denormal,
-    set_num_interop_threads as set_num_interop_threads,
-    set_warn_always as set_warn_always,
-    use_deterministic_algorithms as use_deterministic_algorithms,
 )
-from skimp._compat.symbolic import (
-    SymBool as SymBool,
-    SymFloat as SymFloat,
-    SymInt as SymInt,
-    sym_float as sym_float,
-    sym_fresh_size as sym_fresh_size,
-    sym_int as sym_int,
-    sym_ite as sym_ite,
-    sym_max as sym_max,
-    sym_min as sym_min,
-    sym_not as sym_not,
-    sym_sqrt as sym_sqrt,
-    sym_sum as sym_sum,
-)
+from skimp._compat.settings import is_warn_always_enabled as is_warn_always_enabled
+from skimp._compat.settings import set_deterministic_debug_mode as set_deterministic_debug_mode
+from skimp._compat.settings import set_float32_matmul_precision as set_float32_matmul_precision
+from skimp._compat.settings import set_flush_denormal as set_flush_denormal
+from skimp._compat.settings import set_num_interop_threads as set_num_interop_threads
+from skimp._compat.settings import set_warn_always as set_warn_always
+from skimp._compat.settings import use_deterministic_algorithms as use_deterministic_algorithms
+from skimp._compat.symbolic import SymBool as SymBool
+from skimp._compat.symbolic import SymFloat as SymFloat
+from skimp._compat.symbolic import SymInt as SymInt
+from skimp._compat.symbolic import sym_float as sym_float
+from skimp._compat.symbolic import sym_fresh_size as sym_fresh_size
+from skimp._compat.symbolic import sym_int as sym_int
+from skimp._compat.symbolic import sym_ite as sym_ite
+from skimp._compat.symbolic import sym_max as sym_max
+from skimp._compat.symbolic import sym_min as sym_min
+from skimp._compat.symbolic import sym_not as sym_not
+from skimp._compat.symbolic import sym_sqrt as sym_sqrt
+from skimp._compat.symbolic import sym_sum as sym_sum
 from skimp._engine.autograd.anomaly import (
     is_anomaly_check_nan_enabled as is_anomaly_check_nan_enabled,
-    is_anomaly_enabled as is_anomaly_enabled,
-    set_anomaly_enabled as set_anomaly_enabled,
 )
+from skimp._engine.autograd.anomaly import is_anomaly_enabled as is_anomaly_enabled
+from skimp._engine.autograd.anomaly import set_anomaly_enabled as set_anomaly_enabled
 from skimp._engine.autograd.methods import is_inference as is_inference
-from skimp._engine.autograd.modes import (
-    enable_grad as enable_grad,
-    inference_mode as inference_mode,
-    is_grad_enabled as is_grad_enabled,
-    is_inference_mode_enabled as is_inference_mode_enabled,
-    no_grad as no_grad,
-    set_grad_enabled as set_grad_enabled,
-)
-from skimp._engine.tensor.devices import (
-    device as device,
-    get_default_device as get_default_device,
-    set_default_device as set_default_device,
-)
-from skimp._engine.tensor.dtypes import (
-    bfloat16 as bfloat16,
-    bool as bool,
-    complex64 as complex64,
-    complex128 as complex128,
-    dtype as dtype,
-    float8_e4m3fn as float8_e4m3fn,
-    float8_e4m3fnuz as float8_e4m3fnuz,
-    float8_e5m2 as float8_e5m2,
-    float8_e5m2fnuz as float8_e5m2fnuz,
-    float8_e8m0fnu as float8_e8m0fnu,
-    float16 as float16,
-    float32 as float32,
-    float64 as float64,
-    int8 as int8,
-    int16 as int16,
-    int32 as int32,
-    int64 as int64,
-    uint8 as uint8,
-    uint16 as uint16,
-    uint32 as uint32,
-    uint64 as uint64,
-)
-from skimp._engine.tensor.finfo import finfo as finfo, iinfo as iinfo
-from skimp._engine.tensor.formats import (
-    channels_last as channels_last,
-    channels_last_3d as channels_last_3d,
-    contiguous_format as contiguous_format,
-    layout as layout,
-    memory_format as memory_format,
-    preserve_format as preserve_format,
-    sparse_coo as sparse_coo,
-    strided as strided,
-)
+from skimp._engine.autograd.modes import enable_grad as enable_grad
+from skimp._engine.autograd.modes import inference_mode as inference_mode
+from skimp._engine.autograd.modes import is_grad_enabled as is_grad_enabled
+from skimp._engine.autograd.modes import is_inference_mode_enabled as is_inference_mode_enabled
+from skimp._engine.autograd.modes import no_grad as no_grad
+from skimp._engine.autograd.modes import set_grad_enabled as set_grad_enabled
+from skimp._engine.tensor.devices import device as device
+from skimp._engine.tensor.devices import get_default_device as get_default_device
+from skimp._engine.tensor.devices import set_default_device as set_default_device
+from skimp._engine.tensor.dtypes import bfloat16 as bfloat16
+from skimp._engine.tensor.dtypes import bool as bool
+from skimp._engine.tensor.dtypes import complex64 as complex64
+from skimp._engine.tensor.dtypes import complex128 as complex128
+from skimp._engine.tensor.dtypes import dtype as dtype
+from skimp._engine.tensor.dtypes import float8_e4m3fn as float8_e4m3fn
+from skimp._engine.tensor.dtypes import float8_e4m3fnuz as float8_e4m3fnuz
+from skimp._engine.tensor.dtypes import float8_e5m2 as float8_e5m2
+from skimp._engine.tensor.dtypes import float8_e5m2fnuz as float8_e5m2fnuz
+from skimp._engine.tensor.dtypes import float8_e8m0fnu as float8_e8m0fnu
+from skimp._engine.tensor.dtypes import float16 as float16
+from skimp._engine.tensor.dtypes import float32 as float32
+from skimp._engine.tensor.dtypes import float64 as float64
+from skimp._engine.tensor.dtypes import int8 as int8
+from skimp._engine.tensor.dtypes import int16 as int16
+from skimp._engine.tensor.dtypes import int32 as int32
+from skimp._engine.tensor.dtypes import int64 as int64
+from skimp._engine.tensor.dtypes import uint8 as uint8
+from skimp._engine.tensor.dtypes import uint16 as uint16
+from skimp._engine.tensor.dtypes import uint32 as uint32
+from skimp._engine.tensor.dtypes import uint64 as uint64
+from skimp._engine.tensor.finfo import finfo as finfo
+from skimp._engine.tensor.finfo import iinfo as iinfo
+from skimp._engine.tensor.formats import channels_last as channels_last
+from skimp._engine.tensor.formats import channels_last_3d as channels_last_3d
+from skimp._engine.tensor.formats import contiguous_format as contiguous_format
+from skimp._engine.tensor.formats import layout as layout
+from skimp._engine.tensor.formats import memory_format as memory_format
+from skimp._engine.tensor.formats import preserve_format as preserve_format
+from skimp._engine.tensor.formats import sparse_coo as sparse_coo
+from skimp._engine.tensor.formats import strided as strided
 from skimp._engine.tensor.printing import set_printoptions as set_printoptions
-from skimp._engine.tensor.promotion import (
-    can_cast as can_cast,
-    get_default_dtype as get_default_dtype,
-    promote_types as promote_types,
-    set_default_dtype as set_default_dtype,
-)
+from skimp._engine.tensor.promotion import can_cast as can_cast
+from skimp._engine.tensor.promotion import get_default_dtype as get_default_dtype
+from skimp._engine.tensor.promotion import promote_types as promote_types
+from skimp._engine.tensor.promotion import set_default_dtype as set_default_dtype
 from skimp._engine.tensor.size import Size as Size
 from skimp._engine.tensor.tensor import Tensor as Tensor
-from skimp._kernels.blas import (
-    get_num_threads as get_num_threads,
-    set_num_threads as set_num_threads,
-)
+from skimp._kernels.blas import get_num_threads as get_num_threads
+from skimp._kernels.blas import set_num_threads as set_num_threads
 from skimp._ops.create import tensor_types as tensor_types
 from skimp._ops.create.interop import to_dlpack as to_dlpack
-from skimp._ops.create.queries import (
-    compiled_with_cxx11_abi as compiled_with_cxx11_abi,
-    get_device_module as get_device_module,
-    has_lapack as has_lapack,
-    has_mkl as has_mkl,
-    has_openmp as has_openmp,
-    has_spectral as has_spectral,
-    init_num_threads as init_num_threads,
-    is_storage as is_storage,
-    is_tensor as is_tensor,
-    is_vulkan_available as is_vulkan_available,
-    set_default_tensor_type as set_default_tensor_type,
-    typename as typename,
-)
-from skimp._ops.create.storages import (
-    TypedStorage as TypedStorage,
-    UntypedStorage as UntypedStorage,
-    aliases as aliases,
-    shares_memory as shares_memory,
-)
+from skimp._ops.create.queries import compiled_with_cxx11_abi as compiled_with_cxx11_abi
+from skimp._ops.create.queries import get_device_module as get_device_module
+from skimp._ops.create.queries import has_lapack as has_lapack
+from skimp._ops.create.queries import has_mkl as has_mkl
+from skimp._ops.create.queries import has_openmp as has_openmp
+from skimp._ops.create.queries import has_spectral as has_spectral
+from skimp._ops.create.queries import init_num_threads as init_num_threads
+from skimp._ops.create.queries import is_storage as is_storage
+from skimp._ops.create.queries import is_tensor as is_tensor
+from skimp._ops.create.queries import is_vulkan_available as is_vulkan_available
+from skimp._ops.create.queries import set_default_tensor_type as set_default_tensor_type
+from skimp._ops.create.queries import typename as typename
+from skimp._ops.create.storages import TypedStorage as TypedStorage
+from skimp._ops.create.storages import UntypedStorage as UntypedStorage
+from skimp._ops.create.storages import aliases as aliases
+from skimp._ops.create.storages import shares_memory as shares_memory
 from skimp._ops.create.tensor_types import _StorageType
-from skimp._ops.random.generator import (
-    Generator as Generator,
-    default_generator as default_generator,
-)
+from skimp._ops.random.generator import Generator as Generator
+from skimp._ops.random.generator import default_generator as default_generator
 from skimp._ops.sparse.tensor import SparseTensor
 from skimp.amp import GradScaler as GradScaler
 from skimp.amp.autocast_mode import autocast as autocast
-from skimp.amp.casting import (
-    set_autocast_cpu_enabled as set_autocast_cpu_enabled,
-    set_autocast_enabled as set_autocast_enabled,
-)
-from skimp.amp.state import (
-    autocast_decrement_nesting as autocast_decrement_nesting,
-    autocast_increment_nesting as autocast_increment_nesting,
-    clear_autocast_cache as clear_autocast_cache,
-    get_autocast_cpu_dtype as get_autocast_cpu_dtype,
-    get_autocast_dtype as get_autocast_dtype,
-    get_autocast_gpu_dtype as get_autocast_gpu_dtype,
-    is_autocast_cache_enabled as is_autocast_cache_enabled,
-    is_autocast_cpu_enabled as is_autocast_cpu_enabled,
-    is_autocast_enabled as is_autocast_enabled,
-    set_autocast_cache_enabled as set_autocast_cache_enabled,
-    set_autocast_cpu_dtype as set_autocast_cpu_dtype,
-    set_autocast_dtype as set_autocast_dtype,
-    set_autocast_gpu_dtype as set_autocast_gpu_dtype,
-)
+from skimp.amp.casting import set_autocast_cpu_enabled as set_autocast_cpu_enabled
+from skimp.amp.casting import set_autocast_enabled as set_autocast_enabled
+from skimp.amp.state import autocast_decrement_nesting as autocast_decrement_nesting
+from skimp.amp.state import autocast_increment_nesting as autocast_increment_nesting
+from skimp.amp.state import clear_autocast_cache as clear_autocast_cache
+from skimp.amp.state import get_autocast_cpu_dtype as get_autocast_cpu_dtype
+from skimp.amp.state import get_autocast_dtype as get_autocast_dtype
+from skimp.amp.state import get_autocast_gpu_dtype as get_autocast_gpu_dtype
+from skimp.amp.state import is_autocast_cache_enabled as is_autocast_cache_enabled
+from skimp.amp.state import is_autocast_cpu_enabled as is_autocast_cpu_enabled
+from skimp.amp.state import is_autocast_enabled as is_autocast_enabled
+from skimp.amp.state import set_autocast_cache_enabled as set_autocast_cache_enabled
+from skimp.amp.state import set_autocast_cpu_dtype as set_autocast_cpu_dtype
+from skimp.amp.state import set_autocast_dtype as set_autocast_dtype
+from skimp.amp.state import set_autocast_gpu_dtype as set_autocast_gpu_dtype
 from skimp.config import config as config
-from skimp.errors import (
-    AcceleratorError as AcceleratorError,
-    FatalError as FatalError,
-    OutOfMemoryError as OutOfMemoryError,
-)
+from skimp.errors import AcceleratorError as AcceleratorError
+from skimp.errors import FatalError as FatalError
+from skimp.errors import OutOfMemoryError as OutOfMemoryError
 from skimp.func import vmap as vmap
 from skimp.func.control_flow import cond as cond
-from skimp.jit import fork as fork, wait as wait
-from skimp.nn.positional import (
-    affine_grid_generator as affine_grid_generator,
-    batch_norm as batch_norm,
-    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
-    convolution as convolution,
-    cosine_embedding_loss as cosine_embedding_loss,
-    embedding_bag as embedding_bag,
-    frobenius_norm as frobenius_norm,
-    group_norm as group_norm,
-    gru as gru,
-    gru_cell as gru_cell,
-    hinge_embedding_loss as hinge_embedding_loss,
-    instance_norm as instance_norm,
-    kl_div as kl_div,
-    lstm as lstm,
-    lstm_cell as lstm_cell,
-    margin_ranking_loss as margin_ranking_loss,
-    norm_except_dim as norm_except_dim,
-    nuclear_norm as nuclear_norm,
-    poisson_nll_loss as poisson_nll_loss,
-    rnn_relu as rnn_relu,
-    rnn_relu_cell as rnn_relu_cell,
-    rnn_tanh as rnn_tanh,
-    rnn_tanh_cell as rnn_tanh_cell,
-    triplet_margin_loss as triplet_margin_loss,
-)
-from skimp.random import fork_rng as fork_rng, thread_safe_generator as thread_safe_generator
-from skimp.serialization import load as load, save as save
+from skimp.jit import fork as fork
+from skimp.jit import wait as wait
+from skimp.nn.positional import affine_grid_generator as affine_grid_generator
+from skimp.nn.positional import batch_norm as batch_norm
+from skimp.nn.positional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from skimp.nn.positional import convolution as convolution
+from skimp.nn.positional import cosine_embedding_loss as cosine_embedding_loss
+from skimp.nn.positional import embedding_bag as embedding_bag
+from skimp.nn.positional import frobenius_norm as frobenius_norm
+from skimp.nn.positional import group_norm as group_norm
+from skimp.nn.positional import gru as gru
+from skimp.nn.positional import gru_cell as gru_cell
+from skimp.nn.positional import hinge_embedding_loss as hinge_embedding_loss
+from skimp.nn.positional import instance_norm as instance_norm
+from skimp.nn.positional import kl_div as kl_div
+from skimp.nn.positional import lstm as lstm
+from skimp.nn.positional import lstm_cell as lstm_cell
+from skimp.nn.positional import margin_ranking_loss as margin_ranking_loss
+from skimp.nn.positional import norm_except_dim as norm_except_dim
+from skimp.nn.positional import nuclear_norm as nuclear_norm
+from skimp.nn.positional import poisson_nll_loss as poisson_nll_loss
+from skimp.nn.positional import rnn_relu as rnn_relu
+from skimp.nn.positional import rnn_relu_cell as rnn_relu_cell
+from skimp.nn.positional import rnn_tanh as rnn_tanh
+from skimp.nn.positional import rnn_tanh_cell as rnn_tanh_cell
+from skimp.nn.positional import triplet_margin_loss as triplet_margin_loss
+from skimp.random import fork_rng as fork_rng
+from skimp.random import thread_safe_generator as thread_safe_generator
+from skimp.serialization import load as load
+from skimp.serialization import save as save
 
 short: dtype
 int: dtype
