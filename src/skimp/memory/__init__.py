@@ -22,9 +22,11 @@ from skimp._engine.memory.stats import (
     reset_peak_memory_stats,
 )
 from skimp.errors import OutOfMemoryError
+from skimp.memory.drawing.picture import Picture, picture
 
 __all__ = [
     "OutOfMemoryError",
+    "Picture",
     "Region",
     "empty_cache",
     "get_limit",
@@ -37,6 +39,7 @@ __all__ = [
     "memory_summary",
     "no_copies",
     "parse_size",
+    "picture",
     "region",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
