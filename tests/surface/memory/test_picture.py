@@ -118,10 +118,7 @@ storage B: 8 bytes, 1 cell of complex64
 
 def test_names_are_the_words_of_the_call() -> None:
     rows = {"a": skimp.ones(2)}
-    drawn = picture(
-        rows["a"],
-        rows["a"][1:],
-    )
+    drawn = picture(rows["a"], rows["a"][1:])
     assert [seen.name for seen in drawn.storages[0].tensors] == ["rows['a']", "rows['a'][1:]"]
     both = list(rows.values())
     assert [s.tensors[0].name for s in picture(*both).storages] == ["tensor 1"]
