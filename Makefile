@@ -5,7 +5,7 @@ VENV   ?= .venv
 JOBS   ?= auto
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check wheel explore fuzz hostile stubs bench bench-quick clean
+.PHONY: demo test check wheel explore fuzz hostile stubs guide bench bench-quick clean
 
 demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
@@ -52,6 +52,10 @@ fuzz: $(VENV)/.skimp-test
 # What editors and type checkers know of the names that op rows declare.
 stubs: $(VENV)/.skimp
 	$(BIN)/python tools/stubs.py
+
+# The pictures and the notebook of docs/guide/tensors.md.
+guide: $(VENV)/.skimp
+	$(BIN)/python tools/guide.py
 
 # Measures everything, and writes docs/performance.md and the README's table.
 bench: $(VENV)/.skimp-bench
