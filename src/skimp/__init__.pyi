@@ -612,8 +612,8 @@ def bartlett_window(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
-    pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """A triangle that begins and ends at zero."""
 
@@ -659,8 +659,8 @@ def blackman_window(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
-    pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """0.42 - 0.5 cos + 0.08 cos of twice the angle."""
 
@@ -1176,8 +1176,8 @@ def eye(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
-    pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """A matrix of zeros with ones on the diagonal."""
 
@@ -1284,12 +1284,12 @@ def full(
     fill_value: Any,
     *,
     out: Tensor | None = None,
+    names: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
     requires_grad: builtins.bool = False,
     pin_memory: builtins.bool = False,
-    names: Any = None,
 ) -> Tensor:
     """A tensor of one value."""
 
@@ -1389,8 +1389,8 @@ def hamming_window(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
-    pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """alpha - beta cos."""
 
@@ -1401,8 +1401,8 @@ def hann_window(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
-    pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """A period of sin^2; all of it, from zero to zero, without `periodic`."""
 
@@ -1621,8 +1621,8 @@ def kaiser_window(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
-    pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """i0(beta sqrt(1 - x^2)) / i0(beta) for x from -1 to 1."""
 
@@ -1688,8 +1688,8 @@ def linspace(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
-    pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """`steps` numbers from start to end, both included, evenly apart."""
 
@@ -1765,8 +1765,8 @@ def logspace(
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
-    pin_memory: builtins.bool = False,
     requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
 ) -> Tensor:
     """`steps` powers of base, whose exponents go evenly from start to end, both included."""
 
@@ -2342,6 +2342,7 @@ def randint(
 def randint_like(
     input: Tensor,
     *args: Any,
+    generator: Generator | None = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,
@@ -2350,8 +2351,7 @@ def randint_like(
     memory_format: memory_format | None = None,
     **words: Any,
 ) -> Tensor:
-    """Whole numbers, shaped as the input: `randint_like(x, high)` or `randint_like(x, low,
-    high)`."""
+    """Whole numbers below `high`, from `low` on if it is given, shaped as the input."""
 
 def randn(
     *size: Any,

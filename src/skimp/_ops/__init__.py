@@ -72,7 +72,7 @@ from skimp._ops.nn import (
     resampling,
     smooth,
 )
-from skimp._ops.random import random, shapes
+from skimp._ops.random import makers, random, shapes
 from skimp._ops.reduce import (
     cumulative,
     extremes,

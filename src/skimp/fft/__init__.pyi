@@ -33,8 +33,8 @@ def fftfreq(
     dtype: dtypes.dtype | None = None,
     layout: formats.layout | None = None,
     device: devices.device | str | int | None = None,
-    pin_memory: bool = False,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """The frequencies of the elements of a transform of n points at distance d."""
 
@@ -202,8 +202,8 @@ def rfftfreq(
     dtype: dtypes.dtype | None = None,
     layout: formats.layout | None = None,
     device: devices.device | str | int | None = None,
-    pin_memory: bool = False,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """The frequencies of half a transform, of a real tensor."""
 

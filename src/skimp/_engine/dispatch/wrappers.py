@@ -182,7 +182,9 @@ def _refuse_types_of(
 ) -> None:
     try:
         given = inspect.signature(form.f).bind(*args, **kwargs).arguments
-    except TypeError:  # it is the call itself that failed
+    except TypeError as refused:  # it is the call itself that failed
+        if isinstance(error, TypeError):  # by what a function of `**options` handed them to
+            raise TypeError(f"{form.name}() {refused}") from None
         return
     refuse_types(form.name, form.f, given, error)
 

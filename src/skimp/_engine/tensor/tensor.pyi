@@ -1377,9 +1377,9 @@ class Tensor:
         data: Any,
         *,
         dtype: dtypes.dtype | None = None,
+        layout: formats.layout | None = None,
         device: devices.device | str | builtins.int | None = None,
         requires_grad: builtins.bool = False,
-        layout: formats.layout | None = None,
         pin_memory: builtins.bool = False,
     ) -> Tensor:
         """A copy of `data`, of this tensor's dtype."""

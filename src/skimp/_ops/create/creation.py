@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
@@ -15,14 +15,22 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.call_site import warn
-from skimp._engine.memory.layout import Layout, contiguous_strides, numel
-from skimp._engine.tensor import devices, dtypes, formats, promotion
+from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh, wrap
 from skimp._ops import batching
 from skimp._ops.create import nested
+from skimp._ops.create.options import (
+    LikeOptions,
+    Options,
+    dense_tensor,
+    empty_as,
+    finish,
+    making,
+    size_of,
+    sizes_of,
+)
 from skimp._ops.shape.copies import clone, fill, to
-from skimp._ops.shape.views import as_int
-from skimp.config import config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,57 +45,6 @@ def create(f: F) -> F:
         batch=batching.dims.ELEMENTWISE if f.__name__ == "full_like" else None,
     )
     return f
-
-
-def sizes_of(values: Any) -> tuple[int, ...]:
-    if len(values) == 1 and isinstance(values[0], (tuple, list)):
-        values = values[0]
-    shape = tuple([as_int(v) for v in values])
-    for n in shape:
-        if n < 0:
-            raise RuntimeError(
-                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
-            )
-    return shape
-
-
-def finish(t: Tensor, requires_grad: bool, pin_memory: bool = False) -> Tensor:
-    """A new tensor as its maker hands it out: nobody has written to it yet."""
-    t._storage.version = 0
-    if requires_grad:
-        if t._dtype.category < dtypes.FLOAT:
-            raise RuntimeError(
-                "Only Tensors of floating point and complex dtype can require gradients"
-            )
-        t.requires_grad_(True)
-    return t
-
-
-def dense_tensor(
-    shape: tuple[int, ...],
-    dtype: Any,
-    device: Any,
-    layout: Any = None,
-    memory_format: Any = None,
-    zeroed: bool = False,
-) -> Tensor:
-    """A new dense tensor, uninitialised or zeroed."""
-    devices.check(device)
-    if layout not in (None, formats.strided):
-        raise RuntimeError(f"skimp makes strided tensors only, not {layout}")
-    if dtype is None:
-        dtype = promotion.get_default_dtype()
-    elif not isinstance(dtype := dtypes.asked(dtype), dtypes.dtype):
-        raise TypeError(f"dtype must be torch.dtype, not {type(dtype).__name__}")
-    if memory_format is None and numel(shape) < config.small_below:
-        return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
-    strides = contiguous_strides(shape)
-    if memory_format in (formats.channels_last, formats.channels_last_3d):
-        strides = layouts.channels_last_strides(shape)
-    if not zeroed:
-        return empty(shape, dtype, strides)
-    s = storages.empty(numel(shape) * dtype.itemsize, zeroed=True)
-    return wrap(s, Layout(shape, strides, 0), dtype)
 
 
 # -- from data ------------------------------------------------------------------------------------
@@ -272,90 +229,40 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 @create
-def scalar_tensor(
-    s: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
+@making()
+def scalar_tensor(s: Any, *, dtype: Any = None, **options: Unpack[Options]) -> Tensor:
     """A 0-d tensor of the default dtype."""
-    return full(
-        (),
-        s,
-        dtype=dtype or promotion.get_default_dtype(),
-        device=device,
-        requires_grad=requires_grad,
-    )
+    return full((), s, dtype=dtype or promotion.get_default_dtype(), **options)
 
 
 # -- from numbers ---------------------------------------------------------------------------------
 
 
 def _filled_with(name: str, value: int, zeroed: bool) -> None:
-    def f(
-        *size: Any,
-        out: Tensor | None = None,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
-        memory_format: Any = None,
-        **words: Any,
-    ) -> Tensor:
-        if "size" in words:
-            size = (words.pop("size"),)
-        words.pop("names", None)
-        if words:
-            raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(words))}'")
-        shape = sizes_of(size)
+    @making(LikeOptions)
+    def f(*size: Any, out: Tensor | None = None, dtype: Any = None, **options: Any) -> Tensor:
+        shape = sizes_of(size_of(name, size, options, LikeOptions))
         if out is not None:
             outs.check_out_dtype(dtype, out)
             outs.resize_out(name, out, shape)
             if value >= 0:
                 fill(out, value)
             return out
-        t = dense_tensor(shape, dtype, device, layout, memory_format, zeroed)
+        t = dense_tensor(shape, dtype, zeroed=zeroed, **options)
         if value > 0:
             fill(t, value)
-        return finish(t, requires_grad)
+        return finish(t, **options)
 
-    def like(
-        input: Tensor,
-        *,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
-        memory_format: Any = None,
-    ) -> Tensor:
-        t = empty_as(input, dtype, device, memory_format, zeroed)
+    @making(LikeOptions)
+    def like(input: Tensor, *, dtype: Any = None, **options: Unpack[LikeOptions]) -> Tensor:
+        t = empty_as(input, dtype, zeroed=zeroed, **options)
         if value > 0:
             fill(t, value)
-        return finish(t, requires_grad)
+        return finish(t, **options)
 
-    def new(
-        input: Tensor,
-        *size: Any,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
-        **words: Any,
-    ) -> Tensor:
-        return f(
-            *size,
-            dtype=dtype or input._dtype,
-            layout=layout,
-            device=device,
-            requires_grad=requires_grad,
-            **words,
-        )
+    @making()
+    def new(input: Tensor, *size: Any, dtype: Any = None, **options: Any) -> Tensor:
+        return f(*size, dtype=dtype or input._dtype, **options)
 
     doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
     export(name, named(f, name, f"A tensor of {doc}."), method=False)
@@ -373,37 +280,15 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
     )
 
 
-def empty_as(
-    input: Tensor,
-    dtype: Any = None,
-    device: Any = None,
-    memory_format: Any = None,
-    zeroed: bool = False,
-) -> Tensor:
-    """An uninitialised (or zeroed) tensor of the input's shape; strides as `memory_format` says."""
-    devices.check(device)
-    strides = formats.strides_for(input, memory_format)
-    dtype = dtypes.asked(dtype) or input._dtype
-    shape = tuple(input.shape)
-    s = storages.empty(numel(shape) * dtype.itemsize, zeroed=zeroed)
-    return wrap(s, Layout(shape, strides, 0), dtype)
-
-
 _filled_with("zeros", 0, True)
 _filled_with("ones", 1, False)
 _filled_with("empty", -1, False)
 
 
 @create
+@making()
 def empty_strided(
-    size: Any,
-    stride: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    size: Any, stride: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """An uninitialised tensor with these strides; its storage is as long as they need."""
     shape, strides = sizes_of((size,)), sizes_of((stride,))
@@ -412,25 +297,23 @@ def empty_strided(
             f"mismatch in length of strides and shape: got {len(shape)} sizes and {len(strides)} "
             f"strides"
         )
-    devices.check(device)
+    devices.check(options.get("device"))
     dtype = dtype or promotion.get_default_dtype()
     found = Layout(shape, strides, 0)
     s = storages.empty(layouts.nbytes_needed(found, dtype.itemsize))
-    return finish(wrap(s, found, dtype), requires_grad)
+    return finish(wrap(s, found, dtype), **options)
 
 
 @create
+@making()
 def full(
     size: Any,
     fill_value: Any,
     *,
     out: Tensor | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
     names: Any = None,
+    dtype: Any = None,
+    **options: Unpack[Options],
 ) -> Tensor:
     """A tensor of one value."""
     if isinstance(fill_value, Tensor):
@@ -443,57 +326,36 @@ def full(
         outs.resize_out("full", out, shape)
         fill(out, fill_value)
         return out
-    t = dense_tensor(shape, dtype, device, layout)
+    t = dense_tensor(shape, dtype, **options)
     fill(t, fill_value)
-    return finish(t, requires_grad)
+    return finish(t, **options)
 
 
 @create
+@making(LikeOptions)
 def full_like(
-    input: Tensor,
-    fill_value: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: Any = None,
+    input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Unpack[LikeOptions]
 ) -> Tensor:
     """A tensor of one value, shaped and laid out as the input."""
-    t = empty_as(input, dtype, device, memory_format)
+    t = empty_as(input, dtype, **options)
     fill(t, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)
-    return finish(t, requires_grad)
+    return finish(t, **options)
 
 
+@making()
 def new_full(
-    input: Tensor,
-    size: Any,
-    fill_value: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """A tensor of one value, of this tensor's dtype."""
-    return full(
-        size, fill_value, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad
-    )
+    return full(size, fill_value, dtype=dtype or input._dtype, **options)
 
 
+@making()
 def new_tensor(
-    input: Tensor,
-    data: Any,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    layout: Any = None,
-    pin_memory: bool = False,
+    input: Tensor, data: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """A copy of `data`, of this tensor's dtype."""
+    device, requires_grad = options.get("device"), options.get("requires_grad", False)
     return tensor(data, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad)
 
 
@@ -502,6 +364,7 @@ export("new_tensor", new_tensor, namespaces=())
 
 
 @create
+@making()
 def arange(
     start: Any = 0,
     end: Any = None,
@@ -509,10 +372,7 @@ def arange(
     *,
     out: Tensor | None = None,
     dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    **options: Unpack[Options],
 ) -> Tensor:
     """start, start + step, ... below end."""
     if end is None:
@@ -542,8 +402,7 @@ def arange(
         n = max(0, -((start - end) // step))
     else:
         n = max(0, math.ceil((end - start) / step))
-    devices.check(device)
-    t = dense_tensor((n,), dtype, device)
+    t = dense_tensor((n,), dtype, **options)
     values = t.writable()
     if dtype.category == dtypes.INT:
         copy(values, np.arange(start, start + n * step, step, dtype=np.int64)[:n])
@@ -560,4 +419,4 @@ def arange(
         outs.resize_out("arange", out, (n,))
         move(out, t)
         return out
-    return finish(t, requires_grad)
+    return finish(t, **options)

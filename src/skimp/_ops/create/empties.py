@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.create.creation import create, empty_strided, sizes_of
+from skimp._ops.create.creation import create, empty_strided
+from skimp._ops.create.options import Options, making, sizes_of
 
 
 @create
+@making()
 def empty_permuted(
-    size: Any,
-    physical_layout: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    size: Any, physical_layout: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """An uninitialised dense tensor whose dims lie in memory in the order `physical_layout`, the
     outermost first.
@@ -43,24 +38,15 @@ def empty_permuted(
     strides = [0] * len(shape)
     for d, stride in zip(order, inner, strict=True):
         strides[d] = stride
-    return empty_strided(shape, strides, dtype=dtype, device=device, requires_grad=requires_grad)
+    return empty_strided(shape, strides, dtype=dtype, **options)
 
 
+@making()
 def new_empty_strided(
-    input: Tensor,
-    size: Any,
-    stride: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
+    input: Tensor, size: Any, stride: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """An uninitialised tensor with these strides, of this tensor's dtype."""
-    return empty_strided(
-        size, stride, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad
-    )
+    return empty_strided(size, stride, dtype=dtype or input._dtype, **options)
 
 
 export("new_empty_strided", new_empty_strided, namespaces=())

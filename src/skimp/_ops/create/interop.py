@@ -22,6 +22,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, wrap
 from skimp._ops.create import creation
 from skimp._ops.create.access import exported
 from skimp._ops.create.creation import on_array
+from skimp._ops.create.options import finish
 from skimp._ops.create.storages import UntypedStorage
 from skimp._ops.shape.copies import clone, to
 
@@ -162,7 +163,7 @@ def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
     """A vector on a buffer's bytes, from byte `offset` on: writes show on both sides."""
-    return creation.finish(_on_buffer(buffer, dtype, count, offset), requires_grad)
+    return finish(_on_buffer(buffer, dtype, count, offset), requires_grad)
 
 
 def _on_buffer(buffer: Any, dtype: dtypes.dtype, count: int = -1, offset: int = 0) -> Tensor:
@@ -294,7 +295,7 @@ def _requiring(t: Tensor, requires_grad: bool) -> Tensor:
         return t
     if not t.is_leaf:
         t = t.detach()
-    return creation.finish(t, True) if requires_grad else t.requires_grad_(False)
+    return finish(t, True) if requires_grad else t.requires_grad_(False)
 
 
 # -- NumPy's protocols ----------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.tensor import devices, dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.random.arithmetic import fma32, fma64
-from skimp._ops.create.creation import create, dense_tensor, finish
+from skimp._ops.create.creation import create
+from skimp._ops.create.options import Options, dense_tensor, finish, making
 from skimp._ops.shape.views import as_int
 
 _BLOCK = 1 << 16
@@ -113,17 +114,18 @@ def _working(dtype: dtypes.dtype) -> np.dtype[Any]:
 
 
 def _write(
-    name: str, out: Tensor | None, count: int, dtype: dtypes.dtype, device: Any, layout: Any
+    name: str, out: Tensor | None, count: int, dtype: dtypes.dtype, options: Options
 ) -> tuple[Tensor, Array]:
     if out is None:
-        t = dense_tensor((count,), dtype, device, layout)
+        t = dense_tensor((count,), dtype, **options)
         return t, t._storage.view(t.layout_of(), dtype.np)
-    devices.check(device)
+    devices.check(options.get("device"))
     outs.resize_out(name, out, (count,))
     return out, out.writable()
 
 
 @create
+@making()
 def linspace(
     start: Any,
     end: Any,
@@ -131,25 +133,23 @@ def linspace(
     *,
     out: Tensor | None = None,
     dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    **options: Unpack[Options],
 ) -> Tensor:
     """`steps` numbers from start to end, both included, evenly apart."""
     start, end = _ends("linspace", start, end)
     count = _steps("linspace", steps)
     dtype = _type_of("linspace", start, end, dtype, out)
-    t, into = _write("linspace", out, count, dtype, device, layout)
+    t, into = _write("linspace", out, count, dtype, options)
     if count == 1:
         into[0] = dtype.np.type(int(start) if dtype.category == dtypes.INT else start)
     elif count:
         for i, j, values in _spaced(start, end, count, dtype, _working(dtype)):
             copy(into[i:j], values)
-    return finish(t, requires_grad) if out is None else t
+    return finish(t, **options) if out is None else t
 
 
 @create
+@making()
 def logspace(
     start: Any,
     end: Any,
@@ -158,10 +158,7 @@ def logspace(
     *,
     out: Tensor | None = None,
     dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    **options: Unpack[Options],
 ) -> Tensor:
     """`steps` powers of base, whose exponents go evenly from start to end, both included."""
     start, end = _ends("logspace", start, end)
@@ -172,7 +169,7 @@ def logspace(
             "logspace() received an invalid combination of arguments: base must be a float, not "
             "complex"
         )
-    t, into = _write("logspace", out, count, dtype, device, layout)
+    t, into = _write("logspace", out, count, dtype, options)
     work = _working(dtype)
     if count == 1:
         first = int(start) if dtype.category == dtypes.INT else start
@@ -180,20 +177,18 @@ def logspace(
     elif count:
         for i, j, values in _spaced(start, end, count, dtype, work):
             copy(into[i:j], np.power(work.type(base), values))
-    return finish(t, requires_grad) if out is None else t
+    return finish(t, **options) if out is None else t
 
 
 @create
+@making()
 def eye(
     n: Any,
     m: Any = None,
     *,
     out: Tensor | None = None,
     dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    **options: Unpack[Options],
 ) -> Tensor:
     """A matrix of zeros with ones on the diagonal."""
     rows = as_int(n, "n")
@@ -207,7 +202,7 @@ def eye(
         t, into = out, out.writable()
         into[...] = 0
     else:
-        t = dense_tensor((rows, columns), dtype, device, layout, zeroed=True)
+        t = dense_tensor((rows, columns), dtype, zeroed=True, **options)
         into = t._storage.view(t.layout_of(), t._dtype.np)
     np.einsum("ii->i", into[: min(rows, columns), : min(rows, columns)])[...] = 1
-    return finish(t, requires_grad) if out is None else t
+    return finish(t, **options) if out is None else t

@@ -6,14 +6,17 @@ one from whole numbers, the newer one from evenly spaced points. Both are kept a
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Unpack
 
 from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, formats, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import arange, full, tensor
+from skimp._ops.create.options import Options, making, named_options
 from skimp._ops.create.ranges import linspace
 
 
@@ -24,6 +27,7 @@ def _i0(t: Tensor) -> Tensor:
 # -- torch.NAME_window ----------------------------------------------------------------------------
 
 Curve = Callable[..., Tensor]
+Forms = dict[str, Any]
 
 
 def _triangle(n: int, forms: dict[str, Any]) -> Tensor:
@@ -45,7 +49,7 @@ def _blackman(n: int, forms: dict[str, Any]) -> Tensor:
 def _kaiser(n: int, forms: dict[str, Any], beta: float) -> Tensor:
     half = (n - 1) / 2
     kind = forms["dtype"]
-    at = arange(n, dtype=kind).double() - half
+    at = arange(n, **forms).double() - half
     inside = (1 - (at / half).pow(2)).clamp(min=0).sqrt()
     return (_i0(inside * beta) / _i0(tensor(beta, dtype=dtypes.float64))).to(kind)
 
@@ -58,48 +62,49 @@ def _check_types(name: str, n: Any, periodic: Any, parameters: tuple[Any, ...]) 
 
 
 def _window(
-    name: str, curve: Curve, n: int, periodic: bool, parameters: tuple[Any, ...], forms: Any
+    name: str,
+    curve: Curve,
+    n: int,
+    periodic: bool,
+    parameters: tuple[Any, ...],
+    dtype: Any,
+    device: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """The curve on n points, or a period of it: n of n + 1 points."""
     _check_types(name, n, periodic, parameters)
-    dtype = forms["dtype"] or promotion.get_default_dtype()
+    dtype = dtype or promotion.get_default_dtype()
     if not dtype.is_floating_point:
         raise RuntimeError(
             f"{name} expects floating point dtypes, got: "
             f"{promotion.scalar_type_name(dtype)}; leave dtype out or give a floating point one"
         )
-    if forms["layout"] not in (None, formats.strided):
-        raise RuntimeError(f"{name} is not implemented for sparse types, got: {forms['layout']}")
+    if layout not in (None, formats.strided):
+        raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
     if n < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={n}")
-    made = {"dtype": dtype, "device": forms["device"]}
+    made = {"dtype": dtype, "device": device}
     if n <= 1:
         result = full((n,), 1.0, **made)
     else:
         result = curve(n + 1 if periodic else n, made, *parameters)
         result = result.narrow(0, 0, n) if periodic else result
-    return result.requires_grad_() if forms["requires_grad"] else result
+    return result.requires_grad_() if requires_grad else result
 
 
-def _forms(dtype: Any, layout: Any, device: Any, requires_grad: bool) -> dict[str, Any]:
-    return {"dtype": dtype, "layout": layout, "device": device, "requires_grad": requires_grad}
-
-
+@making()
 def hann_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """A period of sin^2; all of it, from zero to zero, without `periodic`."""
-    forms = _forms(dtype, layout, device, requires_grad)
-    return _window("hann_window", _cosine_sum, window_length, periodic, (0.5, 0.5), forms)
+    return _window(
+        "hann_window", _cosine_sum, window_length, periodic, (0.5, 0.5), dtype, **options
+    )
 
 
+@making()
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -107,60 +112,41 @@ def hamming_window(
     beta: float = 0.46,
     *,
     dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    **options: Unpack[Options],
 ) -> Tensor:
     """alpha - beta cos."""
-    forms = _forms(dtype, layout, device, requires_grad)
-    return _window("hamming_window", _cosine_sum, window_length, periodic, (alpha, beta), forms)
+    return _window(
+        "hamming_window", _cosine_sum, window_length, periodic, (alpha, beta), dtype, **options
+    )
 
 
+@making()
 def bartlett_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """A triangle that begins and ends at zero."""
-    forms = _forms(dtype, layout, device, requires_grad)
-    return _window("bartlett_window", _triangle, window_length, periodic, (), forms)
+    return _window("bartlett_window", _triangle, window_length, periodic, (), dtype, **options)
 
 
+@making()
 def blackman_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """0.42 - 0.5 cos + 0.08 cos of twice the angle."""
-    forms = _forms(dtype, layout, device, requires_grad)
-    return _window("blackman_window", _blackman, window_length, periodic, (), forms)
+    return _window("blackman_window", _blackman, window_length, periodic, (), dtype, **options)
 
 
+@making()
 def kaiser_window(
     window_length: int,
     periodic: bool = True,
     beta: float = 12.0,
     *,
     dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: bool = False,
-    requires_grad: bool = False,
+    **options: Unpack[Options],
 ) -> Tensor:
     """i0(beta sqrt(1 - x^2)) / i0(beta) for x from -1 to 1."""
-    forms = _forms(dtype, layout, device, requires_grad)
-    return _window("kaiser_window", _kaiser, window_length, periodic, (beta,), forms)
+    return _window("kaiser_window", _kaiser, window_length, periodic, (beta,), dtype, **options)
 
 
 for _f in (hann_window, hamming_window, bartlett_window, blackman_window, kaiser_window):
@@ -182,205 +168,175 @@ def _checked(name: str, n: int, dtype: Any, layout: Any) -> Any:
     return dtype
 
 
-def _points(start: float, step: float, n: int, dtype: Any, device: Any) -> Tensor:
-    return linspace(start, start + (n - 1) * step, n, dtype=dtype, device=device)
+def _spectral(curve: Curve) -> Curve:
+    """Declare a function of `signal.windows` by its curve, whose points are made with `forms`: a
+    window that requires grad has them as its leaf, as in PyTorch.
+    """
+    name = curve.__name__
+
+    def window(
+        M: int,  # noqa: N803
+        *,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **words: Any,
+    ) -> Tensor:
+        forms = {"device": device, "requires_grad": requires_grad}
+        forms["dtype"] = _checked(name, M, dtype, layout)
+        return curve(M, forms, **words)
+
+    own = inspect.signature(curve)
+    parameters = [p for p in own.parameters.values() if p.name != "forms"]
+    window.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*parameters, *named_options("dtype", "layout", "device", "requires_grad")]
+    )
+    return export(name, named(window, name, curve.__doc__), ("signal.windows",), method=False)
 
 
-def _few(n: int, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    """The windows of no point and of one."""
-    return full((n,), 1.0, dtype=dtype, device=device, requires_grad=requires_grad)
+def _points(start: float, step: float, n: int, forms: Forms) -> Tensor:
+    return linspace(start, start + (n - 1) * step, n, **forms)
 
 
-def _given(result: Tensor, requires_grad: bool) -> Tensor:
-    return result.requires_grad_() if requires_grad else result
-
-
+@_spectral
 def exponential(
     M: int,  # noqa: N803
+    forms: Forms,
     *,
     center: float | None = None,
     tau: float = 1.0,
     sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
 ) -> Tensor:
     """exp(-|n - center| / tau); `sym` false: a period of M points instead of all of them."""
-    dtype = _checked("exponential", M, dtype, layout)
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
     if M == 0:
-        return _few(M, dtype, device, requires_grad)
+        return full((M,), 1.0, **forms)
     middle = (M if not sym and M > 1 else M - 1) / 2.0 if center is None else center
-    at = linspace(
-        -middle * (1 / tau), (-middle + (M - 1)) * (1 / tau), M, dtype=dtype, device=device
-    )
-    return _given((-at.abs()).exp(), requires_grad)
+    at = linspace(-middle * (1 / tau), (-middle + (M - 1)) * (1 / tau), M, **forms)
+    return (-at.abs()).exp()
 
 
+@_spectral
 def cosine(
     M: int,  # noqa: N803
+    forms: Forms,
     *,
     sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
 ) -> Tensor:
     """Half a period of a sine."""
-    dtype = _checked("cosine", M, dtype, layout)
     if M == 0:
-        return _few(M, dtype, device, requires_grad)
+        return full((M,), 1.0, **forms)
     step = math.pi / (M + 1 if not sym and M > 1 else M)
-    at = linspace(0.5 * step, (0.5 + (M - 1)) * step, M, dtype=dtype, device=device)
-    return _given(at.sin(), requires_grad)
+    at = linspace(0.5 * step, (0.5 + (M - 1)) * step, M, **forms)
+    return at.sin()
 
 
+@_spectral
 def gaussian(
     M: int,  # noqa: N803
+    forms: Forms,
     *,
     std: float = 1.0,
     sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
 ) -> Tensor:
     """exp(-(n / std)^2 / 2) around the middle."""
-    dtype = _checked("gaussian", M, dtype, layout)
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     if M == 0:
-        return _few(M, dtype, device, requires_grad)
+        return full((M,), 1.0, **forms)
     start = -(M if not sym and M > 1 else M - 1) / 2.0
     step = 1 / (std * math.sqrt(2))
-    at = linspace(start * step, (start + (M - 1)) * step, M, dtype=dtype, device=device)
-    return _given((-(at**2)).exp(), requires_grad)
+    at = linspace(start * step, (start + (M - 1)) * step, M, **forms)
+    return (-(at**2)).exp()
 
 
+@_spectral
 def kaiser(
     M: int,  # noqa: N803
+    forms: Forms,
     *,
     beta: float = 12.0,
     sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
 ) -> Tensor:
     """i0(beta sqrt(1 - x^2)) / i0(beta) for x from -1 to 1."""
-    dtype = _checked("kaiser", M, dtype, layout)
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     if M <= 1:
-        return _few(M, dtype, device, requires_grad)
+        return full((M,), 1.0, **forms)
     # rounded first: the square must not pass that of the last point
-    rounded = tensor(beta, dtype=dtype, device=device)
+    rounded = tensor(beta, dtype=forms["dtype"])
     step = 2.0 * beta / (M if not sym else M - 1)
     end = min(rounded.item(), -beta + (M - 1) * step)
-    at = linspace(-beta, end, M, dtype=dtype, device=device)
+    at = linspace(-beta, end, M, **forms)
     root = (rounded * rounded - at.pow(2)).sqrt()
-    return _given(_i0(root) / _i0(rounded), requires_grad)
+    return _i0(root) / _i0(rounded)
 
 
+@_spectral
 def bartlett(
     M: int,  # noqa: N803
+    forms: Forms,
     *,
     sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
 ) -> Tensor:
     """A triangle that begins and ends at zero."""
-    dtype = _checked("bartlett", M, dtype, layout)
     if M <= 1:
-        return _few(M, dtype, device, requires_grad)
-    at = _points(-1, 2 / (M if not sym else M - 1), M, dtype, device)
-    return _given(1 - at.abs(), requires_grad)
+        return full((M,), 1.0, **forms)
+    at = _points(-1, 2 / (M if not sym else M - 1), M, forms)
+    return 1 - at.abs()
 
 
+@_spectral
 def general_cosine(
     M: int,  # noqa: N803
+    forms: Forms,
     *,
     a: Iterable[float],
     sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
 ) -> Tensor:
     """The sum of cosines of multiples of the angle with alternating weights `a`."""
-    dtype = _checked("general_cosine", M, dtype, layout)
     if M <= 1:
-        return _few(M, dtype, device, requires_grad)
+        return full((M,), 1.0, **forms)
     if not isinstance(a, Iterable):
         raise TypeError("Coefficients must be a list/tuple")
     weights = list(a)
     if not weights:
         raise ValueError("Coefficients cannot be empty")
-    at = _points(0, 2 * math.pi / (M if not sym else M - 1), M, dtype, device)
-    signed = tensor([(-1) ** i * w for i, w in enumerate(weights)], dtype=dtype, device=device)
-    order = arange(len(weights), dtype=dtype, device=device)
+    at = _points(0, 2 * math.pi / (M if not sym else M - 1), M, forms)
+    signed = tensor([(-1) ** i * w for i, w in enumerate(weights)], **forms)
+    order = arange(len(weights), **forms)
     waves = (order.unsqueeze(-1) * at).cos()
-    return _given((signed.unsqueeze(-1) * waves).sum(0), requires_grad)
+    return (signed.unsqueeze(-1) * waves).sum(0)
 
 
+@_spectral
 def general_hamming(
     M: int,  # noqa: N803
+    forms: Forms,
     *,
     alpha: float = 0.54,
     sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
 ) -> Tensor:
     """alpha - (1 - alpha) cos."""
-    return general_cosine(
-        M, a=[alpha, 1.0 - alpha], sym=sym, dtype=dtype, layout=layout, device=device,
-        requires_grad=requires_grad,
-    )  # fmt: skip
+    return general_cosine(M, a=[alpha, 1.0 - alpha], sym=sym, **forms)
 
 
-def _weighted(name: str, weights: list[float], doc: str) -> Callable[..., Tensor]:
-    def f(
-        M: int,  # noqa: N803
-        *,
-        sym: bool = True,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-    ) -> Tensor:
-        return general_cosine(
-            M, a=weights, sym=sym, dtype=dtype, layout=layout, device=device,
-            requires_grad=requires_grad,
-        )  # fmt: skip
+def _weighted(name: str, weights: list[float], doc: str) -> None:
+    def curve(M: int, forms: Forms, *, sym: bool = True) -> Tensor:  # noqa: N803
+        return general_cosine(M, a=weights, sym=sym, **forms)
 
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
-    return f
+    _spectral(named(curve, name, doc))
 
 
-for _g in (
-    exponential,
-    cosine,
-    gaussian,
-    kaiser,
-    bartlett,
-    general_cosine,
-    general_hamming,
-    _weighted("hamming", [0.54, 1.0 - 0.54], "0.54 - 0.46 cos."),
-    _weighted("hann", [0.5, 0.5], "sin^2."),
-    _weighted("blackman", [0.42, 0.5, 0.08], "0.42 - 0.5 cos + 0.08 cos of twice the angle."),
-    _weighted(
-        "nuttall",
-        [0.3635819, 0.4891775, 0.1365995, 0.0106411],
-        "Four terms whose side lobes are low (Nuttall 1981, table II, minimum 4-term).",
-    ),
-):
-    export(_g.__name__, _g, ("signal.windows",), method=False)
+_weighted("hamming", [0.54, 1.0 - 0.54], "0.54 - 0.46 cos.")
+_weighted("hann", [0.5, 0.5], "sin^2.")
+_weighted("blackman", [0.42, 0.5, 0.08], "0.42 - 0.5 cos + 0.08 cos of twice the angle.")
+_weighted(
+    "nuttall",
+    [0.3635819, 0.4891775, 0.1365995, 0.0106411],
+    "Four terms whose side lobes are low (Nuttall 1981, table II, minimum 4-term).",
+)

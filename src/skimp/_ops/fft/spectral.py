@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, adopt
 from skimp._ops import batching
-from skimp._ops.create.creation import arange, finish
+from skimp._ops.create.creation import arange
+from skimp._ops.create.options import Options, finish, making
 from skimp._ops.linalg.checks import hidden, rows
 from skimp._ops.shape.rearranging import roll
 
@@ -302,24 +303,22 @@ def _frequencies(n: int, d: float, whole: bool, forms: dict[str, Any]) -> Tensor
 
 
 def _frequency(name: str, whole: bool, doc: str) -> None:
+    @making()
     def f(
         n: int,
         d: float = 1.0,
         *,
         out: Tensor | None = None,
         dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        pin_memory: bool = False,
-        requires_grad: bool = False,
+        **options: Unpack[Options],
     ) -> Tensor:
         if dtype is None and out is not None:
             dtype = out._dtype
-        made = _frequencies(n, d, whole, {"dtype": dtype, "device": device})
+        made = _frequencies(n, d, whole, {"dtype": dtype, "device": options.get("device")})
         if out is not None:
             outs.resize_out(name, out, tuple(made.shape))
             return out.copy_(made)
-        return finish(made, requires_grad, pin_memory)
+        return finish(made, **options)
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import log, pi
 from typing import Any
 
@@ -23,11 +24,12 @@ from skimp._ops import batching, return_types
 from skimp._ops.index.masks import where
 from skimp._ops.shape.complex_views import real
 
+_row = partial(unary_row, foreach=True)
+_zero_row = partial(_row, sparse="values")  # 0 stays 0
+
 # -- exponentials, logarithms, roots --------------------------------------------------------------
 
-exp = unary_row(
-    "exp", np.exp, lambda g, result: g * conj(result), doc="e to the power of input.", foreach=True
-)
+exp = _row("exp", np.exp, lambda g, result: g * conj(result), doc="e to the power of input.")
 unary_row(
     "exp2",
     {FLOAT: K.exp2, COMPLEX: K.exp2},
@@ -35,63 +37,28 @@ unary_row(
     namespaces=("", "special"),
     doc="2 to the power of input.",
 )
-unary_row(
+_zero_row(
     "expm1",
     np.expm1,
     lambda g, result: g * (conj(result) + 1),
     namespaces=("", "special"),
     doc="exp(input) - 1, exact near 0.",
-    foreach=True,
-    sparse="values",
 )
-unary_row(
-    "log", np.log, lambda g, input: g / conj(input), doc="The natural logarithm.", foreach=True
+_row("log", np.log, lambda g, input: g / conj(input), doc="The natural logarithm.")
+_row("log2", np.log2, lambda g, input: g / (conj(input) * log(2)), doc="The logarithm to base 2.")
+_row(
+    "log10", np.log10, lambda g, input: g / (conj(input) * log(10)), doc="The logarithm to base 10."
 )
-unary_row(
-    "log2",
-    np.log2,
-    lambda g, input: g / (conj(input) * log(2)),
-    doc="The logarithm to base 2.",
-    foreach=True,
-)
-unary_row(
-    "log10",
-    np.log10,
-    lambda g, input: g / (conj(input) * log(10)),
-    doc="The logarithm to base 10.",
-    foreach=True,
-)
-unary_row(
+_zero_row(
     "log1p",
     np.log1p,
     lambda g, input: g / conj(input + 1),
     namespaces=("", "special"),
     doc="log(1 + input), exact near 0.",
-    foreach=True,
-    sparse="values",
 )
-unary_row(
-    "sqrt",
-    np.sqrt,
-    lambda g, result: g / (2 * conj(result)),
-    doc="The square root.",
-    foreach=True,
-    sparse="values",
-)
-unary_row(
-    "rsqrt",
-    K.rsqrt,
-    lambda g, result: -0.5 * g * conj(result.pow(3)),
-    doc="1 / sqrt(input).",
-    foreach=True,
-)
-unary_row(
-    "reciprocal",
-    K.reciprocal,
-    lambda g, result: -g * conj(result * result),
-    doc="1 / input.",
-    foreach=True,
-)
+_zero_row("sqrt", np.sqrt, lambda g, result: g / (2 * conj(result)), doc="The square root.")
+_row("rsqrt", K.rsqrt, lambda g, result: -0.5 * g * conj(result.pow(3)), doc="1 / sqrt(input).")
+_row("reciprocal", K.reciprocal, lambda g, result: -g * conj(result * result), doc="1 / input.")
 
 
 def _squared(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
@@ -110,63 +77,31 @@ unary_row(
 
 # -- trigonometry ---------------------------------------------------------------------------------
 
-unary_row(
-    "sin",
-    np.sin,
-    lambda g, input: g * conj(input.cos()),
-    doc="The sine.",
-    foreach=True,
-    sparse="values",
-)
-unary_row("cos", np.cos, lambda g, input: g * conj(-input.sin()), doc="The cosine.", foreach=True)
-unary_row(
-    "tan",
-    np.tan,
-    lambda g, result: g * conj(result * result + 1),
-    doc="The tangent.",
-    foreach=True,
-    sparse="values",
-)
-unary_row(
-    "sinh",
-    np.sinh,
-    lambda g, input: g * conj(input.cosh()),
-    doc="The hyperbolic sine.",
-    foreach=True,
-    sparse="values",
-)
-unary_row(
-    "cosh",
-    np.cosh,
-    lambda g, input: g * conj(input.sinh()),
-    doc="The hyperbolic cosine.",
-    foreach=True,
-)
-unary_row(
+_zero_row("sin", np.sin, lambda g, input: g * conj(input.cos()), doc="The sine.")
+_row("cos", np.cos, lambda g, input: g * conj(-input.sin()), doc="The cosine.")
+_zero_row("tan", np.tan, lambda g, result: g * conj(result * result + 1), doc="The tangent.")
+_zero_row("sinh", np.sinh, lambda g, input: g * conj(input.cosh()), doc="The hyperbolic sine.")
+_row("cosh", np.cosh, lambda g, input: g * conj(input.sinh()), doc="The hyperbolic cosine.")
+_zero_row(
     "asin",
     np.arcsin,
     lambda g, input: g * conj((1 - input * input).rsqrt()),
     aliases=("arcsin",),
     doc="The inverse sine.",
-    foreach=True,
-    sparse="values",
 )
-unary_row(
+_row(
     "acos",
     np.arccos,
     lambda g, input: g * -conj((1 - input * input).rsqrt()),
     aliases=("arccos",),
     doc="The inverse cosine.",
-    foreach=True,
 )
-unary_row(
+_zero_row(
     "atan",
     np.arctan,
     lambda g, input: g / conj(input * input + 1),
     aliases=("arctan",),
     doc="The inverse tangent.",
-    foreach=True,
-    sparse="values",
 )
 unary_row(
     "asinh",
@@ -256,20 +191,14 @@ def sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
     return call(SIGMOID_BACK, (grad, output))
 
 
-tanh = unary_row(
-    "tanh",
-    np.tanh,
-    lambda g, result: tanh_backward(g, result),
-    doc="The hyperbolic tangent.",
-    foreach=True,
-    sparse="values",
+tanh = _zero_row(
+    "tanh", np.tanh, lambda g, result: tanh_backward(g, result), doc="The hyperbolic tangent."
 )
-sigmoid = unary_row(
+sigmoid = _row(
     "sigmoid",
     A.sigmoid,
     lambda g, result: sigmoid_backward(g, result),
     doc="1 / (1 + exp(-input)).",
-    foreach=True,
 )
 export("expit", sigmoid, ("special",), False)
 
@@ -278,7 +207,7 @@ export("expit", sigmoid, ("special",), False)
 
 def _rounding(name: str, ufunc: Any, doc: str, aliases: tuple[str, ...] = ()) -> None:
     no_complex = Refused(NotImplementedError, f"{name} is not supported for complex inputs")
-    unary_row(
+    _zero_row(
         name,
         {INT: np.positive, FLOAT: ufunc, COMPLEX: no_complex},
         lambda g: zeros(g),
@@ -287,22 +216,18 @@ def _rounding(name: str, ufunc: Any, doc: str, aliases: tuple[str, ...] = ()) ->
         also=dtypes.UNSIGNED,
         aliases=aliases,
         doc=doc,
-        foreach=True,
-        sparse="values",
     )
 
 
 _rounding("floor", np.floor, "The largest integer not above input.")
 _rounding("ceil", np.ceil, "The smallest integer not below input.")
 _rounding("trunc", np.trunc, "The integer part.", ("fix",))
-unary_row(
+_zero_row(
     "frac",
     {FLOAT: K.frac},
     lambda g: g,
     types=same,
     doc="What the integer part leaves, with the sign of input.",
-    foreach=True,
-    sparse="values",
 )
 
 ROUND = Pointwise(
@@ -389,14 +314,12 @@ NO_SIGN = (
     "Unlike NumPy, torch.sign is not intended to support complex numbers. "
     "Please use torch.sgn instead."
 )
-unary_row(
+_zero_row(
     "sign",
     {BOOL: K.sign, INT: K.sign, FLOAT: K.sign, COMPLEX: Refused(NotImplementedError, NO_SIGN)},
     lambda g: zeros(g),
     types=same,
     doc="-1, 0 or 1.",
-    foreach=True,
-    sparse="values",
 )
 
 

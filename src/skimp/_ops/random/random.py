@@ -1,6 +1,4 @@
-"""Random numbers: PyTorch's CPU generator and its draws, bit for bit. Numbers are drawn at the
-call.
-"""
+"""Tensors filled with random numbers: PyTorch's CPU draws, bit for bit, at the call."""
 
 from __future__ import annotations
 
@@ -20,26 +18,19 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
 from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
     draws,
     few as draws_few,
     integers as draws_integers,
     normal as draws_normal,
-    rejection as draws_rejection,
-    weighted as draws_weighted,
 )
 from skimp._kernels.random.mt19937 import Engine
-from skimp._ops.create.creation import dense_tensor, empty_as, finish, sizes_of
+from skimp._ops.create.options import empty_as
 from skimp._ops.random.generator import LOCK, default_generator, drawn, engine_of
-from skimp.config import config
 
-_FEW = 1 << 12  # elements up to which a draw is handed out by few.py, or by a call of its own
-_LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
+FEW = 1 << 12  # elements up to which a draw is handed out by few.py, or by a call of its own
 _ONE_BITS = 0x3F800000  # of 1 in float32
-_LISTED = 256  # elements up to which swapping in a list is faster
-# -- filling --------------------------------------------------------------------------------------
 
 Draw = Callable[[Array], None]
 
@@ -70,7 +61,7 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
             copy(array, filled)
 
 
-def _one_by_one(mean: float, std: float, engine: Engine) -> Draw:
+def one_by_one(mean: float, std: float, engine: Engine) -> Draw:
     def draw(out: Array) -> None:
         parts = out.view(out.real.dtype) if out.dtype.kind == "c" else out
         scale = std / math.sqrt(2) if out.dtype.kind == "c" else std
@@ -117,7 +108,7 @@ def overwrite(t: Tensor, write: Callable[[], None]) -> None:
         history.rebase(t, kept)
 
 
-def _floating(t: Tensor, name: str) -> None:
+def floating(t: Tensor, name: str) -> None:
     if t._dtype.category < dtypes.FLOAT or t._dtype in dtypes.FLOAT8:
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
@@ -125,14 +116,14 @@ def _floating(t: Tensor, name: str) -> None:
 
 
 def _uniform(t: Tensor, engine: Engine, low: float, high: float) -> Draw:
-    _floating(t, "check_uniform_bounds")
+    floating(t, "check_uniform_bounds")
     return lambda out: draws.uniform(out, low, high, engine)
 
 
 def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {float(std):g}")
-    _floating(t, "normal_kernel_cpu")
+    floating(t, "normal_kernel_cpu")
     return lambda out: draws_normal.normal(out, mean, std, engine)
 
 
@@ -171,7 +162,7 @@ export("random_", drawn(random_), namespaces=())
 def _exponential(t: Tensor, engine: Engine, rate: float) -> Draw:
     if rate <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={float(rate):g}")
-    _floating(t, "exponential")
+    floating(t, "exponential")
     return lambda out: draws.exponential(out, rate, engine)
 
 
@@ -198,12 +189,12 @@ def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
 def _log_normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    _floating(t, "log_normal_cpu")
+    floating(t, "log_normal_cpu")
     return lambda out: draws.log_normal(out, mean, std, engine)
 
 
 _sampler("uniform_", _uniform, {"from": 0.0, "to": 1.0}, "Uniform numbers in [from, to).")
-_sampler("normal_", _normal, {"mean": 0.0, "std": 1.0}, "Normal numbers.", _one_by_one)
+_sampler("normal_", _normal, {"mean": 0.0, "std": 1.0}, "Normal numbers.", one_by_one)
 _sampler("exponential_", _exponential, {"lambd": 1.0}, "Exponential numbers of rate `lambd`.")
 _sampler("geometric_", _geometric, {"p": None}, "Numbers of trials until the first success.")
 _sampler("cauchy_", _cauchy, {"median": 0.0, "sigma": 1.0}, "Cauchy numbers.")
@@ -242,13 +233,6 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 
 
 BERNOULLI = Rule("BernoulliBackward0", {"input": lambda g: g.new_zeros(g.shape)})
-NORMAL = Rule(
-    "NormalBackward3",
-    {
-        "mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape)),
-        "std": lambda g, std_shape: g.new_zeros(tuple(std_shape)),
-    },
-)
 
 
 def bernoulli(
@@ -271,7 +255,7 @@ def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tens
     x = input._np
     if x is None or p is not None or input._rg or modes.state.vmaps or generator is not None:
         return None
-    if input._dtype is not dtypes.float32 or not 0 < x.size <= _FEW or not x.flags.c_contiguous:
+    if input._dtype is not dtypes.float32 or not 0 < x.size <= FEW or not x.flags.c_contiguous:
         return None
     row = x.reshape(-1)
     if np.maximum.reduce(row.view(np.uint32)) > _ONE_BITS:  # so are negative numbers, and NaN
@@ -287,350 +271,3 @@ def _few_chances(input: Tensor, p: Any = None, *, generator: Any = None) -> Tens
 
 export("bernoulli_", drawn(bernoulli_), namespaces=())
 export("bernoulli", drawn(bernoulli), fast=_few_chances)
-
-
-# -- making ---------------------------------------------------------------------------------------
-
-
-def _shape_at_hand(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
-    """The number of elements and the shape of a small tensor; None where the general way looks."""
-    if len(size) == 1 and type(size[0]) is not int:
-        size = size[0]
-        if type(size) not in (tuple, list, Size):
-            return None
-    n = 1
-    for length in size:
-        if type(length) is not int or length < 1:
-            return None
-        n *= length
-    if n >= config.small_below or n > _FEW or modes.state.vmaps:
-        return None
-    return n, tuple(size)
-
-
-def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
-    """The fast path of a function that makes a small float32 tensor of the default stream."""
-    engine = default_generator._engine
-    lock, default_dtype = engine.lock, promotion.get_default_dtype
-
-    def fast(*size: Any) -> Tensor | None:
-        found = _shape_at_hand(size)
-        if found is None or default_dtype() is not dtypes.float32:
-            return None
-        n, shape = found
-        with lock:
-            made = draw(n, engine)
-        if made is None:
-            return None
-        return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.float32)
-
-    return fast
-
-
-def _maker(
-    name: str,
-    draw: Callable[[Array, Engine], None],
-    few: Callable[[int, Engine], Array | None],
-    normal: bool,
-    doc: str,
-) -> None:
-    def f(
-        *size: Any,
-        generator: Any = None,
-        out: Tensor | None = None,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
-        **words: Any,
-    ) -> Tensor:
-        if words:
-            if "size" in words:
-                size = (words.pop("size"),)
-            if words.pop("names", None) is not None or words:
-                raise TypeError(
-                    f"{name}() got an unexpected keyword argument '{next(iter(words), 'names')}'"
-                )
-        shape = sizes_of(size)
-        engine = engine_of(generator)
-        if out is not None:
-            outs.check_out_dtype(dtype, out)
-            outs.resize_out(name, out, shape)
-            _floating(out, "normal_kernel_cpu" if normal else "check_uniform_bounds")
-            draw_into(
-                out, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None
-            )
-            return out
-        t = dense_tensor(shape, dtype, device, layout)
-        if t._dtype.category < dtypes.FLOAT:
-            _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
-        draw_into(t, lambda a: draw(a, engine))
-        return finish(t, requires_grad)
-
-    def like(
-        input: Tensor,
-        *,
-        generator: Any = None,
-        dtype: Any = None,
-        layout: Any = None,
-        device: Any = None,
-        requires_grad: bool = False,
-        pin_memory: bool = False,
-        memory_format: Any = None,
-    ) -> Tensor:
-        t = empty_as(input, dtype, device, memory_format)
-        if t._dtype.category < dtypes.FLOAT:
-            _floating(t, "normal_kernel_cpu" if normal else "check_uniform_bounds")
-        engine = engine_of(generator)
-        draw_into(t, lambda a: draw(a, engine), _one_by_one(0.0, 1.0, engine) if normal else None)
-        return finish(t, requires_grad)
-
-    made = drawn(named(f, name, f"A tensor of {doc}."))
-    export(name, made, method=False, fast=_few(few))
-    export(
-        f"{name}_like",
-        drawn(named(like, f"{name}_like", f"A tensor of {doc}, shaped as the input.")),
-        method=False,
-    )
-
-
-_maker(
-    "rand",
-    lambda a, engine: draws.uniform(a, 0.0, 1.0, engine),
-    draws_few.uniforms,
-    False,
-    "uniform numbers in [0, 1)",
-)
-_maker(
-    "randn",
-    lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine),
-    draws_few.normals,
-    True,
-    "standard normal numbers",
-)
-
-
-def randint(
-    *args: Any,
-    generator: Any = None,
-    out: Tensor | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    **words: Any,
-) -> Tensor:
-    """Whole numbers: `randint(high, size)` or `randint(low, high, size)`."""
-    if len(args) > 3:
-        raise TypeError(f"randint() takes 3 positional arguments but {len(args)} were given")
-    names = ["low", "high", "size"]
-    given = dict(zip(names[-len(args) :] if args and not words else names, args, strict=False))
-    if args and len(args) == 2 and not words:
-        given = {"high": args[0], "size": args[1]}
-    elif words:
-        given = dict(
-            zip(
-                [n for n in names if n not in words][-len(args) :] if args else [],
-                args,
-                strict=False,
-            )
-        )
-    given.update({k: words.pop(k) for k in list(words) if k in names})
-    if words:
-        raise TypeError(f"randint() got an unexpected keyword argument '{next(iter(words))}'")
-    low, high = int(given.get("low", 0)), int(given["high"])
-    shape = sizes_of((given["size"],))
-    if low >= high:
-        raise RuntimeError(
-            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-        )
-    engine = engine_of(generator)
-    t = out if out is not None else dense_tensor(shape, dtype or dtypes.int64, device, layout)
-    if out is not None:
-        outs.resize_out("randint", out, shape)
-    draw_into(t, lambda a: draws_integers.random_(a, engine, low, high))
-    return finish(t, requires_grad) if out is None else t
-
-
-def randint_like(
-    input: Tensor,
-    *args: Any,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-    memory_format: Any = None,
-    **words: Any,
-) -> Tensor:
-    """Whole numbers, shaped as the input: `randint_like(x, high)` or `randint_like(x,
-    low, high)`.
-    """
-    low, high = (0, args[0]) if len(args) == 1 else args if len(args) == 2 else (0, None)
-    low, high = int(words.pop("low", low)), int(words.pop("high", high))
-    if low >= high:
-        raise RuntimeError(
-            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-        )
-    t = empty_as(input, dtype, device, memory_format)
-    draw_into(t, lambda a: draws_integers.random_(a, default_generator._engine, low, high))
-    return finish(t, requires_grad)
-
-
-def randperm(
-    n: int,
-    *,
-    generator: Any = None,
-    out: Tensor | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
-    """The numbers below n in random order."""
-    if n < 0:
-        raise RuntimeError(f"n must be non-negative, got{n}")
-    t = out if out is not None else dense_tensor((int(n),), dtype or dtypes.int64, device, layout)
-    if out is not None:
-        outs.resize_out("randperm", out, (int(n),))
-    draw_into(t, lambda a: draws_integers.randperm(a, engine_of(generator)))
-    return finish(t, requires_grad) if out is None else t
-
-
-def _few_integers(*args: Any) -> Tensor | None:
-    if not 2 <= len(args) <= 3:
-        return None
-    low: Any = args[0] if len(args) == 3 else 0
-    high, size = args[-2:]
-    if type(low) is not int or type(high) is not int or not low < high <= _LARGE or low < -_LARGE:
-        return None
-    found = None if type(size) is int else _shape_at_hand((size,))
-    if found is None:
-        return None
-    n, shape = found
-    engine = default_generator._engine
-    with engine.lock:
-        words = engine.random32(n)
-    made = words.astype(np.int64)
-    made %= high - low
-    if low:
-        made += low
-    return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
-
-
-def _few_in_order(n: Any, **words: Any) -> Tensor | None:
-    if type(n) is not int or not 0 < n <= _LISTED or any(words.values()):
-        return None
-    if modes.state.vmaps or n >= config.small_below:
-        return None
-    engine = default_generator._engine
-    with engine.lock:
-        drawn: list[int] = engine.random32(n - 1).tolist()
-    numbers = list(range(n))
-    for i, word in enumerate(drawn):
-        j = i + word % (n - i)
-        numbers[i], numbers[j] = numbers[j], numbers[i]
-    return fresh(np.array(numbers, np.int64), dtypes.int64)
-
-
-def normal(
-    mean: Any,
-    std: Any = 1.0,
-    size: Any = None,
-    *,
-    generator: Any = None,
-    out: Tensor | None = None,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
-    """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast."""
-    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
-        t = dense_tensor(sizes_of((size,)), dtype, device) if out is None else out
-        if out is not None:
-            outs.check_out_dtype(dtype, out)
-            outs.resize_out("normal", out, sizes_of((size,)))
-        t.normal_(mean, std, generator=generator)
-        return finish(t, requires_grad) if out is None else t
-    if size is not None:
-        raise TypeError("normal() received an invalid combination of arguments: size with tensors")
-    like = mean if isinstance(mean, Tensor) else std
-    if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
-        raise RuntimeError("normal expects all elements of std >= 0.0")
-    shape = tuple(like.shape)
-    if isinstance(mean, Tensor) and isinstance(std, Tensor):
-        shape = layouts.broadcast_shapes(tuple(mean.shape), tuple(std.shape))
-    t = dense_tensor(shape, like._dtype, device) if out is None else out
-    if out is not None:
-        outs.resize_out("normal", out, shape)
-    with modes.no_grad():
-        t.normal_(0.0, 1.0, generator=generator)
-        t.mul_(std).add_(mean)
-    if (
-        out is None
-        and modes.state.grad
-        and any([isinstance(v, Tensor) and v._rg for v in (mean, std)])
-    ):
-        record(NORMAL, {"mean": mean, "std": std}, t)
-    return t
-
-
-def multinomial(
-    input: Tensor,
-    num_samples: int,
-    replacement: bool = False,
-    *,
-    generator: Any = None,
-    out: Tensor | None = None,
-) -> Tensor:
-    """Positions drawn with the weights that each row of `input` holds."""
-    if input.ndim not in (1, 2):
-        raise RuntimeError("prob_dist must be 1 or 2 dim")
-    if not input._dtype.is_floating_point:
-        raise RuntimeError(
-            f"multinomial only supports floating-point dtypes for input, got: "
-            f"{promotion.scalar_type_name(input._dtype)}"
-        )
-    if num_samples <= 0:
-        raise RuntimeError("cannot sample n_sample <= 0 samples")
-    n = input.shape[-1]
-    if not replacement and num_samples > n:
-        raise RuntimeError(
-            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
-        )
-    with LOCK():
-        found = draws_weighted.multinomial(
-            input.array(), num_samples, replacement, engine_of(generator)
-        )
-    result = fresh(np.ascontiguousarray(found), dtypes.int64)
-    if out is None:
-        return result
-    if out._dtype is not dtypes.int64:
-        raise RuntimeError(
-            f"multinomial expects Long tensor out, got: {promotion.scalar_type_name(out._dtype)}"
-        )
-    outs.resize_out("multinomial", out, tuple(result.shape))
-    copy(out.writable(), result.array())
-    return out
-
-
-def poisson(input: Tensor, generator: Any = None) -> Tensor:
-    """Poisson numbers of the rates that `input` holds."""
-    with LOCK():
-        return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
-
-
-for _made, _fast in (
-    (randint, _few_integers),
-    (randint_like, None),
-    (randperm, _few_in_order),
-    (normal, None),
-    (poisson, None),
-):
-    export(_made.__name__, drawn(_made), method=False, fast=_fast)
-export("multinomial", drawn(multinomial))

@@ -6,17 +6,15 @@ attribute `weight`, which a forward pre-hook (the pruning method itself) sets to
 
 from __future__ import annotations
 
-import math
-import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.nn.modules.module import Module
 from skimp.nn.utils.convert_parameters import parameters_to_vector
+from skimp.nn.utils.pruned_masks import check_amount, check_scores, left, number_of, without
 
 M = TypeVar("M", bound=Module)
 
@@ -70,11 +68,7 @@ class BasePruningMethod(ABC):
             method = _joined(earlier, method)
         orig: Any = getattr(module, name)
         scores: Tensor = orig if importance_scores is None else importance_scores
-        if scores.shape != orig.shape:
-            raise AssertionError(
-                f"importance_scores should have the same shape as parameter {name} of {module}, "
-                f"got {scores.shape} vs {orig.shape}"
-            )
+        check_scores(scores, orig, f"parameter {name} of {module}")
         if earlier is None:
             del module._parameters[name]
             module.register_parameter(f"{name}_orig", orig)
@@ -97,11 +91,7 @@ class BasePruningMethod(ABC):
     ) -> Tensor:
         """A tensor times the mask that this method gives it."""
         scores = t if importance_scores is None else importance_scores
-        if scores.shape != t.shape:
-            raise AssertionError(
-                f"importance_scores should have the same shape as tensor t, got {scores.shape} vs "
-                f"{t.shape}"
-            )
+        check_scores(scores, t, "tensor t")
         before = whole.ones_like(t) if default_mask is None else default_mask
         return t * self.compute_mask(scores, default_mask=before)
 
@@ -181,31 +171,11 @@ class PruningContainer(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         method = self._pruning_methods[-1]
-        left = _left(method, t, default_mask)
+        seen = left(method, t, default_mask)
         mask = default_mask.clone().to(dtype=t.dtype)
-        part = method.compute_mask(t[left], default_mask=default_mask[left])
-        mask[left] = part.to(dtype=mask.dtype)
+        part = method.compute_mask(t[seen], default_mask=default_mask[seen])
+        mask[seen] = part.to(dtype=mask.dtype)
         return mask
-
-
-def _left(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Any:
-    """The index of what a method may look at."""
-    kind = method.PRUNING_TYPE
-    if kind == "unstructured":
-        return mask == 1
-    if kind == "global":
-        return (slice(None),) * t.ndim
-    if kind != "structured":
-        raise ValueError(f"Unrecognized PRUNING_TYPE {kind}")
-    if not hasattr(method, "dim"):
-        raise AttributeError(
-            'Pruning methods of PRUNING_TYPE "structured" need to have the attribute `dim` defined.'
-        )
-    dim = method.dim + t.ndim if method.dim < 0 else method.dim
-    if dim < 0:
-        raise IndexError(f"Index is out of bounds for tensor with dimensions {t.ndim}")
-    channels = mask.sum(dim=[d for d in range(t.ndim) if d != dim]) != 0
-    return (*(slice(None),) * dim, channels)
 
 
 # -- the methods ----------------------------------------------------------------------------------
@@ -231,19 +201,8 @@ class _Amount(BasePruningMethod):
     """A method that prunes so many elements or channels, or that fraction of them."""
 
     def __init__(self, amount: float) -> None:
-        _check_amount(amount)
+        check_amount(amount)
         self.amount = amount
-
-    def _number(self, size: int) -> int:
-        """How many of `size` go."""
-        if not isinstance(self.amount, numbers.Integral):
-            return round(self.amount * size)
-        if self.amount > size:
-            raise ValueError(
-                f"amount={self.amount} should be smaller than the number of parameters to "
-                f"prune={size}"
-            )
-        return int(self.amount)
 
 
 class RandomUnstructured(_Amount):
@@ -256,10 +215,10 @@ class RandomUnstructured(_Amount):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        number = self._number(t.numel())
+        number = number_of(self.amount, t.numel())
         if number == 0:
             return default_mask.clone()
-        return _without(default_mask, whole.topk(whole.rand_like(t).view(-1), k=number)[1])
+        return without(default_mask, whole.topk(whole.rand_like(t).view(-1), k=number)[1])
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -278,24 +237,17 @@ class L1Unstructured(_Amount):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        number = self._number(t.numel())
+        number = number_of(self.amount, t.numel())
         if number == 0:
             return default_mask.clone()
         _, smallest = whole.topk(t.detach().abs().view(-1), k=number, largest=False)
-        return _without(default_mask, smallest)
+        return without(default_mask, smallest)
 
     @classmethod
     def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: float, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
-
-
-def _without(mask: Tensor, indices: Tensor) -> Tensor:
-    """A mask with zeros at more places of its row-major order."""
-    mask = mask.clone(memory_format=formats.contiguous_format)
-    mask.view(-1)[indices] = 0
-    return mask
 
 
 class _Channels(_Amount):
@@ -315,7 +267,7 @@ class _Channels(_Amount):
             )
         if self.dim >= t.ndim:
             raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
-        number = self._number(t.shape[self.dim])
+        number = number_of(self.amount, t.shape[self.dim])
         if number == 0:
             return default_mask
         dim = self.dim % t.ndim
@@ -534,14 +486,3 @@ def is_pruned(module: Module) -> bool:
         for inner in module.modules()
         for hook in inner._forward_pre_hooks.values()
     )
-
-
-def _check_amount(amount: Any) -> None:
-    if not isinstance(amount, numbers.Real):
-        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    most = math.inf if isinstance(amount, numbers.Integral) else 1.0
-    if not 0.0 <= float(amount) <= most:
-        raise ValueError(
-            f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
-            "integer"
-        )

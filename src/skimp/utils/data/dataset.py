@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.random.generator import Generator, default_generator
-from skimp._ops.random.random import randperm
+from skimp._ops.random.makers import randperm
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sized
 from typing import Any
 
 from skimp._ops.random.generator import Generator
-from skimp._ops.random.random import randperm
+from skimp._ops.random.makers import randperm
 from skimp.utils.data.sampler import Sampler
 
 

@@ -12,7 +12,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp._ops.create.creation import as_tensor
 from skimp._ops.random.generator import Generator
-from skimp._ops.random.random import multinomial, randint, randperm
+from skimp._ops.random.makers import multinomial, randint, randperm
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -1,0 +1,162 @@
+"""The arguments that every maker of tensors takes by name, declared once; and what they ask for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypedDict, TypeVar
+
+import numpy as np
+
+from skimp._engine.memory import layout as layouts, storage as storages
+from skimp._engine.memory.layout import Layout, contiguous_strides, numel
+from skimp._engine.tensor import devices, dtypes, formats, promotion
+from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
+from skimp._ops.shape.views import as_int
+from skimp.config import config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Options(TypedDict, total=False):
+    """What makers of tensors take beside a dtype; `pin_memory` asks for nothing on a host alone."""
+
+    layout: Any
+    device: Any
+    requires_grad: bool
+    pin_memory: bool
+
+
+class LikeOptions(Options, total=False):
+    """What makers of tensors shaped as another take."""
+
+    memory_format: Any
+
+
+_DEFAULTS = {"requires_grad": False, "pin_memory": False}
+
+
+def named_options(*names: str) -> list[inspect.Parameter]:
+    """Options as parameters of a signature."""
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_DEFAULTS.get(name),
+            annotation="bool" if name in _DEFAULTS else "Any",
+        )
+        for name in names
+    ]
+
+
+def making(kind: type = Options) -> Callable[[F], F]:
+    """`f(..., **options)` with each option in its signature: for help, stubs and wrappers.
+
+    With `**options: Any` it takes other names too (`size=`), and looks at them itself.
+    """
+
+    def declare(f: F) -> F:
+        signature = inspect.signature(f)
+        *own, rest = signature.parameters.values()
+        parameters = [*own, *named_options(*kind.__annotations__)]
+        if rest.annotation == "Any":
+            parameters.append(rest.replace(name="words"))
+        f.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return f
+
+    return declare
+
+
+def size_of(name: str, size: tuple[Any, ...], words: dict[str, Any], kind: type) -> tuple[Any, ...]:
+    """The sizes of a call `name(2, 3)`, `name((2, 3))` or `name(size=(2, 3))`; `words` keeps the
+    options.
+    """
+    if not words:
+        return size
+    words.pop("names", None)
+    if "size" in words:
+        size = (words.pop("size"),)
+    for word in words:
+        if word not in kind.__annotations__:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{word}'")
+    return size
+
+
+def sizes_of(values: Any) -> tuple[int, ...]:
+    """Sizes as they are given, `(2, 3)` or `((2, 3),)`, as a shape."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = values[0]
+    shape = tuple([as_int(v) for v in values])
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {n}: {list(shape)}"
+            )
+    return shape
+
+
+def dense_tensor(
+    shape: tuple[int, ...],
+    dtype: Any = None,
+    device: Any = None,
+    layout: Any = None,
+    memory_format: Any = None,
+    zeroed: bool = False,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new dense tensor, uninitialised or zeroed; `finish` sees to `requires_grad`."""
+    devices.check(device)
+    if layout not in (None, formats.strided):
+        raise RuntimeError(f"skimp makes strided tensors only, not {layout}")
+    if dtype is None:
+        dtype = promotion.get_default_dtype()
+    elif not isinstance(dtype := dtypes.asked(dtype), dtypes.dtype):
+        raise TypeError(f"dtype must be torch.dtype, not {type(dtype).__name__}")
+    if memory_format is None and numel(shape) < config.small_below:
+        return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
+    strides = contiguous_strides(shape)
+    if memory_format in (formats.channels_last, formats.channels_last_3d):
+        strides = layouts.channels_last_strides(shape)
+    if not zeroed:
+        return empty(shape, dtype, strides)
+    s = storages.empty(numel(shape) * dtype.itemsize, zeroed=True)
+    return wrap(s, Layout(shape, strides, 0), dtype)
+
+
+def empty_as(
+    input: Tensor,
+    dtype: Any = None,
+    device: Any = None,
+    memory_format: Any = None,
+    zeroed: bool = False,
+    layout: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """An uninitialised (or zeroed) tensor of the input's shape; strides as `memory_format` says."""
+    devices.check(device)
+    strides = formats.strides_for(input, memory_format)
+    dtype = dtypes.asked(dtype) or input._dtype
+    shape = tuple(input.shape)
+    s = storages.empty(numel(shape) * dtype.itemsize, zeroed=zeroed)
+    return wrap(s, Layout(shape, strides, 0), dtype)
+
+
+def finish(
+    t: Tensor,
+    requires_grad: bool = False,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """A new tensor as its maker hands it out: nobody has written to it yet."""
+    t._storage.version = 0
+    if requires_grad:
+        if t._dtype.category < dtypes.FLOAT:
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
+        t.requires_grad_(True)
+    return t

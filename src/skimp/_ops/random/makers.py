@@ -1,0 +1,349 @@
+"""Tensors of random numbers: rand, randn, randint, randperm, normal and draws by weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Unpack
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.eval.copy import copy
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.size import Size
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.random import (
+    draws,
+    few as draws_few,
+    integers as draws_integers,
+    normal as draws_normal,
+    rejection as draws_rejection,
+    weighted as draws_weighted,
+)
+from skimp._kernels.random.mt19937 import Engine
+from skimp._ops.create.options import (
+    LikeOptions,
+    Options,
+    dense_tensor,
+    empty_as,
+    finish,
+    making,
+    size_of,
+    sizes_of,
+)
+from skimp._ops.random.generator import LOCK, default_generator, drawn, engine_of
+from skimp._ops.random.random import FEW, Draw, draw_into, floating, one_by_one
+from skimp.config import config
+
+_LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
+_LISTED = 256  # elements up to which swapping in a list is faster
+NORMAL = Rule(
+    "NormalBackward3",
+    {
+        "mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape)),
+        "std": lambda g, std_shape: g.new_zeros(tuple(std_shape)),
+    },
+)
+
+
+def _shape_at_hand(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
+    """The number of elements and the shape of a small tensor; None where the general way looks."""
+    if len(size) == 1 and type(size[0]) is not int:
+        size = size[0]
+        if type(size) not in (tuple, list, Size):
+            return None
+    n = 1
+    for length in size:
+        if type(length) is not int or length < 1:
+            return None
+        n *= length
+    if n >= config.small_below or n > FEW or modes.state.vmaps:
+        return None
+    return n, tuple(size)
+
+
+def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:
+    """The fast path of a function that makes a small float32 tensor of the default stream."""
+    engine = default_generator._engine
+    lock, default_dtype = engine.lock, promotion.get_default_dtype
+
+    def fast(*size: Any) -> Tensor | None:
+        found = _shape_at_hand(size)
+        if found is None or default_dtype() is not dtypes.float32:
+            return None
+        n, shape = found
+        with lock:
+            made = draw(n, engine)
+        if made is None:
+            return None
+        return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.float32)
+
+    return fast
+
+
+def _maker(
+    name: str,
+    draw: Callable[[Array, Engine], None],
+    few: Callable[[int, Engine], Array | None],
+    doc: str,
+    checked: str,
+    scattered: Callable[[Engine], Draw] | None = None,
+) -> None:
+    def filled(t: Tensor, engine: Engine) -> Tensor:
+        floating(t, checked)
+        draw_into(t, lambda a: draw(a, engine), scattered and scattered(engine))
+        return t
+
+    @making()
+    def f(
+        *size: Any,
+        generator: Any = None,
+        out: Tensor | None = None,
+        dtype: Any = None,
+        **options: Any,
+    ) -> Tensor:
+        shape = sizes_of(size_of(name, size, options, Options))
+        engine = engine_of(generator)
+        if out is None:
+            return finish(filled(dense_tensor(shape, dtype, **options), engine), **options)
+        outs.check_out_dtype(dtype, out)
+        outs.resize_out(name, out, shape)
+        return filled(out, engine)
+
+    @making(LikeOptions)
+    def like(
+        input: Tensor, *, generator: Any = None, dtype: Any = None, **options: Unpack[LikeOptions]
+    ) -> Tensor:
+        return finish(filled(empty_as(input, dtype, **options), engine_of(generator)), **options)
+
+    export(name, drawn(named(f, name, f"A tensor of {doc}.")), method=False, fast=_few(few))
+    title = f"{name}_like"
+    shaped = named(like, title, f"A tensor of {doc}, shaped as the input.")
+    export(title, drawn(shaped), method=False)
+
+
+_maker(
+    "rand",
+    lambda a, engine: draws.uniform(a, 0.0, 1.0, engine),
+    draws_few.uniforms,
+    "uniform numbers in [0, 1)",
+    "check_uniform_bounds",
+)
+_maker(
+    "randn",
+    lambda a, engine: draws_normal.normal(a, 0.0, 1.0, engine),
+    draws_few.normals,
+    "standard normal numbers",
+    "normal_kernel_cpu",
+    lambda engine: one_by_one(0.0, 1.0, engine),
+)
+
+
+def _whole_range(
+    name: str, names: tuple[str, ...], args: tuple[Any, ...], words: dict[str, Any], kind: type
+) -> dict[str, Any]:
+    """`low`, `high` and what else `names` has, by position (the first may be left out) or by name;
+    `words` keeps the options.
+    """
+    if len(args) > len(names):
+        raise TypeError(
+            f"{name}() takes {len(names)} positional arguments but {len(args)} were given"
+        )
+    given = {n: words.pop(n) for n in names if n in words}
+    free = [n for n in names if n not in given]
+    given.update(zip(free[max(0, len(free) - len(args)) :], args, strict=False))
+    for word in words:
+        if word not in kind.__annotations__:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{word}'")
+    low, high = given["low"], given["high"] = int(given.get("low", 0)), int(given["high"])
+    if low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    return given
+
+
+@making()
+def randint(
+    *args: Any, generator: Any = None, out: Tensor | None = None, dtype: Any = None, **options: Any
+) -> Tensor:
+    """Whole numbers: `randint(high, size)` or `randint(low, high, size)`."""
+    given = _whole_range("randint", ("low", "high", "size"), args, options, Options)
+    shape = sizes_of((given["size"],))
+    engine = engine_of(generator)
+    t = dense_tensor(shape, dtype or dtypes.int64, **options) if out is None else out
+    if out is not None:
+        outs.resize_out("randint", out, shape)
+    draw_into(t, lambda a: draws_integers.random_(a, engine, given["low"], given["high"]))
+    return finish(t, **options) if out is None else t
+
+
+@making(LikeOptions)
+def randint_like(
+    input: Tensor, *args: Any, generator: Any = None, dtype: Any = None, **options: Any
+) -> Tensor:
+    """Whole numbers below `high`, from `low` on if it is given, shaped as the input."""
+    given = _whole_range("randint_like", ("low", "high"), args, options, LikeOptions)
+    engine = engine_of(generator)
+    t = empty_as(input, dtype, **options)
+    draw_into(t, lambda a: draws_integers.random_(a, engine, given["low"], given["high"]))
+    return finish(t, **options)
+
+
+@making()
+def randperm(
+    n: int,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    **options: Unpack[Options],
+) -> Tensor:
+    """The numbers below n in random order."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got{n}")
+    t = dense_tensor((int(n),), dtype or dtypes.int64, **options) if out is None else out
+    if out is not None:
+        outs.resize_out("randperm", out, (int(n),))
+    draw_into(t, lambda a: draws_integers.randperm(a, engine_of(generator)))
+    return finish(t, **options) if out is None else t
+
+
+def _few_integers(*args: Any) -> Tensor | None:
+    if not 2 <= len(args) <= 3:
+        return None
+    low: Any = args[0] if len(args) == 3 else 0
+    high, size = args[-2:]
+    if type(low) is not int or type(high) is not int or not low < high <= _LARGE or low < -_LARGE:
+        return None
+    found = None if type(size) is int else _shape_at_hand((size,))
+    if found is None:
+        return None
+    n, shape = found
+    engine = default_generator._engine
+    with engine.lock:
+        words = engine.random32(n)
+    made = words.astype(np.int64)
+    made %= high - low
+    if low:
+        made += low
+    return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
+
+
+def _few_in_order(n: Any, **words: Any) -> Tensor | None:
+    if type(n) is not int or not 0 < n <= _LISTED or any(words.values()):
+        return None
+    if modes.state.vmaps or n >= config.small_below:
+        return None
+    engine = default_generator._engine
+    with engine.lock:
+        drawn: list[int] = engine.random32(n - 1).tolist()
+    numbers = list(range(n))
+    for i, word in enumerate(drawn):
+        j = i + word % (n - i)
+        numbers[i], numbers[j] = numbers[j], numbers[i]
+    return fresh(np.array(numbers, np.int64), dtypes.int64)
+
+
+@making()
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    **options: Unpack[Options],
+) -> Tensor:
+    """Normal numbers; mean and std are numbers (with `size`) or tensors that broadcast."""
+    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+        t = dense_tensor(sizes_of((size,)), dtype, **options) if out is None else out
+        if out is not None:
+            outs.check_out_dtype(dtype, out)
+            outs.resize_out("normal", out, sizes_of((size,)))
+        t.normal_(mean, std, generator=generator)
+        return finish(t, **options) if out is None else t
+    if size is not None:
+        raise TypeError("normal() received an invalid combination of arguments: size with tensors")
+    like = mean if isinstance(mean, Tensor) else std
+    if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
+        raise RuntimeError("normal expects all elements of std >= 0.0")
+    shape = tuple(like.shape)
+    if isinstance(mean, Tensor) and isinstance(std, Tensor):
+        shape = layouts.broadcast_shapes(tuple(mean.shape), tuple(std.shape))
+    t = dense_tensor(shape, like._dtype, device=options.get("device")) if out is None else out
+    if out is not None:
+        outs.resize_out("normal", out, shape)
+    with modes.no_grad():
+        t.normal_(0.0, 1.0, generator=generator)
+        t.mul_(std).add_(mean)
+    if (
+        out is None
+        and modes.state.grad
+        and any([isinstance(v, Tensor) and v._rg for v in (mean, std)])
+    ):
+        record(NORMAL, {"mean": mean, "std": std}, t)
+    return t
+
+
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Positions drawn with the weights that each row of `input` holds."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    if not input._dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: "
+            f"{promotion.scalar_type_name(input._dtype)}"
+        )
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    n = input.shape[-1]
+    if not replacement and num_samples > n:
+        raise RuntimeError(
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
+        )
+    with LOCK():
+        found = draws_weighted.multinomial(
+            input.array(), num_samples, replacement, engine_of(generator)
+        )
+    result = fresh(np.ascontiguousarray(found), dtypes.int64)
+    if out is None:
+        return result
+    if out._dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"multinomial expects Long tensor out, got: {promotion.scalar_type_name(out._dtype)}"
+        )
+    outs.resize_out("multinomial", out, tuple(result.shape))
+    copy(out.writable(), result.array())
+    return out
+
+
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """Poisson numbers of the rates that `input` holds."""
+    with LOCK():
+        return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
+
+
+for _made, _fast in (
+    (randint, _few_integers),
+    (randint_like, None),
+    (randperm, _few_in_order),
+    (normal, None),
+    (poisson, None),
+):
+    export(_made.__name__, drawn(_made), method=False, fast=_fast)
+export("multinomial", drawn(multinomial))
