@@ -16,7 +16,7 @@ from skimp._ops.create import (
     windows,
 )
 from skimp._ops.fft import spectral, stft
-from skimp._ops.index import advanced, indexing, masks, scatter, selection, writers
+from skimp._ops.index import advanced, flat, indexing, masks, positions, scatter, selection, writers
 from skimp._ops.linalg import (
     checks,
     contractions,
@@ -63,6 +63,7 @@ from skimp._ops.nn import (
     losses_margin,
     losses_pairs,
     multihead,
+    nll,
     normalization,
     normalization_channels,
     padding,

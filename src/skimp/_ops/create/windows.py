@@ -6,6 +6,7 @@ one from whole numbers, the newer one from evenly spaced points. Both are kept a
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable
@@ -168,7 +169,7 @@ def _checked(name: str, n: int, dtype: Any, layout: Any) -> Any:
     return dtype
 
 
-def _spectral(curve: Curve) -> Curve:
+def _spectral(curve: Curve, refused_as: str = "") -> Curve:
     """Declare a function of `signal.windows` by its curve, whose points are made with `forms`: a
     window that requires grad has them as its leaf, as in PyTorch.
     """
@@ -184,7 +185,7 @@ def _spectral(curve: Curve) -> Curve:
         **words: Any,
     ) -> Tensor:
         forms = {"device": device, "requires_grad": requires_grad}
-        forms["dtype"] = _checked(name, M, dtype, layout)
+        forms["dtype"] = _checked(refused_as or name, M, dtype, layout)
         return curve(M, forms, **words)
 
     own = inspect.signature(curve)
@@ -313,7 +314,7 @@ def general_cosine(
     return (signed.unsqueeze(-1) * waves).sum(0)
 
 
-@_spectral
+@functools.partial(_spectral, refused_as="general_cosine")
 def general_hamming(
     M: int,  # noqa: N803
     forms: Forms,
@@ -329,7 +330,7 @@ def _weighted(name: str, weights: list[float], doc: str) -> None:
     def curve(M: int, forms: Forms, *, sym: bool = True) -> Tensor:  # noqa: N803
         return general_cosine(M, a=weights, sym=sym, **forms)
 
-    _spectral(named(curve, name, doc))
+    _spectral(named(curve, name, doc), refused_as="general_cosine")
 
 
 _weighted("hamming", [0.54, 1.0 - 0.54], "0.54 - 0.46 cos.")

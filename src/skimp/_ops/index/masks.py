@@ -28,10 +28,11 @@ from skimp._engine.memory import layout as layouts, layout_overlap as overlap, l
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.promotion import scalar_type_name
-from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.pointwise import select
 from skimp._kernels.threads import share
 from skimp._ops import batching
+from skimp._ops.index.positions import nonzero
 from skimp._ops.index.writers import in_place, writer
 
 _RUN = 1 << 16  # elements of a mask that are looked at together
@@ -489,76 +490,3 @@ def _scatter_back(g: Tensor, mask: Tensor, shape: Any) -> Tensor:
         whole[:have] = found
         found = whole
     return found.view(tuple(shape))
-
-
-# -- nonzero --------------------------------------------------------------------------------------
-
-
-def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for
-    each dim.
-    """
-    if as_tuple:
-        if out is not None:
-            raise TypeError(
-                "nonzero() received an invalid combination of arguments - got (out=Tensor, "
-                "as_tuple=bool)"
-            )
-        rows: Any = _nonzero(input if input.ndim else input.reshape(1))
-        return tuple([_own(p) for p in rows.unbind(1)])
-    return _nonzero(input, out=out)
-
-
-def _own(view: Tensor) -> Tensor:
-    """The view as a result: it is no view of anything that the user has."""
-    return alias(view, view.layout_of())
-
-
-def _positions(input: Tensor) -> tuple[Array, ...]:
-    array = input.array()
-    if (
-        array.dtype.kind not in "biufc"
-    ):  # bfloat16: NumPy's nonzero is slow on types that are not its own
-        array = array != 0
-    return np.nonzero(array)
-
-
-@general(
-    "_nonzero",
-    out="same",
-    method=False,
-    namespaces=(),
-    composite=False,
-    batch=batching.places.no_shape,
-)
-def _nonzero(input: Tensor) -> Tensor:
-    if input.ndim == 0:
-        n = int(bool(input.array() != 0))
-        return fresh(np.empty((n, 0), np.int64), dtypes.int64)
-    found = _positions(input)
-    n = len(found[0])
-    result, target = blank((n, len(found)), dtypes.int64, (1, max(n, 1)))
-    for d, one in enumerate(found):
-        target[:, d] = one
-    return result
-
-
-export("nonzero", nonzero, batch=batching.places.no_shape)
-
-
-@general()
-def argwhere(input: Tensor) -> Tensor:
-    """The positions of the elements that are not zero, a row each."""
-    return _nonzero(input)
-
-
-@general(out="same", composite=False)
-def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
-    """The first `size` rows of `nonzero`, filled up with rows of `fill_value`."""
-    if size < 0:
-        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
-    rows = _nonzero(input).array()
-    result = np.full((size, input.ndim), fill_value, np.int64)
-    n = min(size, len(rows))
-    result[:n] = rows[:n]
-    return fresh(result, dtypes.int64)

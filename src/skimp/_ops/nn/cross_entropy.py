@@ -29,7 +29,6 @@ from skimp._ops.reduce.softmax import (
     sides,
     wide,
 )
-from skimp._ops.ties import tied
 
 # -- what a target says about its rows -------------------------------------------------------------
 
@@ -355,7 +354,7 @@ def cross_entropy(
         raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got 1)")
     if tuple(target.shape) == tuple(input.shape):
         return _of_probabilities(input, target, weight, reduction, ignore_index, label_smoothing)
-    target = _checked(input, target, weight)
+    target = checked_classes(input, target, weight)
     floating("log_softmax_lastdim_kernel_impl", input)
     return _cross_entropy(input, target, weight, reduction, ignore_index, label_smoothing)[0]
 
@@ -367,7 +366,7 @@ def check_tensor(name: str, target: Any) -> None:
         raise TypeError(f"{name}(): argument 'target' (position 2) must be Tensor, not {kind}")
 
 
-def _checked(input: Any, target: Any, weight: Any) -> Any:
+def checked_classes(input: Any, target: Any, weight: Any) -> Any:
     """Class indices, checked in PyTorch's order; that of one row has no dims."""
     dim = 1 if input.ndim > 1 else 0
     shape, have = tuple(input.shape), tuple(target.shape)
@@ -438,66 +437,3 @@ def _of_probabilities(
 
 
 export("cross_entropy", cross_entropy, ("nn.functional",), method=False, autocast="float32")
-
-
-@rowwise(
-    "_nll",
-    method=False,
-    namespaces=(),
-    rule=Rule(
-        "NllLossBackward0",
-        {
-            "input": lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(
-                1, target, -(g * shares)
-            )
-        },
-    ),
-)
-def _nll(input: Any, target: Any, shares: Any) -> Any:
-    """-input[row, target] * share, for each row (outer, 1, inner) of an (outer, classes, inner)
-    input."""
-    picked = np.take_along_axis(input.array(), target.array(), 1)
-    return fresh(-picked * shares.array(), input._dtype)
-
-
-def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """Minus each row's element at its target; the input holds log-probabilities."""
-    reduction = reduction_of(size_average, reduce, reduction)
-    check_reduction(reduction)
-    check_tensor("nll_loss_nd", target)
-    if input.ndim == 0:
-        raise ValueError("Expected 1 or more dimensions (got 0)")
-    if target._rg:
-        raise RuntimeError("the derivative for 'target' is not implemented")
-    target = _checked(input, target, weight)
-    floating("nll_loss_out_frame", input)
-    rows = Rows(tuple(input.shape), target, weight, ignore_index, input._dtype.np)
-    outer, n, inner = sides(tuple(input.shape), rows.dim)
-    shares = np.ascontiguousarray(np.broadcast_to(rows.share, rows.at.shape)).reshape(
-        outer, 1, inner
-    )
-    at = fresh(rows.at.reshape(outer, 1, inner).astype(np.int64), dtypes.int64)
-    losses = _nll(tied(input).reshape(outer, n, inner), at, fresh(shares, input._dtype))
-    if reduction == "none":
-        return losses.reshape(tuple(target.shape))
-    total = losses.sum()
-    return total if reduction == "sum" else total / float(rows.total())
-
-
-export(
-    "nll_loss",
-    nll_loss,
-    ("nn.functional",),
-    method=False,
-    composite=False,
-    autocast="float32",
-    batch=batching.layers.class_losses,
-)

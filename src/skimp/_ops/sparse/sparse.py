@@ -15,18 +15,17 @@ from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.create.creation import as_tensor
 from skimp._ops.sparse import rules
-from skimp._ops.sparse.tensor import (
-    SparseTensor,
+from skimp._ops.sparse.arithmetic import (
     add_entries,
     added,
     flattened,
-    made,
     plus_dense,
     product,
     refuse,
     summed,
     times,
 )
+from skimp._ops.sparse.tensor import SparseTensor, made
 from skimp.errors import SparseArgument
 
 Ints = tuple[int, ...]

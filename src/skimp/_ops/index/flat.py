@@ -1,0 +1,154 @@
+"""take, put and take_along_dim: elements by their places in one vector, or along a dim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.eval.positions import bits, counted_from_front, first_outside, in_windows, span
+from skimp._engine.memory import layout as layouts
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._ops import batching
+from skimp._ops.index.scatter import gather
+from skimp._ops.index.writers import writer
+
+
+def _flat_index(name: str, index: Tensor, n: int) -> Array:
+    if index._dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"{name}(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
+        )
+    where = index.array()
+    if n == 0 and where.size:
+        raise IndexError(f"{name}(): tried to take from an empty tensor")
+    bad = first_outside(where, -n, n)
+    if bad is not None:
+        raise IndexError(f"out of range: tried to access index {bad} on a tensor of {n} elements.")
+    return counted_from_front(where, n)
+
+
+@general(
+    out="same",
+    rule=Rule(
+        "TakeBackward0",
+        {
+            "input": lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(
+                index, g, True
+            )
+        },
+    ),
+    batch=batching.places.take,
+)
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """Elements by their positions in the input seen as one vector."""
+    where = _flat_index("take", index, input.numel())
+    result, target = blank(tuple(index.shape), input._dtype)
+    source, into = bits(input.array()), bits(target)
+    if not into.size:
+        return result
+    if not into.ndim:
+        into, where = into.reshape(1), where.reshape(1)
+    if source.flags.c_contiguous:
+        flat = source.reshape(-1)
+
+        def from_flat(window: Any) -> None:
+            np.take(flat, where[window], out=into[window], mode="clip")
+
+        in_windows(into.shape, from_flat)
+        return result
+
+    def work(window: Any) -> None:
+        into[window] = source[np.unravel_index(where[window], source.shape)]
+
+    in_windows(into.shape, work)
+    return result
+
+
+@writer(
+    out=False,
+    rule=Rule(
+        "PutBackward0",
+        {
+            "input": lambda g, index, source, accumulate: (
+                g if accumulate else g.put(index, source.new_zeros(source.shape))
+            ),
+            "source": lambda g, index, source_shape: g.take(index).reshape(tuple(source_shape)),
+        },
+    ),
+)
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> None:
+    """Write (or add) elements at positions in the input seen as one vector."""
+    if index._dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"put_(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
+        )
+    if input._dtype is not source._dtype:
+        raise RuntimeError(
+            "put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{scalar_type_name(input._dtype)} and source.dtype = {scalar_type_name(source._dtype)}"
+        )
+    count, own = source.numel(), index.numel()
+    if count != own:
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of but got "
+            "source.numel() = "
+            f"{count}, index.numel() = {own}"
+        )
+    where = _flat_index("put_", index, input.numel()).reshape(-1)
+    outs.check_no_overlap(input, (index, source))
+    values = source.array().reshape(-1)
+    target = input.writable()
+    if not where.size:
+        return
+    at: Any = where
+    if not target.flags.c_contiguous:
+        parts = np.unravel_index(where, target.shape)
+        at = sum(p * (s // target.itemsize) for p, s in zip(parts, target.strides, strict=True))
+    if accumulate:
+        np.add.at(span(target), at, values)
+    else:
+        span(target)[at] = values
+
+
+@general(out="same", composite=False)
+def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
+    """`gather` with broadcasting, as NumPy's take_along_axis: without a dim, of the input as one
+    vector.
+    """
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
+    if input.ndim != indices.ndim:
+        raise RuntimeError(
+            "torch.take_along_dim(): input and indices should have the same number of dimensions, "
+            "but got "
+            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+        )
+    if indices._dtype is not dtypes.int64 and indices._dtype is not dtypes.int32:
+        raise RuntimeError("torch.take_along_dim(): dtype of indices should be Long or Int but got "
+                           + scalar_type_name(indices._dtype))  # fmt: skip
+    dim = layouts.normalize_dim(dim, input.ndim)
+    own, have = list(indices.shape), list(input.shape)
+    if input.ndim == 0:
+        return gather(input, dim, indices)
+    indices = _from_front(indices, have[dim])
+    one_off = (
+        [1 if d == dim else n for d, n in enumerate(have)],
+        [1 if d == dim else n for d, n in enumerate(own)],
+    )
+    wide = layouts.broadcast_shapes(tuple(one_off[0]), tuple(one_off[1]))
+    of_input = tuple([have[d] if d == dim else n for d, n in enumerate(wide)])
+    of_index = tuple([own[d] if d == dim else n for d, n in enumerate(wide)])
+    return gather(input.expand(of_input), dim, indices.expand(of_index))
+
+
+def _from_front(indices: Tensor, n: int) -> Tensor:
+    where = indices.array()
+    front = counted_from_front(where, n)
+    return indices if front is where else fresh(front, indices._dtype)

@@ -1,0 +1,130 @@
+"""Positions: of elements that are not zero, of triangles, and of places in a flat vector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.targets import blank
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
+from skimp._ops import batching
+
+
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
+    """The positions of the elements that are not zero: a row each, or, `as_tuple`, a vector for
+    each dim.
+    """
+    if as_tuple:
+        if out is not None:
+            raise TypeError(
+                "nonzero() received an invalid combination of arguments - got (out=Tensor, "
+                "as_tuple=bool)"
+            )
+        rows: Any = _nonzero(input if input.ndim else input.reshape(1))
+        return tuple([_own(p) for p in rows.unbind(1)])
+    return _nonzero(input, out=out)
+
+
+def _own(view: Tensor) -> Tensor:
+    """The view as a result: it is no view of anything that the user has."""
+    return alias(view, view.layout_of())
+
+
+def _positions(input: Tensor) -> tuple[Array, ...]:
+    array = input.array()
+    if (
+        array.dtype.kind not in "biufc"
+    ):  # bfloat16: NumPy's nonzero is slow on types that are not its own
+        array = array != 0
+    return np.nonzero(array)
+
+
+@general(
+    "_nonzero",
+    out="same",
+    method=False,
+    namespaces=(),
+    composite=False,
+    batch=batching.places.no_shape,
+)
+def _nonzero(input: Tensor) -> Tensor:
+    if input.ndim == 0:
+        n = int(bool(input.array() != 0))
+        return fresh(np.empty((n, 0), np.int64), dtypes.int64)
+    found = _positions(input)
+    n = len(found[0])
+    result, target = blank((n, len(found)), dtypes.int64, (1, max(n, 1)))
+    for d, one in enumerate(found):
+        target[:, d] = one
+    return result
+
+
+export("nonzero", nonzero, batch=batching.places.no_shape)
+
+
+@general()
+def argwhere(input: Tensor) -> Tensor:
+    """The positions of the elements that are not zero, a row each."""
+    return _nonzero(input)
+
+
+@general(out="same", composite=False)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` rows of `nonzero`, filled up with rows of `fill_value`."""
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    rows = _nonzero(input).array()
+    result = np.full((size, input.ndim), fill_value, np.int64)
+    n = min(size, len(rows))
+    result[:n] = rows[:n]
+    return fresh(result, dtypes.int64)
+
+
+def _triangle(name: str, of: Any) -> None:
+    def f(
+        row: int,
+        col: int,
+        offset: int = 0,
+        *,
+        dtype: Any = dtypes.int64,
+        device: Any = None,
+        layout: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+    ) -> Tensor:
+        if row < 0 or col < 0:
+            raise RuntimeError(
+                f"{'row' if row < 0 else 'col'} must be non-negative, got{row if row < 0 else col}"
+            )
+        if dtype not in (dtypes.int64, dtypes.int32):
+            raise RuntimeError(f"\"{name}\" not implemented for '{scalar_type_name(dtype)}'")
+        return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"Rows and columns of the {'lower' if name[3] == 'l' else 'upper'} triangle."
+    export(name, f, method=False)
+
+
+_triangle("tril_indices", np.tril_indices)
+_triangle("triu_indices", np.triu_indices)
+
+
+@general(method=False, composite=False, batch=batching.dims.by_dims("dim"))
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
+    if indices._dtype.category != dtypes.INT:
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices._dtype}")
+    sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    if not sizes:
+        return ()
+    found = np.empty((*indices.shape, len(sizes)), indices._dtype.np)
+    rest = indices.array()
+    for d in reversed(range(len(sizes))):
+        rest, found[..., d] = np.divmod(rest, sizes[d])
+    return fresh(found, indices._dtype).unbind(-1)
