@@ -9,14 +9,15 @@ import numpy as np
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import fresh
-from skimp._ops.sparse.arithmetic import product, refuse
+from skimp._ops.sparse import arithmetic
+from skimp._ops.sparse.arithmetic import refuse
 from skimp._ops.sparse.tensor import SparseTensor, made
 
 
 def product(given: dict[str, Any]) -> Any:
     """The matrix product of the first two arguments."""
     a, b = [v for word, v in given.items() if word != "out"][:2]
-    return product(a, b)
+    return arithmetic.product(a, b)
 
 
 def sum_with_product(given: dict[str, Any]) -> Any:
@@ -26,7 +27,7 @@ def sum_with_product(given: dict[str, Any]) -> Any:
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta * input + alpha * mat1 @ mat2, where mat1 is sparse."""
-    made_here = product(mat1, mat2)
+    made_here = arithmetic.product(mat1, mat2)
     made_here = made_here if alpha == 1 else made_here * alpha
     return (input if beta == 1 else input * beta) + made_here
 

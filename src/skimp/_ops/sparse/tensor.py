@@ -152,7 +152,7 @@ class SparseTensor(Tensor):
         self, indices: Tensor, values: Tensor, shape: Ints, coalesced: bool
     ) -> SparseTensor:
         """Another one, on these very tensors."""
-        return made(at, values, shape, coalesced)
+        return made(indices, values, shape, coalesced)
 
     def _plain_shape(self) -> Ints:
         return tuple(self.shape)
