@@ -98,7 +98,7 @@ def _view_of_recorded(
     if creation is not None:
         mark_creation(view, creation)
     if view._node is None:
-        _register(base, view)
+        register(base, view)
 
 
 def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
         known[:] = [r for r in known if r() is not None]
 
 
-def _register(base: Tensor, view: Tensor) -> None:
+def register(base: Tensor, view: Tensor) -> None:
     """Remember a view that requires grad when its base does, and only then."""
     if base._views is None:
         base._views = []

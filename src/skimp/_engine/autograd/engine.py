@@ -14,29 +14,23 @@ import sys
 import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any
 
 from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines
-from skimp._engine.autograd.leaves import Leaves, next_key
-from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, shape_of
+from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count, next_key
+from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.errors import BatchedArgument
 
+_state = modes.state
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
 
-class _Task(NamedTuple):
-    """A backward that runs."""
-
-    number: int | None
-    accumulates: bool  # it reaches all leaves
-    retains: bool  # nodes keep what they saved
-
-
 class _Tasks(threading.local):
-    now = _Task(None, True, True)
+    # the backward that runs: its number, whether it reaches all leaves
+    now: tuple[int | None, bool] = (None, True)
 
 
 _tasks = _Tasks()
@@ -100,51 +94,50 @@ class Captures:
         return ends
 
 
+def current_task() -> int | None:
+    """The number of the backward that this thread is in, if any."""
+    return _tasks.now[0]
+
+
+def accumulates() -> bool:
+    """Whether the backward that this thread is in reaches all leaves."""
+    return _tasks.now[1]
+
+
 def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None = None) -> None:
     """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what
     they saved.
     """
-    state = modes.state
+    state = _state
     before, task = state.grad, _tasks.now
     try:
         state.grad = create
-        _tasks.now = _Task(next(_numbers), captures is None, keep)
-        _run(roots, keep, create, captures, lines.here(2))
+        _tasks.now = (next(_numbers), captures is None)
+        _run(roots, keep, create, captures)
     finally:
         state.grad = before
         _tasks.now = task
 
 
-def current_task() -> int | None:
-    """The number of the backward that this thread is in, if any."""
-    return _tasks.now.number
-
-
-def accumulates() -> bool:
-    """Whether the backward that this thread is in reaches all leaves."""
-    return _tasks.now.accumulates
-
-
-def retains() -> bool:
-    """Whether nodes keep what they saved when the backward that this thread is in has run them."""
-    return _tasks.now.retains
-
-
-def _run(
-    roots: list[Root], keep: bool, create: bool, captures: Captures | None, caller: Any
-) -> None:
+def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None) -> None:
     waiting: list[tuple[int, Node]] = []
     buffers: dict[Node, Grads] = {}
     wanted = None
     if captures is not None:
         captures.search(roots)
         wanted = captures.wanted
-    leaves = Leaves([r[0] for r in roots], wanted)
+    origins = [r[0] for r in roots]
+    leaves: Leaves | None = None
+    caller: Any = None
     while roots:
         to, index, r = roots.pop(0)
         if wanted is None or to in wanted:
-            _deliver(to, index, _validated(to, 0, r, to, index), waiting, buffers, leaves, create)
-    r = None  # type: ignore[assignment]  # nobody but the buffers holds a gradient: it may be taken or freed
+            _deliver(to, index, _validated(to, 0, r, to, index), waiting, buffers, create)
+            if type(to) is AccumulateGrad:
+                leaves = leaves or Leaves(origins, wanted)
+                if leaves.complete(to):
+                    heappush(waiting, (next_key(), to))
+    r = to = None  # type: ignore[assignment]  # nobody but the buffers holds a gradient: it may be taken or freed
     results: Any
     while waiting:
         node = heappop(waiting)[1]
@@ -155,18 +148,18 @@ def _run(
         if extra is not None:
             grads = hooks.before(extra, hooks.on_outputs(extra, grads))
         if anomaly.ON or (extra is not None and extra.after):
-            results = _watched(node, grads, wanted)
+            results = _watched(node, grads, wanted, keep)
         else:
             try:
-                results = node.apply(grads, wanted)
+                results = node._plan.run(node, grads, wanted, keep)
             except BatchedArgument as e:
-                if not modes.state.vmaps:
+                if not _state.vmaps:
                     raise
-                results = modes.state.vmaps[-1].node(node, grads, wanted, e)
-        if not keep:
-            node.release()
-            if node._saved is None:
-                node._first = caller
+                results = _state.vmaps[-1].node(node, grads, wanted, e)
+                if not keep:
+                    node.release()
+        if node._saved is None:
+            caller = node._first = caller or lines.here(3)
         del grads
         edges = node._edges
         i = 0
@@ -181,27 +174,35 @@ def _run(
                     and r._dtype is to._dtype
                 ):
                     r = _validated(node, i >> 1, r, to, edges[i + 1])
+                is_leaf = type(to) is AccumulateGrad
                 if to in buffers or to._extra is not None:
-                    _deliver(to, edges[i + 1], r, waiting, buffers, leaves, create)
+                    _deliver(to, edges[i + 1], r, waiting, buffers, create)
                 else:
                     buffers[to] = [r]
-                    if type(to) is not AccumulateGrad:
+                    if not is_leaf:
                         heappush(waiting, (-to._number, to))
-                    elif leaves.complete(to):
+                if is_leaf:
+                    if leaves is None and count(to) != HELD_BY_ONE:
+                        leaves = Leaves(origins, wanted)
+                    if leaves is None or leaves.complete(to):
                         heappush(waiting, (next_key(), to))
             i += 2
         r = a = to = None  # type: ignore[assignment]
         del results, edges, node, extra
 
 
-def _watched(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
+def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
     """Run a node that has hooks, or under anomaly mode."""
     arrived = tuple(grads)
     if anomaly.ON:
         results = anomaly.apply(node, grads, wanted)
     else:
         results = node.apply(grads, wanted)
-    return results if node._extra is None else hooks.after(node._extra, results, arrived)
+    if node._extra is not None:
+        results = hooks.after(node._extra, results, arrived)
+    if not keep:  # not before: hooks may look at what was saved
+        node.release()
+    return results
 
 
 def _deliver(
@@ -210,7 +211,6 @@ def _deliver(
     g: Tensor | None,
     waiting: list[tuple[int, Node]],
     buffers: dict[Node, Grads],
-    leaves: Leaves,
     create: bool,
 ) -> None:
     """Add a gradient to what waits at `node`."""
@@ -227,8 +227,6 @@ def _deliver(
             buffers[node] = buffer
         if type(node) is not AccumulateGrad:
             heappush(waiting, (-node._number, node))
-    if type(node) is AccumulateGrad and leaves.complete(node):
-        heappush(waiting, (next_key(), node))
 
 
 def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
@@ -321,7 +319,9 @@ def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
 # -- leaves ----------------------------------------------------------------------------------------
 
 
-def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) -> tuple[()]:
+def _accumulate(
+    self: AccumulateGrad, grads: Grads, wanted: set[Node] | None, keep: bool = False
+) -> tuple[()]:
     """Add the gradient to the leaf's `.grad`, in place where there is one."""
     t = self.variable
     if t._hooks:
@@ -337,13 +337,13 @@ def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) ->
             t._grad = g if have is None else have + g if g._sparse else g + have
         elif have is None:
             stolen = None
-            if not modes.state.grad and sys.getrefcount(g) == 2 and _obeys(g, t):
+            if not _state.grad and count(g) == 2 and _obeys(g, t):
                 stolen = g if _is_plain(g) else ghost(g)
                 g = None  # and with it, what it was a view of
                 if not _is_own(stolen):
                     g, stolen = stolen, None
             t._grad = _copied(g, t) if stolen is None else stolen  # type: ignore[arg-type]
-        elif modes.state.grad:
+        elif _state.grad:
             t._grad = have + g
         else:
             have.add_(g)
@@ -354,6 +354,7 @@ def _accumulate(self: AccumulateGrad, grads: Grads, wanted: set[Node] | None) ->
 
 
 AccumulateGrad.apply = _accumulate  # type: ignore[method-assign, assignment]
+AccumulateGrad._plan = Runs(_accumulate)
 
 
 def _strides_for(t: Tensor) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Callable
 
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
 
@@ -19,23 +20,16 @@ next_key = itertools.count(-(2**62)).__next__
 
 
 class Leaves:
-    """The leaves of one backward; asked once for each gradient that arrives at one."""
+    """The leaves of one backward, once something else than the edge of a gradient holds one."""
 
-    __slots__ = ("counts", "roots", "wanted")
+    __slots__ = ("_counts",)
 
     def __init__(self, roots: list[Node], wanted: set[Node] | None) -> None:
-        self.roots = roots
-        self.wanted = wanted
-        self.counts: dict[Node, int] | None = None
+        self._counts = edges_to_leaves(roots, wanted)
 
     def complete(self, leaf: Node) -> bool:
         """Note a gradient's arrival; whether it was the last one."""
-        counts = self.counts
-        if counts is None:
-            if sys.getrefcount(leaf) == _HELD_BY_ONE:
-                return True
-            counts = self.counts = edges_to_leaves(self.roots, self.wanted)
-        left = counts[leaf] = counts[leaf] - 1
+        left = self._counts[leaf] = self._counts[leaf] - 1
         return not left
 
 
@@ -58,23 +52,16 @@ def edges_to_leaves(roots: list[Node], wanted: set[Node] | None) -> dict[Node, i
 
 
 def _held_by_one() -> int:
-    """The reference count that `complete` finds for a leaf of one edge: it depends on Python's
-    version how many the call itself adds.
+    """The reference count that the engine finds for a leaf of one edge: it depends on Python's
+    version how many its own variables and the call add.
     """
     leaf: Node = AccumulateGrad()
-    held = (leaf, 0)
+    edges = (leaf, 0)
     buffers: dict[Node, list[None]] = {leaf: [None]}
     del leaf
-    return _as_seen(held, buffers)
-
-
-def _as_seen(edges: tuple[Node, int], buffers: dict[Node, list[None]]) -> int:
     to = edges[0]
-    return _inside(to)
+    return count(to) if to in buffers else 0
 
 
-def _inside(leaf: Node) -> int:
-    return sys.getrefcount(leaf)
-
-
-_HELD_BY_ONE = _held_by_one()
+count: Callable[[object], int] = sys.getrefcount
+HELD_BY_ONE = _held_by_one()

@@ -18,7 +18,6 @@ from skimp._engine.tensor.tensor import Tensor
 if TYPE_CHECKING:
     from types import CodeType
 
-    from skimp._engine.autograd.rules import Plan
     from skimp._engine.tensor.dtypes import dtype
 
 Grads = list["Tensor | None"]
@@ -41,7 +40,6 @@ class Extra:
         "on",
         "own",
         "retains",
-        "spans",
         "trace",
         "within",
         "zeroed",
@@ -57,7 +55,6 @@ class Extra:
         self.after: OrderedDict[int, Hook] = OrderedDict()
         self.metadata: dict[Any, Any] = {}
         self.trace: str | None = None  # where the op was called, if anomaly mode recorded it
-        self.spans: dict[str, int] | None = None  # edges by argument, where some argument is a list
         self.own = 0  # in-place: which edge is that of the tensor written to
         self.zeroed = (
             False  # in-place: nothing of the old values is left, so the last edge gets zeros
@@ -65,6 +62,22 @@ class Extra:
         self.within: weakref.ref[Node] | None = (
             None  # in-place on a view: the CopySlices that runs this node
         )
+
+
+class Runs:
+    """What a backward calls to run a node: a plan does it for the nodes of ops."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[[Any, Grads, set[Node] | None, bool], Any]) -> None:
+        self.run = run
+
+
+def _run_itself(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
+    results = node.apply(grads, wanted)
+    if not keep:
+        node.release()
+    return results
 
 
 class Node:
@@ -79,13 +92,12 @@ class Node:
         "_first",
         "_lasti",
         "_number",
-        "_plan",
         "_saved",
         "_shape",
     )
 
     label: ClassVar[str] = "Node"
-    _plan: Plan
+    _plan: Any = Runs(_run_itself)
     _edges: tuple[Any, ...]
     _saved: Any
     _number: int

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._engine.autograd import saving, unrolled
+from skimp._engine.autograd import saving
 from skimp._engine.autograd.nodes import Grads, Node
-from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.rules import Plan, Rule
 
 
 class OpNode(Node):
     """The node of an op with a rule; each rule has a subclass of its own, named as in PyTorch."""
 
-    __slots__ = ()
+    __slots__ = ("_plan", "_spans")
     rule: Rule
+    _plan: Plan
+    _spans: dict[str, int]  # edges by argument, where the plan has lists
 
     def apply(self, grads: Grads, wanted: set[Node] | None) -> Any:
-        """Run the formulas of the inputs that need gradients."""
-        plan = self._plan
-        return (plan.runner or unrolled.runner_of(plan))(self, grads, wanted)
+        """Run the formulas of the inputs that need gradients; nothing goes that was saved."""
+        return self._plan.run(self, grads, wanted, True)
 
     def release(self) -> None:
         """Forget what was saved, if a tensor was among it: what kept only numbers and shapes can

@@ -1,15 +1,17 @@
 """Recording: from a rule, an op's arguments and its outputs, the node that will differentiate it.
 
-`record` takes any op. In-place ops begin before the write and finish after it (`begin`, `finish`).
+A `Recording` is how the calls of one op are recorded: it gets an output and the arguments by place,
+and is loops until it has been used for a while, then text without loops (`recorder.py`). `record`
+takes arguments by name. In-place ops begin before the write and finish after it (`begin`,
+`finish`).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from skimp._engine.autograd import node_lines as lines, saving, unrolled
+from skimp._engine.autograd import node_lines as lines, recorder, runner, saving
 from skimp._engine.autograd.nodes import Extra, Node, accumulate_of, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
 from skimp._engine.autograd.refresh import node_of_view
@@ -18,9 +20,68 @@ from skimp._engine.autograd.saving import meta_of
 from skimp._engine.tensor.tensor import Tensor
 
 _new = object.__new__
-_frame = sys._getframe
-_guarded = saving.GUARDED
 _DIFFERENTIABLE = (2, 3)  # categories FLOAT and COMPLEX
+USES: Final = 16  # of a recording before it is written out: compiling takes as long as 50 to 100
+
+
+class Recording:
+    """How calls of an op are recorded, whose arguments have these names.
+
+    `record(outputs, *arguments)` makes `outputs` (a tensor or a tuple) results of an op on the
+    arguments, to be differentiated by the rule; it is another function once this has been used.
+    """
+
+    __slots__ = ("_uses", "names", "nondiff", "record", "rule")
+
+    def __init__(self, rule: Rule, names: tuple[str, ...], nondiff: tuple[int, ...]) -> None:
+        self.rule = rule
+        self.names = names
+        self.nondiff = nondiff  # indices of outputs without a gradient
+        self.forget()
+
+    def forget(self) -> None:
+        """Count from the beginning: the rule has a plan that what was written does not know."""
+        self._uses = 0
+        self.record = self._counted
+
+    def _counted(self, outputs: Any, *values: Any) -> None:
+        self.loops(outputs, *values)
+        self._uses += 1
+        if self._uses >= USES and self.rule.masks:
+            count = len(outputs) if isinstance(outputs, tuple) else None
+            self.record = recorder.written(self, count)
+
+    def loops(self, outputs: Any, *values: Any) -> None:
+        """`record` for any arguments and outputs."""
+        if isinstance(outputs, Tensor) and outputs._dtype.category not in _DIFFERENTIABLE:
+            return
+        node = begin(self.rule, dict(zip(self.names, values, strict=True)))
+        if node is not None:
+            finish(node, outputs, self.nondiff)
+
+    def of_number(self, rule: Rule) -> Recording:
+        """The same op where an argument is a number, with the rule for that."""
+        return recording(rule, self.names, self.nondiff)
+
+
+def recording(rule: Rule, names: tuple[str, ...], nondiff: tuple[int, ...] = ()) -> Recording:
+    """The one recording of a rule for arguments of these names."""
+    key = names if not nondiff else (names, nondiff)
+    found: Recording | None = rule.recordings.get(key)
+    if found is None:
+        found = rule.recordings[key] = Recording(rule, names, nondiff)
+    return found
+
+
+def record(
+    rule: Rule, bindings: dict[str, Any], outputs: Any, nondiff: tuple[int, ...] = ()
+) -> None:
+    """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by
+    `rule`.
+    """
+    names = tuple(bindings)
+    found = rule.recordings.get(names if not nondiff else (names, nondiff))
+    (found or recording(rule, names, nondiff)).record(outputs, *bindings.values())
 
 
 def edge(t: Tensor) -> tuple[Node | None, int]:
@@ -36,28 +97,6 @@ def edge(t: Tensor) -> tuple[Node | None, int]:
     return (None, 0) if t._inherits else (accumulate_of(t), 0)
 
 
-def record(
-    rule: Rule, bindings: dict[str, Any], outputs: Any, nondiff: tuple[int, ...] = ()
-) -> None:
-    """Make `outputs` (a tensor or a tuple) results of an op on `bindings`, to be differentiated by
-    `rule`.
-    """
-    if type(outputs) is Tensor:
-        if outputs._dtype.category not in _DIFFERENTIABLE:
-            return
-        if not (nondiff or _guarded):
-            written = rule.recorder or unrolled.recorder_of(rule)
-            if written is not None and written(bindings, outputs, _frame(2)):
-                return
-    elif type(outputs) is tuple and not _guarded:
-        written = rule.several or unrolled.several_of(rule, len(outputs), nondiff)
-        if written is not None and written(bindings, outputs, _frame(2)):
-            return
-    node = begin(rule, bindings)
-    if node is not None:
-        finish(node, outputs, nondiff)
-
-
 def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) -> OpNode | None:
     """A node with its edges and saved inputs; None where no input that the rule knows requires
     grad.
@@ -71,7 +110,7 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
     mask = []
     needed = False
     alone = len(rule.names) == 1
-    spans: dict[str, int] | None = None
+    lists: dict[str, int] = {}
     for name in rule.names:
         value = bindings.get(name)
         if isinstance(value, Tensor):
@@ -86,19 +125,21 @@ def begin(rule: Rule, bindings: dict[str, Any], target: Tensor | None = None) ->
             edges += [x for e in pairs for x in e]
             mask.append(any([e[0] is not None for e in pairs]))
             needed |= any([isinstance(t, Tensor) and t._rg for t in value])
-            spans = {**(spans or {}), name: len(value)}
+            lists[name] = len(value)
         else:
             edges += (None, 0)
             mask.append(False)
     if not needed and (target is None or not target._rg):
         return None
-    plan = rule.plan(tuple(mask), bindings)
+    plan = rule.plan(tuple(mask), bindings, tuple(lists))
+    if not hasattr(plan, "run"):
+        runner.give(plan)
     node: OpNode = _new(plan.cls)  # type: ignore[assignment]
     init(node, tuple(edges), (), None)  # type: ignore[arg-type]
     node._plan = plan
     node._code, node._lasti = lines.here(2)
-    if spans is not None:
-        node.more().spans = {n: spans.get(n, 1) for n in rule.names}
+    if lists:
+        node._spans = lists
     if target is not None:
         bindings = _for_write(node, bindings, target)
     if plan.slots:
@@ -110,10 +151,11 @@ def _for_write(node: OpNode, bindings: dict[str, Any], target: Tensor) -> dict[s
     """The bindings of an in-place op: with a clone of the old values where a formula reads them."""
     own = next(iter(bindings))
     plan = node._plan
+    names = plan.rule.names
     extra = node.more()
-    if own in plan.rule.names:
-        spans = extra.spans or {}
-        extra.own = sum([spans.get(n, 1) for n in plan.rule.names[: plan.rule.names.index(own)]])
+    if own in names:
+        spans = node._spans if plan.lists else {}
+        extra.own = sum([spans.get(n, 1) for n in names[: names.index(own)]])
     else:
         extra.own = len(node._edges) >> 1
         extra.zeroed = True

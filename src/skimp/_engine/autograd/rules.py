@@ -14,8 +14,8 @@ The names of a formula's parameters say what is kept for it:
     any other name      the argument's value (tensors are saved), else the parameter's default
 
 With `again`, a function of such parameters that makes the result once more for little work, a large
-result that another node saves is not kept as bytes (`remade.py`). With `sheds`, the last formula
-runs first, and large values go with the last formula that reads them (`shedding.py`).
+result that another node saves is not kept as bytes (`rematerialize.py`). With `releases_early`, the
+last formula runs first, and large values go with the last formula that reads them (`runner.py`).
 
 A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
 argument returns a list.
@@ -61,16 +61,20 @@ class Plan:
         "frees",
         "frees_if_tensor",
         "keeps",
+        "lists",
         "mask",
         "rule",
-        "runner",
+        "run",
         "slots",
         "steps",
     )
 
-    def __init__(self, rule: Rule, mask: tuple[bool, ...], bound: Iterable[str]) -> None:
+    def __init__(
+        self, rule: Rule, mask: tuple[bool, ...], lists: tuple[str, ...], bound: Iterable[str]
+    ) -> None:
         self.rule = rule
         self.mask = mask
+        self.lists = lists  # the names of the arguments that are lists, with an edge for each item
         self.cls = rule.node_class()
         wanted = frozenset(n for n, w in zip(rule.names, mask, strict=True) if w)
         used = [(key, f) for key, f in rule.formulas.items() if wanted & set(_tuple(key))]
@@ -91,7 +95,8 @@ class Plan:
             if self.frees
             else tuple([2 * i for i, s in enumerate(self.slots) if s.kind in (ARG, CONSTANT)])
         )
-        self.runner: Callable[..., Any] | None = None  # what runs its nodes (`unrolled`)
+        # what runs its nodes (`runner.py`): f(node, gradients, wanted nodes, whether it keeps)
+        self.run: Callable[..., Any]
 
     def _step(
         self, key: Key, f: Formula, slots: dict[str, Slot], bound: set[str], wanted: frozenset[str]
@@ -144,11 +149,9 @@ class Rule:
         "name",
         "names",
         "numbers",
-        "recorder",
+        "recordings",
         "releases_early",
         "rematerialize",
-        "several",
-        "uses",
     )  # fmt: skip
 
     def __init__(
@@ -165,11 +168,10 @@ class Rule:
         self.formulas = dict(formulas)
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
         self.numbers = numbers or {}
-        # what the loops of `record` become when the rule has been used for a while (`unrolled`)
-        self.uses = 0
-        self.recorder: Callable[..., bool] | None = None  # of one output
-        self.several: Callable[..., bool] | None = None  # of a tuple of them
-        # by which inputs need gradients, as a number: the first name's bit is the lowest
+        # what records calls of its ops (`record.py`), by the names of their arguments
+        self.recordings: dict[Any, Any] = {}
+        # by which inputs need gradients, as a number: the first name's bit is the lowest; above
+        # these, a bit for each that is a list
         self.masks: dict[int, Plan] = {}
         self._class: type[Node] | None = None
 
@@ -190,14 +192,18 @@ class Rule:
             self._class = type(self.name, (OpNode,), space)
         return self._class
 
-    def plan(self, mask: tuple[bool, ...], bound: Iterable[str]) -> Plan:
-        """The plan for the inputs in `mask` (in the order of `names`)."""
+    def plan(
+        self, mask: tuple[bool, ...], bound: Iterable[str], lists: tuple[str, ...] = ()
+    ) -> Plan:
+        """The plan for the inputs in `mask` (in the order of `names`), some of which are lists."""
         bits = sum([1 << i for i, wanted in enumerate(mask) if wanted])
+        if lists:
+            bits |= sum([1 << len(mask) + i for i, n in enumerate(self.names) if n in lists])
         found = self.masks.get(bits)
         if found is None:
-            found = self.masks[bits] = Plan(self, mask, bound)
-            # which do not know this plan
-            self.uses, self.recorder, self.several = 0, None, None
+            found = self.masks[bits] = Plan(self, mask, lists, bound)
+            for recording in self.recordings.values():  # which do not know this plan
+                recording.forget()
         return found
 
 
@@ -219,6 +225,15 @@ def _read_twice(rule: Rule) -> list[str]:
     """
     reads = [p for f in rule.formulas.values() for p in parameters(f)]
     return [name for name in rule.names if reads.count(name) > 1]
+
+
+def passes_on(f: Formula) -> bool:
+    """Whether a formula is `lambda g: g`: then nobody needs to call it."""
+    return parameters(f) == ("g",) and f.__code__.co_code == _same.__code__.co_code
+
+
+def _same(g: Any) -> Any:
+    return g
 
 
 def _is_grad(p: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from skimp._engine.autograd import node_lines as lines
 from skimp._engine.autograd.nodes import Node, shape_of
+from skimp._engine.autograd.rules import Plan
 from skimp._engine.autograd.saving import Many, Packed, Withheld
 from skimp._engine.tensor.tensor import Tensor
 
@@ -73,8 +74,8 @@ def _entries(node: Any) -> Iterator[tuple[str, Any]]:
     kept = node._saved
     if not kept:
         return
-    plan = getattr(node, "_plan", None)
-    if plan is None:  # a Function: [value, version, result]
+    plan = node._plan
+    if not isinstance(plan, Plan):  # a Function: [value, version, result]
         for i, entry in enumerate(kept):
             yield f"saved_tensors[{i}]", entry[0]
         return

@@ -265,8 +265,8 @@ def one(node: Any, value: Any, version: int | None, result: int | None) -> Any:
 
 def _was_followed(node: Any, slot: Any) -> bool:
     """Whether the argument had a grad_fn when it was saved."""
-    names, extra = node._plan.rule.names, node._extra
-    if slot[0] or slot[2] not in names or (extra is not None and extra.spans is not None):
+    names = node._plan.rule.names
+    if slot[0] or slot[2] not in names or node._plan.lists:
         return False
     to = node._edges[2 * names.index(slot[2])]
     return to is not None and type(to) is not AccumulateGrad

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
 from skimp._engine.dispatch.pointwise_forms import named
@@ -36,6 +36,7 @@ from skimp._engine.dispatch.row import (
 )
 from skimp._engine.dispatch.runners import move, tensors_in
 from skimp._engine.dispatch.wrappers import (
+    LIST_NAMES,
     REQUIRED,
     Parameters,
     asking,
@@ -334,7 +335,7 @@ def plain_call(p: Parameters, first: str = "known") -> list[str]:
 
 def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
     """The body, unrecorded where a rule differentiates it, then the record of it."""
-    space.update(raw=o.raw, state=modes.state, rule=o.rule, Tensor=Tensor)
+    space.update(raw=o.raw, state=modes.state, Tensor=Tensor)
     usual = plain_call(p, "known" if o.fast is None else "ordinary")
     lines.append(f"    if {' and '.join(usual)}:")
     call = f"raw({p.passed()})"
@@ -346,19 +347,14 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
             lines += ["        if result is not None:", "            return result"]
         lines.append(f"        return {call}")
         return
-    names = p.names()
-    watched = [n for n in getattr(o.rule, "names", names) if n in names]
-    needs = f"needed({', '.join(watched)})"
-    if len(watched) == 1:
-        needs = f"({watched[0]}._rg if isinstance({watched[0]}, Tensor) else {needs})"
-    rule = "rule" if isinstance(o.rule, Rule) else "rule(given)"
-    space.update(needed=runners.needed, record=record, nondiff=o.nondiff)
+    needs = needs_of(o, p)
+    space.update(needed=runners.needed)
+    recorded = recorded_by(space, o, p)
     if o.fast is not None:
         lines += [
             "        if result is not None:",
             f"            if {needs} and state.grad:",
-            f"                given = {p.given()}",
-            f"                record({rule}, given, result, nondiff)",
+            *[f"                {line}" for line in recorded],
             "            return result",
         ]
     lines += [
@@ -369,13 +365,35 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
         f"            result = {call}",
         "        finally:",
         "            state.grad = True",
-        f"        given = {p.given()}",
-        f"        record({rule}, given, result, nondiff)",
+        *[f"        {line}" for line in recorded],
         "        return result",
     ]
 
 
-# `seen` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
+def needs_of(o: Op, p: Parameters) -> str:
+    """The condition that an argument with a derivative requires grad."""
+    names = p.names()
+    watched = [n for n in getattr(o.rule, "names", names) if n in names]
+    found = [
+        f"needed({n})"
+        if n in LIST_NAMES
+        else f"({n}._rg if isinstance({n}, Tensor) else {n} is not None and needed({n}))"
+        for n in watched
+    ]
+    return f"({' or '.join(found)})"
+
+
+def recorded_by(space: dict[str, Any], o: Op, p: Parameters) -> list[str]:
+    """The lines that record `result`."""
+    if isinstance(o.rule, Rule):
+        names = p.names()
+        space["recording"] = recording(o.rule, tuple(names), o.nondiff)
+        return [f"recording.record(result, {', '.join(names)})"]
+    space.update(record=record, rule=o.rule, nondiff=o.nondiff)
+    return [f"given = {p.given()}", "record(rule(given), given, result, nondiff)"]
+
+
+# `view_of` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
 _FAST_VIEW_TEXT = """\
         a = input._np
         if a is None:
@@ -394,14 +412,23 @@ _FAST_VIEW_TEXT = """\
                     new._turned = True
                 if 1 in a.shape:
                     new._layout = {layout}
-                if input._rg or input._marked:
-                    if input._marked:
-                        mark(new, _counter=input._counter)
+                if input._marked:
+                    mark(new, _counter=input._counter)
                     view_of(input, new, rule, {words})
                     return new
                 base = input._base
                 if base is None:
                     base = input
+                if input._rg:
+                    if not state.grad:
+                        view_of(input, new, rule, {words})
+                        return new
+                    new._base = base
+                    new._stale = storage.version
+                    recording.record(new, {names})
+                    if new._node is None:
+                        register(base, new)
+                    return new
                 if dtype.category < 2:  # its base will never require grad
                     new._base = base
                     return new
@@ -474,10 +501,13 @@ def _fast_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     usual = plain_call(p, "ordinary")
     lines.append(f"    if {' and '.join(usual)}:")
     if o.fast_view is not None:
+        assert isinstance(o.rule, Rule)
+        space.update(recording=recording(o.rule, tuple(p.names())), register=history.register)
         lines += _FAST_VIEW_TEXT.format(
             fast_view=o.fast_view,
             layout=layout,
             words=p.given(),
+            names=", ".join(p.names()),
             turns="reshape" not in o.fast_view,
         ).splitlines()
     if o.otherwise is not None:

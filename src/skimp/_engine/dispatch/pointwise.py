@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
-from skimp._engine.autograd.record import record
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import converted, expression
@@ -56,6 +56,7 @@ class Pointwise:
         "opmath",
         "params",
         "plain",
+        "recording",
         "rule",
         "title",
         "types",
@@ -86,6 +87,7 @@ class Pointwise:
         self.rule = rule
         self.args = args
         self.params = params  # plain values that the kernel takes after its arrays
+        self.recording = None if rule is None else recording(rule, (*args, *params))
         self.opmath = opmath  # False: kernels that only move or compare bits
         # the first arguments, if they come in their own type, whatever the op computes in
         self.masks = masks
@@ -170,8 +172,8 @@ def call(
     """
     made = None if out is not None else at_hand(row, args, params)
     if made is not None:
-        if row.rule is not None and modes.state.grad and any([t._rg for t in args]):
-            record(row.rule, bindings(row, args, params), made)
+        if row.recording is not None and modes.state.grad and any([t._rg for t in args]):
+            row.recording.record(made, *args, *params)
         return made
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
@@ -201,8 +203,8 @@ def call(
         kernel = bound(kernel, *[p.item() if isinstance(p, Tensor) else p for p in params])
     if out is None:
         made = _compute(row, kernel, args, compute, result, tuple(shape))
-        if row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
-            record(row.rule, bindings(row, args, params), made)
+        if row.recording is not None and modes.state.grad and any([t._rg for t in tensors]):
+            row.recording.record(made, *args, *params)
         return made
     return _write(row, kernel, args, params, compute, result, tuple(shape), out, inplace)
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
-from skimp._engine.autograd.record import record
 from skimp._engine.dispatch.overrides import takes_over
-from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, bindings, call
+from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call
 from skimp._engine.dispatch.result_types import predicate
 from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, OPS, ORDINARY, Form, Op, publish
 from skimp._engine.dispatch.transforms import active
@@ -58,8 +57,8 @@ def function({a}, *, out=None):
         x = {a}._np
         if x is not None and {a}._dtype in ok and not {a}._turned{dense}:
             made = fresh(ufunc(x), result or {a}._dtype)
-            if {a}._rg and rule is not None and state.grad:
-                record(rule, {{"{a}": {a}}}, made)
+            if {a}._rg and recording is not None and state.grad:
+                recording.record(made, {a})
             return made
     if active or type({a}) not in known:
         return dispatch(form, ({a},), {{"out": out}})
@@ -73,8 +72,8 @@ def function({a}, *, out=None):
             made = empty(x.shape, x.dtype)
             kernel(x, out=made)
             made = fresh(made, {a}._dtype)
-            if {a}._rg and rule is not None and state.grad:
-                record(rule, {{"{a}": {a}}}, made)
+            if {a}._rg and recording is not None and state.grad:
+                recording.record(made, {a})
             return made
     if active or type({a}) not in known:
         return dispatch(form, ({a},), {{"out": out}})
@@ -92,8 +91,8 @@ def function({a}, {b}, *, out=None):
                     made = fresh(ufunc(x, y), result or dtype)
                 except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                     return call(row, ({a}, {b}))
-                if ({a}._rg or {b}._rg) and rule is not None and state.grad:
-                    record(rule, {{"{a}": {a}, "{b}": {b}}}, made)
+                if ({a}._rg or {b}._rg) and recording is not None and state.grad:
+                    recording.record(made, {a}, {b})
                 return made
     if active or type({a}) not in known or type({b}) not in known:
         return dispatch(form, ({a}, {b}), {{"out": out}})
@@ -187,10 +186,10 @@ class Forms:
         OPS[row.name] = self.op
         predicates = row.types is predicate
         self._space: dict[str, Any] = {
-            "call": call, "fresh": fresh, "ok": ok, "ordinary": ORDINARY, "record": record,
+            "call": call, "empty": np.empty, "fresh": fresh, "kernel": ufunc, "ok": ok,
+            "ordinary": ORDINARY, "recording": None if predicates else row.recording,
             "result": dtypes.bool if predicates else None, "row": row,
-            "rule": None if predicates else row.rule, "short_inplace": short_inplace,
-            "empty": np.empty, "kernel": ufunc, "state": _state, "ufunc": ufunc,
+            "short_inplace": short_inplace, "state": _state, "ufunc": ufunc,
         }  # fmt: skip
 
     def _run(self, *args: Any, out: Tensor | None = None) -> Tensor:
@@ -245,8 +244,8 @@ def short(row: Pointwise) -> Callable[..., Tensor | None]:
     None where that needs the general way.
     """
     kernel, ok = whole(row)
-    rule = row.rule
-    assert rule is not None
+    recording = row.recording
+    assert recording is not None
 
     def fast(input: Any, *params: Any) -> Tensor | None:
         x = input._np
@@ -256,7 +255,7 @@ def short(row: Pointwise) -> Callable[..., Tensor | None]:
         kernel(x, *params, out=target)
         made = fresh(target, input._dtype)
         if input._rg and _state.grad:
-            record(rule, bindings(row, (input,), params), made)
+            recording.record(made, input, *params)
         return made
 
     return fast
@@ -339,9 +338,8 @@ def operators(
     """Set `__word__`, `__rword__` and `__iword__`: the path of `a + b`, `1.0 + a` and `a += b`."""
     ufunc, ok = _strided(row)
     numbers, whole = FLOATS & ok, ok & {dtypes.int64}
-    rule: Any = row.rule
+    recording: Any = row.recording
     public: Function = METHODS.get(slow.__name__, slow)  # the one that meets transforms
-    first, second = row.args
     usual = dtypes.float32 if dtypes.float32 in ok else None  # found without hashing
 
     def operator(self: Tensor, other: Any) -> Tensor:
@@ -363,7 +361,7 @@ def operators(
                     except ValueError:  # shapes that don't fit: the general way has PyTorch's words
                         return slow(self, other)
                     if (self._rg or other._rg) and _state.grad:
-                        record(rule, {first: self, second: other}, made)
+                        recording.record(made, self, other)
                     return made
         elif kind is float or (kind is int and -_WIDE <= other < _WIDE):
             x = self._np
@@ -374,7 +372,7 @@ def operators(
             ):
                 made = fresh(ufunc(x, other), self._dtype)
                 if self._rg and _state.grad:
-                    record(rule, {first: self, second: other}, made)
+                    recording.record(made, self, other)
                 return made
         elif not isinstance(other, OPERANDS):
             return offered(other, slow, self, other)  # type: ignore[no-any-return]
@@ -391,7 +389,7 @@ def operators(
             ):
                 made = fresh(ufunc(other, x), self._dtype)
                 if self._rg and _state.grad:
-                    record(rule, {first: other, second: self}, made)
+                    recording.record(made, other, self)
                 return made
         return (
             slow(other, self) if isinstance(other, OPERANDS) else offered(other, slow, other, self)

@@ -1,0 +1,229 @@
+"""What records the calls of an op, written out: no loops over names and slots.
+
+A small op would spend more time in such loops than in its kernel. The text is written for the plans
+that the rule has had by now (which inputs need gradients, which are lists), after a few uses; until
+then, and for what it doesn't cover, there is the general way, `Recording.loops`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from skimp._engine.autograd import node_lines as lines, saving
+from skimp._engine.autograd.nodes import Extra, accumulate_of, sequence, shape_of
+from skimp._engine.autograd.refresh import node_of_view
+from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Slot
+from skimp._engine.generated import function_of
+from skimp._engine.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from skimp._engine.autograd.record import Recording
+
+Lines = list[str]
+
+
+def written(recording: Recording, count: int | None) -> Any:
+    """`recording.record` as text, for one output (`count` is None) or a tuple of so many."""
+    rule = recording.rule
+    names = recording.names
+    local = {name: f"x{i}" for i, name in enumerate(names)}
+    every = f"out, {', '.join(local.values())}"
+    plans = dict(sorted(rule.masks.items(), reverse=True))
+    wanted = (1 << len(rule.names)) - 1
+    space: dict[str, Any] = {
+        "Extra": Extra,
+        "Tensor": Tensor,
+        "accumulate_of": accumulate_of,
+        "cls": rule.node_class(),
+        "ghost": saving.ghost,
+        "guarded": saving.GUARDED,
+        "here": sys._getframe,
+        "inside": lines.INSIDE,
+        "keep": saving.keep,
+        "loops": recording.loops,
+        "meta_of": saving.meta_of,
+        "next_number": sequence.__next__,
+        "node_of_view": node_of_view,
+        "outside": lines.outside,
+        "shape_of": shape_of,
+        "users": lines.OUTSIDE,
+    }
+    text = [f"def function({every}):", *_outputs(count, every), "    bits = 0"]
+    for i, name in enumerate(rule.names):
+        if name not in local:
+            continue
+        listed = any([name in plan.lists for plan in plans.values()])
+        text += _needs(local[name], i, len(rule.names) + i if listed else None, every)
+        if name in rule.numbers:
+            space[f"of_{local[name]}"] = recording.of_number(rule.numbers[name])
+            text += [
+                f"    elif {local[name]} is not None:",
+                f"        return of_{local[name]}.record({every})",
+            ]
+    text += [f"    if not bits & {wanted}:", "        return"]
+    for n, (bits, plan) in enumerate(plans.items()):
+        space[f"plan{bits}"] = plan
+        text.append(f"    {'elif' if n else 'if'} bits == {bits}:")
+        text += [f"        {line}" for line in _of_plan(plan, bits, local, space, count, every)]
+    text += ["    else:", f"        return loops({every})", *_PLACE]
+    text += [f"    {line}" for line in _histories(count, recording.nondiff)]
+    return function_of(f"record_{rule.name}", text, space)
+
+
+def _outputs(count: int | None, every: str) -> Lines:
+    """The lines that look whether the outputs are what the text is for."""
+    if count is None:
+        return [
+            "    if guarded or type(out) is not Tensor:",
+            f"        return loops({every})",
+            "    if not 1 < out._dtype.category < 4:",
+            "        return",
+            "    first = out",
+        ]
+    return [
+        f"    if guarded or not isinstance(out, tuple) or len(out) != {count}:",
+        f"        return loops({every})",
+        "    first = out[0]",
+    ]
+
+
+def _needs(x: str, at: int, listed: int | None, every: str) -> Lines:
+    """The lines that set a bit if the argument `x` needs a gradient; of a list, its edges."""
+    text = [
+        f"    if isinstance({x}, Tensor):",
+        f"        if {x}._rg:",
+        f"            bits |= {1 << at}",
+    ]
+    text.append(f"    elif isinstance({x}, (list, tuple)):")
+    if listed is None:
+        return [*text, f"        return loops({every})"]
+    return [
+        *text,
+        f"        bits |= {1 << listed}",
+        f"        ends_{x} = []",
+        f"        for t in {x}:",
+        "            if isinstance(t, Tensor) and t._rg:",
+        f"                bits |= {1 << at}",
+        *[f"                {line}" for line in _end("t", "n", every)],
+        f"                ends_{x} += (n, t._index)",
+        "            else:",
+        f"                ends_{x} += (None, 0)",
+    ]
+
+
+def _end(x: str, node: str, every: str) -> Lines:
+    """The lines that find where the gradient of a tensor goes."""
+    return [
+        f"{node} = {x}._node if {x}._base is None else node_of_view({x})",
+        f"if {node} is None:",
+        f"    if {x}._inherits:",  # nowhere: a view made under no_grad
+        f"        return loops({every})",
+        f"    {node} = accumulate_of({x})",
+    ]
+
+
+def _of_plan(
+    plan: Plan,
+    bits: int,
+    local: dict[str, str],
+    space: dict[str, Any],
+    count: int | None,
+    every: str,
+) -> Lines:
+    """The lines that make a plan's node, with its edges and what it keeps."""
+    text: Lines = []
+    edges = []
+    wanted = {n for n, yes in zip(plan.rule.names, plan.mask, strict=True) if yes}
+    tensors = wanted - set(plan.lists)
+    for name in plan.rule.names:
+        if name in plan.lists:
+            edges.append(f"*ends_{local[name]}")
+        elif name in wanted:
+            x = local[name]
+            text += _end(x, f"n{x}", every)
+            edges.append(f"n{x}, {x}._index")
+        else:
+            edges.append("None, 0")
+    text += ["node = cls()", f"node._edges = ({', '.join(edges)},)", f"node._plan = plan{bits}"]
+    if plan.lists:
+        spans = ", ".join([f"{name!r}: len({local[name]})" for name in plan.lists])
+        text.append(f"node._spans = {{{spans}}}")
+    pairs = []
+    for i, slot in enumerate(plan.slots):
+        if slot.kind == CONSTANT:
+            space[f"c{bits}_{i}"] = slot.of
+            pairs.append(f"c{bits}_{i}, None")
+            continue
+        x = f"out[{slot.of}]" if count is not None else "out"
+        x = x if slot.kind in (RESULT, RESULT_META) else local[slot.of]
+        found, pair = _kept(slot, i, x, slot.of in tensors)
+        text += found
+        pairs.append(pair)
+    text.append(f"node._saved = [{', '.join(pairs)}]" if pairs else "node._saved = ()")
+    return text
+
+
+def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
+    """The lines that keep a slot's value, and the text of its (value, version).
+
+    A small plain tensor is kept here, any other by `saving.keep`.
+    """
+    if slot.kind in (ARG_META, RESULT_META):
+        known = is_tensor or slot.kind == RESULT_META
+        f = "shape_of({})" if slot.meta == "_shape" and known else f"meta_of({{}}, {slot.meta!r})"
+        return [], f"{f.format(x)}, None"
+    result = slot.kind == RESULT
+    general = f"keep(node, {x}{f', {slot.of}' if result else ''})"
+    plain = [
+        f"    s = {x}._storage",
+        "    s.saved = True",
+        f"    k{i} = {f'ghost({x})' if result else x}",
+        f"    w{i} = s.version",
+    ]
+    unknown = "" if is_tensor or result else f"not isinstance({x}, Tensor) or "
+    text = [
+        f"if {unknown}{x}._np is None or {x}._marked:",
+        f"    k{i}, w{i} = {general}",
+        "else:",
+        *plain,
+    ]
+    return text, f"k{i}, w{i}"
+
+
+# the number, what the first output is like, and the user's line
+_PLACE = """\
+    node._number = next_number()
+    a = first._np
+    node._shape = a.shape if a is not None else first._layout.shape
+    node._dtype = first._dtype
+    frame = here(2)
+    code = frame.f_code
+    while code.co_filename in inside and frame.f_back is not None:
+        frame = frame.f_back
+        code = frame.f_code
+    if code.co_filename in users:
+        node._code = code
+        node._lasti = frame.f_lasti
+    else:
+        node._code, node._lasti = outside(frame)""".splitlines()
+
+
+def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
+    """The lines that make the node the history of each output."""
+    if count is None:
+        return ["node._extra = None", "out._rg = True", "out._node = node", "out._index = 0"]
+    text = [
+        "node._extra = extra = Extra()",
+        "extra.metas = tuple([(shape_of(t), t._dtype) for t in out])",
+    ]
+    for i in range(count):
+        if i not in nondiff:
+            text += [
+                f"t = out[{i}]",
+                "if 1 < t._dtype.category < 4:",
+                "    t._rg = True",
+                "    t._node = node",
+                f"    t._index = {i}",
+            ]
+    return text

@@ -1,0 +1,177 @@
+"""What runs the nodes of a plan, written out: no loops over names, slots and formulas.
+
+It is written when the first of the nodes runs: it takes what was saved out, checks it, runs the
+formulas whose gradients are wanted, and lets what was saved go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from skimp._engine.autograd import errors, modes, saving
+from skimp._engine.autograd.nodes import Grads, Node
+from skimp._engine.autograd.rules import ARG, RESULT, Plan, Slot, Step, passes_on
+from skimp._engine.generated import function_of
+
+Runner = Callable[[Any, Grads, set[Node] | None, bool], Any]
+
+
+def give(plan: Plan) -> None:
+    """Set `plan.run`, which is written when it is called first."""
+
+    def first(node: Any, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
+        plan.run = runner(plan)
+        return plan.run(node, grads, wanted, keep)
+
+    plan.run = first
+
+
+def runner(plan: Plan) -> Runner:
+    """Gradients of the inputs from those of the outputs: f(node, gradients, wanted nodes, whether
+    what was saved stays).
+
+    Where an argument is a list of tensors, or an in-place op left no trace, edges and names don't
+    go together: then all formulas run, and `spread` puts their gradients in order.
+    """
+    names = sorted({str(r) for step in plan.steps for r in step.reads if not isinstance(r, int)})
+    results = [f"r{p}" for p in range(len(plan.rule.names))]
+    made = f"[{', '.join(results)}]"
+    text = ["def function(node, grads, wanted, keep):", "    edges = node._edges"]
+    if plan.slots:
+        text += ["    kept = node._saved", "    if kept is None:", "        raise freed(node)"]
+    text += [f"    {line}" for line in _gradients(names, _released(plan))]
+    if any([slot.kind == RESULT for slot in plan.slots]):
+        text.append("    revive = state.grad")
+    for i, slot in enumerate(plan.slots):
+        text += [f"    {line}" for line in _unpacked(i, slot)]
+    if results:
+        text.append(f"    {' = '.join(results)} = None")
+    unless = ""
+    if not plan.lists:
+        text.append("    traceless = node._extra is not None and node._extra.zeroed")
+        unless = "traceless or "
+        if plan.rule.releases_early:
+            text += _early(plan, made)
+    for i, step in enumerate(plan.steps):
+        text += [f"    {line}" for line in _run(i, step, None if plan.lists else unless)]
+    text += [f"    {line}" for line in _released(plan)]
+    if plan.lists:
+        text.append(f"    return spread(node, grads, {made})")
+    else:
+        text += ["    if traceless:", f"        return spread(node, grads, {made})"]
+        text.append(f"    return {made}")
+    space: dict[str, Any] = {f"f{i}": step.formula for i, step in enumerate(plan.steps)}
+    space |= {
+        "SPECIAL": saving.SPECIAL,
+        "check": saving.check,
+        "freed": errors.freed,
+        "revived": saving.revived,
+        "slots": plan.slots,
+        "spread": _spread,
+        "state": modes.state,
+        "with_zeros": saving.with_zeros,
+    }
+    return function_of(f"run_{plan.rule.name}", text, space)
+
+
+def _gradients(names: list[str], released: list[str]) -> list[str]:
+    """The lines that give the formulas' gradients their names; none run where none arrived."""
+    nothing = [f"    {line}" for line in (*released, "return (None,) * (len(edges) >> 1)")]
+    if not [n for n in names if n != "g"]:
+        return ["g = grads[0]", "if g is None:", *nothing]
+    text = ["if not any([g is not None for g in grads]):", *nothing]
+    text += [f"{n} = grads[{n[1:] or 0}]" for n in names if n != "grads"]
+    return [*text, "grads = with_zeros(node, grads)"] if "grads" in names else text
+
+
+def _released(plan: Plan) -> list[str]:
+    """The lines of `OpNode.release`, unless what was saved is to stay."""
+    if plan.frees:
+        return ["if not keep:", "    node._saved = None"]
+    if not plan.frees_if_tensor:
+        return []
+    held = [
+        f"kept[{i + 1}] is not None or type(kept[{i}]) in SPECIAL" for i in plan.frees_if_tensor
+    ]
+    return [f"if not keep and ({' or '.join(held)}):", "    node._saved = None"]
+
+
+def _unpacked(i: int, slot: Slot) -> list[str]:
+    """The lines that take a saved value out, checked."""
+    text = [f"v{i} = kept[{2 * i}]"]
+    if slot.kind not in (ARG, RESULT):
+        return text
+    text += [
+        f"version = kept[{2 * i + 1}]",
+        "if version is None:",
+        f"    if type(v{i}) in SPECIAL:",
+        f"        v{i} = v{i}.unpack(node)",
+        "else:",
+        f"    t = v{i}",
+        "    if t._storage.version != version or t._cut is not None or t._marked:",
+        f"        check(node, slots[{i}], t, version)",
+    ]
+    if slot.kind == RESULT:
+        text += ["    if revive:", f"        v{i} = revived(v{i}, node, {slot.of})"]
+    return text
+
+
+def _run(i: int, step: Step, unless: str | None = "") -> list[str]:
+    """The lines that run a formula if a gradient that it gives is wanted; `unless` None: always."""
+    if passes_on(step.formula):
+        call = "g"
+    else:
+        call = f"f{i}({', '.join([f'v{r}' if isinstance(r, int) else r for r in step.reads])})"
+    made = ", ".join([f"r{p}" for p in step.positions])
+    given = f"{made}{',' if step.joint else ''} = {call}"
+    if unless is None:
+        return [given]
+    ends = [
+        f"(edges[{2 * p}] is not None and (wanted is None or edges[{2 * p}] in wanted))"
+        for p in step.positions
+    ]
+    return [f"if {unless}{' or '.join(ends)}:", f"    {given}"]
+
+
+def _early(plan: Plan, made: str) -> list[str]:
+    """The lines that let go of what was saved formula by formula, not when all have run.
+
+    A product's gradients are as large as its factors. Where the first factor is made again for
+    backward (`rematerialize`), its bytes and those of its gradient would be there at once: in a
+    transformer that is the peak of the step. So the gradient of the second factor, the small one in
+    most programs, is computed first, and what only it reads goes before the next one is made.
+    """
+    return [
+        "    if g._np is None and kept and not (keep or g._hollow or traceless):",
+        "        node._saved = kept = t = None",
+        *[f"        {line}" for line in _shedding(plan)],
+        f"        return {made}",
+    ]
+
+
+def _shedding(plan: Plan) -> list[str]:
+    """The lines that run the formulas from the last to the first, each followed by letting go of
+    what no other will read.
+    """
+    text = []
+    for i, step in reversed(list(enumerate(plan.steps))):
+        later = {r for other in plan.steps[:i] for r in other.reads}
+        text += _run(i, step)
+        text += [f"v{r} = None" for r in step.reads if isinstance(r, int) and r not in later]
+    return text
+
+
+def _spread(node: Any, grads: Grads, found: list[Any]) -> list[Any]:
+    """The gradients by edge, of those by name, where a list of tensors has an edge for each of
+    them, or an in-place op left no trace of what it wrote to.
+    """
+    out: list[Any] = []
+    plan = node._plan
+    for name, r in zip(plan.rule.names, found, strict=True):
+        n = node._spans[name] if name in plan.lists else 1
+        out.extend([None] * n if r is None else r if isinstance(r, (list, tuple)) else [r])
+    if node._extra is not None and node._extra.zeroed:
+        like = next(g for g in grads if g is not None)
+        out.append(like.new_zeros((), dtype=node._dtype).expand(node._shape))
+    return out
