@@ -86,6 +86,7 @@ from skimp._engine.autograd.modes import (
     set_grad_enabled,
 )
 from skimp._engine.dispatch.forms import NAMESPACES as _NAMESPACES
+from skimp._engine.dispatch.unbound import beside as _beside
 from skimp._engine.tensor.devices import device, get_default_device, set_default_device
 from skimp._engine.tensor.dtypes import (
     bfloat16,
@@ -218,6 +219,7 @@ e, pi, inf, nan, newaxis = _np.e, _np.pi, _np.inf, _np.nan, None
 globals().update(tensor_types.NAMES)
 Storage = tensor_types.NAMES["FloatStorage"]
 globals().update(_NAMESPACES[""])
+globals().update(_beside(globals()))
 _sys.modules["skimp.compat"] = compat
 globals()["torch"] = _sys.modules[__name__]  # PyTorch's package has itself
 let_idle_threads_sleep()

@@ -2661,7 +2661,9 @@ def slice_scatter(
 def slogdet(input: Tensor, *, out: Any = None) -> Any:
     """The signs (phases) of determinants, and the logarithms of their sizes."""
 
-def smm(input: Any, mat: Any) -> Any: ...
+def smm(input: Tensor, mat: Tensor) -> Any:
+    """`torch.sparse.mm`, as a sparse tensor."""
+
 def softmax(input: Any, dim: builtins.int, dtype: dtype | None = None, *, out: Any = None) -> Any:
     """exp(input) over its sum along `dim`; keeps its result for backward, nothing else."""
 

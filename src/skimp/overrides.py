@@ -12,6 +12,7 @@ from skimp._compat.modules import lookup
 from skimp._engine.dispatch import overrides as engine
 from skimp._engine.dispatch.overrides import TorchFunctionMode
 from skimp._engine.dispatch.row import FORMS, NAMESPACES
+from skimp._engine.dispatch.unbound import unbound
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
 __getattr__ = lookup(__name__)
 
 
+@unbound
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     """Whether an argument, or a mode that is on, would take a function over."""
     if engine.state.modes and engine.state.everything:
@@ -36,11 +38,13 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     return engine.state.subclasses and any([engine.takes_over(type(a)) for a in relevant_args])
 
 
+@unbound
 def has_torch_function_unary(arg: Any) -> bool:
     """`has_torch_function` of one argument."""
     return has_torch_function((arg,))
 
 
+@unbound
 def has_torch_function_variadic(*args: Any) -> bool:
     """`has_torch_function` of the arguments."""
     return has_torch_function(args)

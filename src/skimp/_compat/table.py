@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,16 +21,19 @@ class Row(NamedTuple):
 
 
 class Module(NamedTuple):
-    """A section of the file, without the lines of its Tensor."""
+    """A section of the file, without the lines of its Tensor; `builtins` are functions that bind
+    nothing as attributes of classes.
+    """
 
     doc: str
     rows: dict[str, Row]
+    builtins: Set[str] = frozenset()
 
 
 _LINE: Final = re.compile(
     r"\$(?P<word>\w+) = (?P<text>.+)"
     r"|\[(?P<module>[\w.]+)\] ?(?P<doc>.*)"
-    r"|(?P<verb>refuse|raise|from|own|module)\b(?: (?P<what>[^|]+?))? \|(?P<names>.*)"
+    r"|(?P<verb>refuse|raise|from|own|module|builtin)\b(?: (?P<what>[^|]+?))? \|(?P<names>.*)"
     r"|(?P<call>\w+)\((?P<arguments>.*)\) -> (?P<result>.+)"
     r"|(?P<value>\w+) = (?P<expression>.+)"
 )
@@ -41,6 +44,7 @@ def read(text: str) -> dict[str, Module]:
     words: dict[str, str] = {}
     found: dict[str, Module] = {}
     rows: dict[str, Row] = {}
+    builtins: set[str] = set()
     for line in _whole_lines(text):
         match = _LINE.fullmatch(line)
         if match is None:
@@ -49,12 +53,14 @@ def read(text: str) -> dict[str, Module]:
         if part["word"]:
             words[part["word"]] = part["text"]
         elif part["module"]:
-            rows = {}
-            found[ours(part["module"])] = Module(part["doc"], rows)
+            rows, builtins = {}, set()
+            found[ours(part["module"])] = Module(part["doc"], rows, builtins)
         elif part["call"]:
             rows[part["call"]] = Row("call", part["result"], part["arguments"])
         elif part["value"]:
             rows[part["value"]] = Row("value", part["expression"])
+        elif part["verb"] == "builtin":
+            builtins |= set(part["names"].split())
         else:
             what = re.sub(r"\$(\w+)", lambda m: words[m[1]], part["what"] or "")
             for each in part["names"].split():

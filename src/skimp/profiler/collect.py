@@ -116,7 +116,7 @@ class Recorder:
     def _begin(self, name: str, frame: FrameType) -> None:
         event = Event(name, False, len(self._open))
         if self._shapes:
-            seen = frame.f_locals
+            seen = {n: v for n, v in frame.f_locals.items() if n != "owner"}
             given: Any = seen.values()
             if "args" in seen and "kwargs" in seen:  # a wrapper that forwards
                 given = (*seen["args"], *seen["kwargs"].values())

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pickle
 from collections import OrderedDict
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import IO, Any
 
 from skimp._engine.memory.storage import Storage
@@ -71,6 +71,8 @@ class Pickler(_Base):  # type: ignore[misc]
             return Size, (tuple(obj),)
         if kind is layout:
             return rebuild.layout, (repr(obj),)
+        if kind is MethodType and id(obj) in names.functions():  # a function that binds nothing
+            return obj.__name__
         return NotImplemented
 
     def save_global(self, obj: Any, name: str | None = None) -> None:

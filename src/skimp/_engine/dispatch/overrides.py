@@ -10,9 +10,10 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from types import MethodType
 from typing import Any
 
-from skimp._engine.dispatch.row import KNOWN, METHODS, NAMESPACES
+from skimp._engine.dispatch.row import FORMS, KNOWN, METHODS, NAMESPACES
 from skimp._engine.dispatch.transforms import OVERRIDES, TRANSFORMS, Call, active
 from skimp._engine.tensor.tensor import Tensor
 
@@ -155,9 +156,14 @@ def public(f: Function, name: str) -> Function:
     found = vars(Tensor).get(name)
     if isinstance(found, property) and found.fget is f:
         return found.__get__
-    if found is f or any([functions.get(name) is f for functions in NAMESPACES.values()]):
+    if found is f or isinstance(f, MethodType):
         return f
-    return NAMESPACES[""].get(name) or METHODS.get(name) or f
+    op = FORMS[f].op if f in FORMS else None
+    for functions in (METHODS, *NAMESPACES.values()):
+        known = functions.get(name)
+        if known is f or (op is not None and known in FORMS and FORMS[known].op is op):
+            return known
+    return METHODS.get(name) or NAMESPACES[""].get(name) or f
 
 
 def as_given(
@@ -166,7 +172,8 @@ def as_given(
     """The arguments without those that have their defaults, which a wrapper has filled in; behind
     the first that is left out the others go by name.
     """
-    names = f.__code__.co_varnames[: f.__code__.co_argcount]
+    bound = isinstance(f, MethodType)  # whose owner is not given
+    names = f.__code__.co_varnames[bound : f.__code__.co_argcount]
     defaults = dict(zip(reversed(names), reversed(f.__defaults__ or ()), strict=False))
     words = f.__kwdefaults__ or {}
     kept = {k: v for k, v in kwargs.items() if k not in words or words[k] is not v}

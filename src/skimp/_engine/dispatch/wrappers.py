@@ -191,25 +191,23 @@ def _refuse_types_of(
 
 def forwarding(form: Form, f: Function) -> Function:
     """The wrapper of a function made of ops: asks what `dispatch` must know, and runs it."""
-    known = KNOWN
+    space = space_of(form, f=f, refuse_types_of=_refuse_types_of)
+    return _shown_as(f, function_of(f.__name__, _FORWARDING.splitlines(), space))
 
-    def function(*args: Any, **kwargs: Any) -> Any:
-        if (
-            active
-            or not known.issuperset(map(type, args))
-            or (kwargs and not known.issuperset(map(type, kwargs.values())))
-        ):
-            return dispatch(form, args, kwargs)
-        try:
-            return f(*args, **kwargs)
-        except Exception as error:
-            _refuse_types_of(form, args, kwargs, error)
-            raise
 
-    title = f.__name__
-    function.__code__ = function.__code__.replace(co_name=title, co_qualname=title)
-    function.__name__ = function.__qualname__ = title
-    return _shown_as(f, function)
+_FORWARDING = """\
+def function(*args, **kwargs):
+    if (
+        active
+        or not known.issuperset(map(type, args))
+        or (kwargs and not known.issuperset(map(type, kwargs.values())))
+    ):
+        return dispatch(form, args, kwargs)
+    try:
+        return f(*args, **kwargs)
+    except Exception as error:
+        refuse_types_of(form, args, kwargs, error)
+        raise"""
 
 
 def asking(form: Form, f: Function, fast: Function) -> Function:

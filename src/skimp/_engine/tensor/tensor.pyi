@@ -1753,7 +1753,8 @@ class Tensor:
         """The input with `src` written over a slice of a dim."""
     def slogdet(self, *, out: Any = None) -> Any:
         """The signs (phases) of determinants, and the logarithms of their sizes."""
-    def smm(self, mat: Any) -> Any: ...
+    def smm(self, mat: Tensor) -> Any:
+        """`torch.sparse.mm`, as a sparse tensor."""
     def softmax(
         self, dim: builtins.int, dtype: dtypes.dtype | None = None, *, out: Any = None
     ) -> Any:

@@ -304,7 +304,14 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
 
 
 export("spmm", mm, method=False)
-export("smm", lambda input, mat: product(input, mat).to_sparse())
+
+
+def smm(input: Tensor, mat: Tensor) -> Any:
+    """`torch.sparse.mm`, as a sparse tensor."""
+    return product(input, mat).to_sparse()
+
+
+export("smm", smm)
 
 
 _in_sparse("addmm")(rules.addmm)

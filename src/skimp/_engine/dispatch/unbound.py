@@ -1,0 +1,120 @@
+"""Public functions that bind nothing: what stands for PyTorch's builtins.
+
+A Python function that is an attribute of a class becomes a method there; a builtin does not, so
+`class Loss: conv = torch.conv2d` has a function and no method. A method that is bound already stays
+as it is, wherever it is found: the public function is a twin of the op's function with one argument
+more, before all others, bound to the class that PyTorch's pickles name as its owner. Calling it
+costs no frame and no time.
+
+Methods of tensors, and what the package calls by itself, are the functions that bind.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Callable, Set
+from types import FunctionType, MethodType
+from typing import Any, ParamSpec, TypeVar
+
+from skimp._compat.table import MODULES, OURS
+from skimp._engine.dispatch.row import FORMS, NAMESPACES, Form
+from skimp._engine.generated import function_of
+
+Function = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Namespaces of functions that PyTorch has in Python, but for those that names.txt calls builtins.
+IN_PYTHON = ("masked", "nn.functional", "signal.windows")
+_LOWRANK = ("pca_lowrank", "svd_lowrank")
+_RANDOM = ("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state")
+_PYTHONS = {
+    "": {*MODULES[f"{OURS}.functional"].rows, *_LOWRANK, *_RANDOM, "from_dlpack"},
+    "sparse": {"sum"},
+}
+
+
+class _VariableFunctionsClass:
+    """The owner of the functions of the package itself, which pickles find by name."""
+
+
+_OWNERS: dict[str, type] = {"": _VariableFunctionsClass}
+
+
+def _owner(space: str) -> type:
+    """The owner of a namespace's functions; pickle finds it as an attribute of this module."""
+    found = _OWNERS.get(space)
+    if found is None:
+        title = f"_{space.replace('.', '_')}"
+        found = _OWNERS[space] = globals()[title] = type(title, (), {"__module__": __name__})
+    return found
+
+
+def binds(space: str, name: str) -> bool:
+    """Whether PyTorch's function of that name is one in Python."""
+    if space in IN_PYTHON:
+        return name not in _builtins(space)
+    return name in _PYTHONS.get(space, ())
+
+
+def _builtins(space: str) -> Set[str]:
+    module = MODULES.get(f"{OURS}.{space}".rstrip("."))
+    return frozenset() if module is None else module.builtins
+
+
+def settle() -> None:
+    """Replace the functions in the namespaces that don't bind in PyTorch; called once all rows are
+    declared.
+    """
+    made: dict[Function, Function] = {}  # one for all names of a function
+    for space, functions in NAMESPACES.items():
+        for name, f in functions.items():
+            if isinstance(f, FunctionType) and not binds(space, name):
+                twin = made.get(f)
+                if twin is None:
+                    twin = made[f] = unbound(f, space)
+                functions[name] = twin
+                setattr(_owner(space), name, twin)
+
+
+def beside(space: dict[str, Any]) -> dict[str, Function]:
+    """The functions of the package's namespace that are no ops and don't bind in PyTorch."""
+    found = {name: space[name] for name in _builtins("")}
+    return {n: unbound(f) for n, f in found.items() if isinstance(f, FunctionType)}
+
+
+def unbound(f: Callable[P, R], space: str = "") -> Callable[P, R]:
+    """A function that does what `f` does and binds nothing."""
+    form = FORMS.get(f)
+    own: Form | None = form
+    named: Any = f
+    lines = linecache.getlines(named.__code__.co_filename)
+    if form is not None and lines and lines[0].startswith("def function("):
+        own = Form(form.op, form.name, form.run, form.writes)
+        header = lines[0].replace("def function(", "def function(owner, /, ")
+        body = [header.rstrip("\n"), *[line.rstrip("\n") for line in lines[1:]]]
+        twin = function_of(named.__name__, body, {**named.__globals__, "form": own})
+    else:
+        body = ["def function(owner, /, *args, **kwargs):", "    return f(*args, **kwargs)"]
+        twin = function_of(named.__name__, body, {"f": f})
+    made: Any = MethodType(_shown_as(f, twin), _owner(space))
+    if own is not None:
+        own.f = made
+        FORMS[made] = own
+    setattr(_owner(space), named.__name__, made)
+    return made  # type: ignore[no-any-return]
+
+
+def _shown_as(f: Any, twin: FunctionType) -> FunctionType:
+    if "*args" not in inspect.getsource(twin).partition("\n")[0]:
+        twin.__defaults__, twin.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
+    twin.__module__, twin.__qualname__, twin.__doc__ = f.__module__, f.__qualname__, f.__doc__
+    twin.__annotations__ = f.__annotations__
+    twin.__dict__.update(f.__dict__)
+    signature = inspect.signature(f)
+    owner = inspect.Parameter("owner", inspect.Parameter.POSITIONAL_ONLY)
+    twin.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[owner, *signature.parameters.values()]
+    )
+    return twin
