@@ -27,7 +27,7 @@ check: $(VENV)/.skimp-check $(VENV)/.skimp-test
 	$(BIN)/python tools/api.py --check
 	$(BIN)/mypy
 	$(BIN)/mypy --follow-imports=silent src/skimp/_engine/tensor/tensor.py  # its stub stands in for it above
-	$(BIN)/python -m pytest -q --noconftest tests/test_imports.py
+	$(BIN)/python -m pytest -q --noconftest tests/house/test_imports.py
 
 # The demo from the wheel, in an environment and a folder that hold nothing else.
 wheel: $(VENV)/.skimp

@@ -43,7 +43,7 @@ TESTS = Path(__file__).parent
 # of arrays and of integers that know no tensors. They run in the default mode only
 # (SKIMP_DEFER=auto, or not set), and the rest of the suite in all three.
 ONCE = (
-    *("cli/test_check.py", "cli/test_cli.py", "house", "lens", "test_imports.py"),
+    *("cli/test_check.py", "cli/test_cli.py", "house", "lens"),
     *("compat/test_compat.py", "compat/test_libraries.py"),
     *("surface/test_beside.py", "surface/utils/test_tensorboard.py"),
     *("surface/test_signatures.py", "surface/test_wrong_calls.py"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 import skimp
 from skimp._kernels import blas
@@ -65,3 +66,12 @@ def test_set_num_threads_counts_for_products() -> None:
         assert threads() == 2
     finally:
         skimp.set_num_threads(before)
+
+
+def test_numbers_of_threads_that_are_none() -> None:
+    for bad in (0, -1, 1.5, None):
+        with pytest.raises(RuntimeError) as want:
+            torch.set_num_threads(bad)
+        with pytest.raises(RuntimeError) as got:
+            skimp.set_num_threads(bad)
+        assert str(got.value) == str(want.value)

@@ -169,6 +169,27 @@ def agree(
         assert type(theirs) is refused, f"PyTorch refuses the case: {theirs!r}"
 
 
+def alike(f: Callable[[Any], Any], refused: type[Exception] | None = None) -> None:
+    """`f(library)` has the same text on both sides; or it is `refused` with this class of error,
+    and both say the same first sentence.
+    """
+    theirs, ours = answer(f, torch), answer(f, skimp)
+    assert (type(theirs) if isinstance(theirs, Exception) else None) is refused, repr(theirs)
+    if refused is None:
+        assert repr(ours).replace("skimp", "torch") == repr(theirs)
+        return
+    assert type(ours) is refused, repr(ours)
+    assert str(ours).partition(".")[0] == str(theirs).partition(".")[0]
+
+
+def answer(f: Callable[[Any], Any], library: Any) -> Any:
+    """What a call gives, or the error that it raises."""
+    try:
+        return f(library)
+    except Exception as error:
+        return error.with_traceback(None)
+
+
 def refusals(cases: dict[type[Exception], Any]) -> list[Any]:
     """A test's parameters: a class of error and a case, for all that are listed by their class."""
     return [

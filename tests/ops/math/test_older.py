@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import skimp
+from tests.support.samples import alike
 
 LIBS = (skimp, torch)
 
@@ -90,3 +91,33 @@ def test_segment_reduce_refuses_lengths_that_do_not_fit() -> None:
             lib.segment_reduce(lib.ones(3), "sum", lengths=lib.tensor([1, 1]))
         with pytest.raises(RuntimeError):
             lib.segment_reduce(lib.ones(3), "median", lengths=lib.tensor([3]))
+
+
+OLDER = """
+T.ones(3).map2_(T.ones(3), T.arange(3.), lambda a, b, c: a + b * c)
+T.gcd_(T.tensor([4]), T.tensor([6]))
+T.lcm_(T.tensor([4]), T.tensor([6]))
+T.ldexp_(T.ones(1), T.tensor([2]))
+T.xlogy_(T.ones(2), T.tensor([1., 2.]))
+T.dsmm(T.ones(2, 3), T.ones(3, 2))
+T.arange(6.).slice_inverse(T.ones(3), 0, 0, 3, 1)
+T.arange(12.)[3:6].slice_inverse(T.ones(12), 0, 3, 6, 1)
+""".strip().splitlines()
+
+
+OLDER_REFUSED = [
+    (RuntimeError, "T.ones(2).eig()"),
+    (RuntimeError, "T.ones(2).symeig()"),
+    (RuntimeError, "T.ones(2).solve(T.ones(2))"),
+    (RuntimeError, "T.ones(2).reinforce(1)"),
+]
+
+
+@pytest.mark.parametrize("text", OLDER)
+def test_older_calls(text: str) -> None:
+    alike(lambda lib: eval(text, {"T": lib}))
+
+
+@pytest.mark.parametrize(("error", "text"), OLDER_REFUSED)
+def test_older_calls_refused(error: type[Exception], text: str) -> None:
+    alike(lambda lib: eval(text, {"T": lib}), refused=error)

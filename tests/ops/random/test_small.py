@@ -88,3 +88,12 @@ def test_gradient_of_dropout_keeps_one_byte_for_each_element() -> None:
     assert skimp.cuda.memory_allocated() - before == y.nbytes + x.numel()
     y.sum().backward()
     assert np.array_equal(x.grad.numpy(), y.detach().numpy())  # type: ignore[union-attr]
+
+
+def test_random_module() -> None:
+    skimp.random.manual_seed(3)
+    with skimp.random.fork_rng():
+        skimp.rand(5)
+    x = skimp.rand(2)
+    skimp.manual_seed(3)
+    assert skimp.rand(2).tolist() == x.tolist()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "skimp"
 SHIM = PACKAGE / "_compat" / "shim"  # not skimp's modules: a package named torch
 LAYOUT = ROOT / "docs" / "layout.md"

@@ -1,0 +1,30 @@
+"""Copies and casts: what is the tensor itself, and what is new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as TF
+
+import skimp
+import skimp.nn.functional as F
+
+
+def both(f: Any) -> list[Any]:
+    """What f gives with our library and with theirs, each from the same seed."""
+    found = []
+    for lib, functional in ((skimp, F), (torch, TF)):
+        lib.manual_seed(0)
+        found.append(f(lib, functional))
+    return found
+
+
+def test_a_cast_to_its_own_type_is_the_tensor() -> None:
+    def run(lib: Any, functional: Any) -> Any:
+        x = lib.ones(2, 3)
+        kept = [x.float(memory_format=f) for f in (lib.preserve_format, lib.contiguous_format)]
+        return [y is x for y in kept], x.double(memory_format=lib.contiguous_format).stride()
+
+    ours, theirs = both(run)
+    assert ours == theirs
