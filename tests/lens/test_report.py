@@ -56,7 +56,7 @@ class Program:
         self.ledger.refund(owner)
 
     def report(self) -> report.Report:
-        return self.collector.report("program.py")
+        return report.make("program.py", self.collector)
 
 
 class Owner:
@@ -121,7 +121,7 @@ def test_an_owner_whose_number_is_used_again_is_a_new_owner() -> None:
     collector.allocated(1, 10, LOAD)
     collector.freed(1, 10)
     collector.allocated(1, 20, RELU)
-    assert held(collector.report("p")) == {(7, "relu"): (20, 1)}
+    assert held(report.make("p", collector)) == {(7, "relu"): (20, 1)}
 
 
 def test_copies_add_up_by_line_op_and_reason() -> None:
@@ -234,7 +234,7 @@ def result(tmp_path: Path) -> report.Report:
         )
     program.ledger.unwritten += 3 * 1024**2
     program.clock.now += 1.5
-    return program.collector.report("train[1].py")
+    return report.make("train[1].py", program.collector)
 
 
 def test_text_says_everything_in_plain_characters(result: report.Report) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from skimp import lens as report
-from skimp._engine.memory.ledger import host
 
 Destination = Path | Literal["json"] | None
 
@@ -31,24 +30,23 @@ class Listener:
     """Counts from its creation until the interpreter ends, after threads and exit hooks."""
 
     def __init__(self, program: str, wishes: Wishes) -> None:
-        self._program = program
         self._wishes = wishes
         self._process = os.getpid()
         self._stderr = sys.stderr  # the program may put something else there
-        self._collector = report.Collector(host)
-        host.watch(self._collector)
+        self._recording = report.Recording(program)
+        self._recording.start()
         atexit.register(self._finish)
 
     def stop(self) -> None:
         """Listen no longer, and report nothing."""
-        host.unwatch(self._collector)
+        self._recording.stop()
         atexit.unregister(self._finish)
 
     def _finish(self) -> None:
         if os.getpid() != self._process:  # a fork that ends through the same door
             return
-        host.unwatch(self._collector)
-        self._write(self._collector.report(self._program))
+        self._recording.stop()
+        self._write(self._recording.report())
 
     def _write(self, result: report.Report) -> None:
         destination = self._wishes.destination

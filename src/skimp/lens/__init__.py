@@ -1,7 +1,24 @@
-"""Where a program's memory went: plain data, the observer that gathers it, and its renderings."""
+"""Where a program's memory went: plain data, the observers that gather it, and its renderings."""
 
 from skimp.lens.collect import Collector
 from skimp.lens.data import Copied, Held, Peak, Place, Report
-from skimp.lens.render import show, to_json, to_text
+from skimp.lens.files import from_json, load, to_json
+from skimp.lens.recording import Recording
+from skimp.lens.render import show, to_text
+from skimp.lens.report import make
 
-__all__ = ["Collector", "Copied", "Held", "Peak", "Place", "Report", "show", "to_json", "to_text"]
+__all__ = [
+    "Collector",
+    "Copied",
+    "Held",
+    "Peak",
+    "Place",
+    "Recording",
+    "Report",
+    "from_json",
+    "load",
+    "make",
+    "show",
+    "to_json",
+    "to_text",
+]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import linecache
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
 from io import StringIO
 from typing import TextIO
 
@@ -21,13 +19,6 @@ from skimp.lens.data import Place, Report
 
 ROWS = 10  # of each table; the rest is one line
 PLAIN_WIDTH = 160  # without a terminal: wide enough that little is cut off
-
-
-def to_json(report: Report) -> str:
-    """All of the report: bytes as integers, times in seconds."""
-    data = asdict(report)
-    data["copied"] = report.copied
-    return json.dumps(data, indent=2)
 
 
 def to_text(report: Report) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from skimp._engine.autograd import node_lines as lines, saving
+from skimp._engine.autograd import node_lines as lines, saving, watched
 from skimp._engine.autograd.nodes import Grads, Node
 from skimp._engine.tensor.tensor import Tensor
 
 ON: list[bool] = []  # empty: off; else whether nan is an error
+_NAME = "anomaly mode"  # in the list of those for whom nodes are watched
 
 
 def is_anomaly_enabled() -> bool:
@@ -25,8 +26,10 @@ def is_anomaly_check_nan_enabled() -> bool:
 def _set(mode: bool, check_nan: bool) -> None:
     if mode and not ON:
         saving.GUARDED.append(None)  # the short way of recording takes no trace
+        watched.ON.append(_NAME)
     elif ON and not mode:
         saving.GUARDED.pop()
+        watched.ON.remove(_NAME)
     ON[:] = [check_nan] if mode else []
     lines.TRACE[:] = [True] if mode else []
 

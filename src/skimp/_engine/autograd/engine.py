@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines
+from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, watched
 from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count, next_key
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.saving import ghost
@@ -113,7 +113,10 @@ def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None =
     try:
         state.grad = create
         _tasks.now = (next(_numbers), captures is None)
-        _run(roots, keep, create, captures)
+        if watched.OBSERVERS:
+            _run_watched(roots, keep, create, captures)
+        else:
+            _run(roots, keep, create, captures)
     finally:
         state.grad = before
         _tasks.now = task
@@ -147,7 +150,7 @@ def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None)
             continue
         if extra is not None:
             grads = hooks.before(extra, hooks.on_outputs(extra, grads))
-        if anomaly.ON or (extra is not None and extra.after):
+        if watched.ON or (extra is not None and extra.after):
             results = _watched(node, grads, wanted, keep)
         else:
             try:
@@ -191,8 +194,34 @@ def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None)
         del results, edges, node, extra
 
 
+def _run_watched(
+    roots: list[Root], keep: bool, create: bool, captures: Captures | None
+) -> None:
+    observers = tuple(watched.OBSERVERS)
+    for one in observers:
+        one.backward_begins()
+    try:
+        _run(roots, keep, create, captures)
+    finally:
+        for one in observers:
+            one.backward_ends()
+
+
 def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
-    """Run a node that has hooks, or under anomaly mode."""
+    """Run a node that has hooks, under anomaly mode, or while somebody observes backward."""
+    for one in watched.OBSERVERS:
+        one.node_begins(node, keep)
+    extra = node._extra
+    if anomaly.ON or (extra is not None and extra.after):
+        results = _with_hooks(node, grads, wanted, keep)
+    else:
+        results = _applied(node, grads, wanted, keep)
+    for one in watched.OBSERVERS:
+        one.node_ends(node)
+    return results
+
+
+def _with_hooks(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
     arrived = tuple(grads)
     if anomaly.ON:
         results = anomaly.apply(node, grads, wanted)
@@ -203,6 +232,18 @@ def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> 
     if not keep:  # not before: hooks may look at what was saved
         node.release()
     return results
+
+
+def _applied(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
+    try:
+        return node._plan.run(node, grads, wanted, keep)
+    except BatchedArgument as e:
+        if not _state.vmaps:
+            raise
+        results = _state.vmaps[-1].node(node, grads, wanted, e)
+        if not keep:
+            node.release()
+        return results
 
 
 def _deliver(

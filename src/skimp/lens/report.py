@@ -1,0 +1,187 @@
+"""From what a collector counted to a report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from skimp.lens.collect import Collector
+from skimp.lens.data import (
+    ROLES,
+    Allocations,
+    Copied,
+    Frame,
+    Held,
+    Peak,
+    Place,
+    Report,
+    Saved,
+    Step,
+)
+from skimp.lens.live import Record
+from skimp.lens.modules import Path, Paths
+from skimp.lens.stacks import Stacks
+
+_OUTSIDE = Path("", "")
+
+
+class Places:
+    """Sites as places, with the frames of their stacks once each."""
+
+    def __init__(self, stacks: Stacks | None, paths: Paths | None) -> None:
+        self._stacks = stacks
+        self._paths = paths
+        self.frames: dict[Frame, int] = {}
+        self._places: dict[Any, Place] = {}
+        self.numbers: dict[Place, int] = {}
+
+    def of(self, site: Any) -> Place:
+        """A site's place."""
+        key = getattr(site, "serial", site)
+        found = self._places.get(key)
+        if found is None:
+            found = self._places[key] = self._make(site)
+        return found
+
+    def number(self, site: Any) -> int:
+        """Its number in the report."""
+        place = self.of(site)
+        return self.numbers.setdefault(place, len(self.numbers))
+
+    def path(self, number: int) -> Path:
+        """A module's path."""
+        return self._paths.known[number] if self._paths is not None else _OUTSIDE
+
+    def _make(self, site: Any) -> Place:
+        if self._stacks is None or not hasattr(site, "stack"):
+            return Place(site.filename, site.lineno, site.op)
+        stack = tuple(
+            [self.frames.setdefault(f, len(self.frames)) for f in self._stacks.frames(site.stack)]
+        )
+        root, path = self.path(site.module)
+        return Place(site.filename, site.lineno, site.op, path, root, site.phase, stack)
+
+
+def make(
+    program: str, collector: Collector, stacks: Stacks | None = None, paths: Paths | None = None
+) -> Report:
+    """Everything from the collector's beginning until now."""
+    collector.count()
+    places = Places(stacks, paths)
+    live = collector.live
+    made, allocated, unwritten = collector.since()
+    peak = Peak(
+        live.peak,
+        live.peak_record.born,
+        places.of(live.peak_record.site),
+        _held(list(live.at_peak()), live.peak_order, places),
+        collector.steps.peak.number,
+    )
+    detail = _detail(collector, places)
+    return Report(
+        program=program,
+        seconds=collector.now(),
+        peak=peak,
+        allocations=made,
+        allocated=allocated,
+        live=live.total,
+        unwritten=unwritten,
+        copies=_copied(collector, places),
+        saved=_saved(live.at_peak(), live.peak_order, places),
+        steps=(*collector.steps.rows, _last(collector)),
+        marks=tuple([m for kept in collector.steps.kept() for m in kept.marks]),
+        detail=detail,
+        places=tuple(places.numbers),
+        frames=tuple(places.frames),
+    )
+
+
+def _last(collector: Collector) -> Step:
+    now = collector.steps.now
+    seconds = collector.now() - now.start
+    return Step(now.number, now.number, now.start, seconds, now.peak, collector.live.total)
+
+
+def module_of(record: Record, place: Place, places: Places) -> str:
+    """Whom a record is charged to: the module with its parameter, or the place's."""
+    return places.path(record.owner).path if record.owner >= 0 else place.module
+
+
+def _held(records: list[Record], event: int, places: Places) -> tuple[Held, ...]:
+    totals: dict[tuple[Place, str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for record in records:
+        place = places.of(record.site)
+        role = record.role_at(event)
+        total = totals[place, role, module_of(record, place, places), record.name]
+        total[0] += record.bytes
+        total[1] += record.count
+    held = [
+        Held(place, nbytes, count, role, module, name)
+        for (place, role, module, name), (nbytes, count) in totals.items()
+        if nbytes
+    ]
+    return tuple(sorted(held, key=lambda h: (-h.bytes, h.place.file, h.place.line, h.place.op)))
+
+
+def alive(collector: Collector, places: Places) -> tuple[Held, ...]:
+    """What is alive now, largest first."""
+    records = list(collector.live.owners.values())
+    before = collector.live.before
+    return _held([*records, before] if before.bytes > 0 else records, 1 << 62, places)
+
+
+def _saved(records: Any, event: int, places: Places) -> tuple[Saved, ...]:
+    totals: dict[tuple[str, Place, bool], list[int]] = defaultdict(lambda: [0, 0])
+    for record in records:
+        saved = record.saves > 0 or event < record.unsaved
+        if not saved:
+            continue
+        place = places.of(record.site)
+        total = totals[place.op, place, record.role_at(event) == "saved for backward"]
+        total[0] += record.bytes
+        total[1] += record.count
+    rows = [Saved(op, place, n, count, own) for (op, place, own), (n, count) in totals.items()]
+    return tuple(sorted(rows, key=lambda s: (-s.bytes, s.place.file, s.place.line)))
+
+
+def _copied(collector: Collector, places: Places) -> tuple[Copied, ...]:
+    copies = []
+    for key, found in collector.copies.items():
+        place = places.of(key.site)
+        if place.op != key.op:
+            place = Place(
+                place.file, place.line, key.op, place.module, place.root, place.phase, place.stack
+            )
+        made = None if found.made is None else places.of(found.made)
+        layout = found.shape, found.strides
+        copies.append(
+            Copied(place, key.reason, found.bytes, found.times, *layout, made, key.forced)
+        )
+    return tuple(sorted(copies, key=lambda c: (-c.bytes, c.place.file, c.place.line, c.reason)))
+
+
+def _detail(collector: Collector, places: Places) -> Allocations:
+    kept = collector.steps.kept()
+    records: dict[int, Record] = {}
+    for step in kept:
+        records.update({r.order: r for r in step.records})
+    records.update({r.order: r for r in collector.live.at_peak()})
+    records.update({r.order: r for r in collector.live.owners.values()})
+    made = Allocations((kept[0].number, kept[-1].number))
+    index = {role: i for i, role in enumerate(ROLES)}
+    for order in sorted(records):
+        r = records[order]
+        place = places.of(r.site)
+        made.bytes.append(r.bytes)
+        made.place.append(places.number(r.site))
+        was_saved = r.saves > 0 or r.unsaved >= 0
+        role = r.role or ("saved for backward" if was_saved else "temporary")
+        made.role.append(index[role])
+        made.module.append(module_of(r, place, places))
+        made.born.append(r.born)
+        made.freed.append(r.freed)
+        made.saved.append(r.unsaved_at if not r.saves else -1.0)
+        made.step.append(r.step)
+        made.order.append(r.order)
+        made.gone.append(r.gone)
+    return made

@@ -1,0 +1,241 @@
+"""Who tells a collector what tensors are for: modules, optimizers, autograd, and who saves them.
+
+Each is asked in one place, and none of them is asked while nobody collects: modules by their
+`__call__`, optimizers by their hooks, nodes by the test that anomaly mode has anyway, and saving by
+a descriptor in place of the flag that saving sets.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from skimp._engine.autograd import watched
+from skimp._engine.autograd.nodes import AccumulateGrad, Node
+from skimp._engine.autograd.saving import Many
+from skimp._engine.memory import call_site
+from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor.tensor import Tensor
+from skimp.lens.collect import Collector, Role
+from skimp.lens.modules import Path, Paths
+from skimp.lens.stacks import OUTSIDE, Stacks
+from skimp.nn.modules.hooks import Hooked
+from skimp.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+_SAVED: Final = "saved"
+
+
+class Watch:
+    """Everything that observes, from `start` to `stop`."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector = collector
+        self.stacks = Stacks()
+        self.paths = Paths(self._met)
+        self.explicit = False  # the program says itself where its steps end
+        self.after_step: Any = None  # called when a step was told
+        self._handles: list[Any] = []
+        self._call: Any = None
+        self._optimizers: set[int] = set()
+        self._optimizing = 0.0
+
+    def start(self) -> None:
+        """Listen."""
+        self._call = Hooked.__call__
+        call = _watched_call(self, self._call)
+        self.stacks.fold_at(call.__code__)
+        Hooked.__call__ = call  # type: ignore[method-assign]
+        Storage.saved = _Noted(self)  # type: ignore[assignment]
+        watched.observe(self)
+        call_site.finder = self.stacks.find
+        self._handles = [
+            register_optimizer_step_pre_hook(self._optimizer_begins),
+            register_optimizer_step_post_hook(self._optimizer_ends),
+        ]
+
+    def stop(self) -> None:
+        """Listen no longer; everything is as it was."""
+        Hooked.__call__ = self._call  # type: ignore[method-assign]
+        Storage.saved = False
+        watched.unobserve(self)
+        call_site.finder = None
+        for handle in self._handles:
+            handle.remove()
+
+    # -- modules ----------------------------------------------------------------------------------
+
+    def _met(self, module: Any, root: Path) -> None:
+        for name, p in module.named_parameters():
+            self._owned("parameter", root, name, p)
+        for name, b in module.named_buffers():
+            self._owned("buffer", root, name, b)
+
+    def _owned(self, role: str, root: Path, name: str, t: Any) -> None:
+        s = getattr(t, "_storage", None)
+        if isinstance(s, Storage):
+            owner = self.paths.number(Path(root.root, name.rpartition(".")[0]))
+            self.collector.became(id(s), Role(role, id(s), owner, name))
+
+    def entered(self, args: tuple[Any, ...]) -> None:
+        """The outermost module is called with these."""
+        for t in args:
+            if isinstance(t, Tensor) and t._node is None and not t._rg and not t._hollow:
+                self.collector.became(id(t._storage), Role("data"))
+
+    def left(self, result: Any, start: float) -> None:
+        """The outermost module has returned."""
+        if isinstance(result, Tensor) and result._rg:
+            self.stacks.graph_waits = True
+        self.collector.marked("forward", "", start, time.perf_counter())
+
+    # -- autograd ---------------------------------------------------------------------------------
+
+    def saved(self, s: Storage) -> None:
+        """A node has saved a tensor on a storage."""
+        if s.deferred is None:
+            self.collector.saved(id(s))
+        elif s.site is not None and hasattr(s.site, "stack"):
+            s.site = self.stacks.kept(s.site)  # type: ignore[arg-type]
+
+    def backward_begins(self) -> None:
+        """A backward begins on this thread, perhaps inside of another's node."""
+        here = self.stacks.here
+        here.outer.append((here.node, here.depth, here.saved, time.perf_counter()))
+        here.node = None
+
+    def backward_ends(self) -> None:
+        """It is over."""
+        here = self.stacks.here
+        here.node, here.depth, here.saved, start = here.outer.pop()
+        if not here.outer:
+            self.stacks.graph_waits = False
+            self.collector.marked("backward", "", start, time.perf_counter())
+
+    def node_begins(self, node: Node, keep: bool) -> None:
+        """A node of backward runs from now on; without `keep` it lets go of what it saved. What
+        fits its gradients to their tensors is still its own.
+        """
+        here = self.stacks.here
+        here.node = node
+        here.depth = len(here.modules)
+        here.saved = [] if keep or not node._saved else _saved_by(node)
+
+    def node_ends(self, node: Node) -> None:
+        """It has run."""
+        saved = self.stacks.here.saved
+        if saved:
+            self.collector.unsaved(saved)
+        if type(node) is AccumulateGrad:
+            t = node.variable
+            g = t._grad
+            if g is not None and not g._hollow and not t._hollow:
+                of = id(t._storage)
+                self.collector.became(id(g._storage), Role("gradient", of))
+
+    # -- optimizers -------------------------------------------------------------------------------
+
+    def _optimizer_begins(self, optimizer: Any, *_: Any) -> None:
+        here = self.stacks.here
+        here.optimizing += 1
+        if here.optimizing > 1:
+            return
+        self._optimizing = time.perf_counter()
+        became = self.collector.became
+        fresh = id(optimizer) not in self._optimizers
+        self._optimizers.add(id(optimizer))
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if not isinstance(p, Tensor) or p._hollow:
+                    continue
+                of = id(p._storage)
+                if fresh:
+                    became(of, Role("parameter", of))
+                g = p._grad
+                if g is not None and not g._hollow:
+                    became(id(g._storage), Role("gradient", of))
+
+    def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
+        here = self.stacks.here
+        here.optimizing -= 1
+        if here.optimizing > 0:
+            return
+        here.optimizing = 0
+        now = time.perf_counter()
+        self.collector.marked("optimizer", type(optimizer).__name__, self._optimizing, now)
+        self._keep_state(optimizer)
+        if not self.explicit:
+            self.step()
+
+    def _keep_state(self, optimizer: Any) -> None:
+        became = self.collector.became
+        for p, state in optimizer.state.items():
+            if not isinstance(p, Tensor) or p._hollow or not isinstance(state, dict):
+                continue
+            of = id(p._storage)
+            for t in state.values():
+                if isinstance(t, Tensor) and not t._hollow:
+                    became(id(t._storage), Role("optimizer state", of))
+
+    def step(self) -> None:
+        """A step is over."""
+        self.collector.step()
+        if self.after_step is not None:
+            self.after_step()
+
+
+def _watched_call(watch: Watch, call: Any) -> Any:
+    here, paths = watch.stacks.here, watch.paths
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not here.modules:
+            return outermost(self, args, kwargs)
+        here.enter(self, paths.of(self, here.owners[-1], here.modules[-1]))
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            here.leave()
+
+    def outermost(self: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        here.enter(self, paths.of(self, None, OUTSIDE))
+        start = time.perf_counter()
+        result = None
+        try:
+            watch.entered((*args, *kwargs.values()))
+            result = call(self, *args, **kwargs)
+        finally:
+            here.leave()
+            watch.left(result, start)
+        return result
+
+    return called
+
+
+class _Noted:
+    """The flag `saved` of storages while somebody wants to know when it is set."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __get__(self, s: Any, _: Any = None) -> Any:
+        return False if s is None else s.__dict__.get(_SAVED, False)
+
+    def __set__(self, s: Any, value: bool) -> None:
+        s.__dict__[_SAVED] = value
+        if value:
+            self._watch.saved(s)
+
+
+def _saved_by(node: Any) -> list[int]:
+    found = []
+    for value in node._saved:
+        if isinstance(value, Tensor):
+            if not value._hollow:
+                found.append(id(value._storage))
+        elif type(value) is Many:
+            found += [id(t._storage) for t in value.pairs[::2] if isinstance(t, Tensor)]
+        elif type(value) is tuple and value and isinstance(value[0], Tensor):
+            found.append(id(value[0]._storage))  # a Function's: value, version, result
+    return found

@@ -1,0 +1,203 @@
+"""What a recording knows of a program's allocations: roles, modules, phases, steps, stacks."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any, NamedTuple
+
+import pytest
+
+import skimp as torch
+from skimp import lens, nn
+from skimp._engine.autograd import watched
+from skimp._engine.memory import call_site
+from skimp._engine.memory.ledger import host, materialize_pending
+from skimp._engine.memory.storage import Storage
+from skimp.lens import Recording
+from skimp.lens.data import PHASES, ROLES, Report
+from skimp.nn import functional as F
+from skimp.nn.modules.hooks import Hooked
+
+
+class Block(nn.Module):
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d)
+        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
+
+    def forward(self, x: Any) -> Any:
+        return x + self.mlp(self.norm(x))
+
+
+class Net(nn.Module):
+    def __init__(self, d: int = 64) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(d), Block(d)])
+        self.register_buffer("scale", torch.ones(d))
+        self.head = nn.Linear(d, 10)
+
+    def forward(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return self.head((x * self.scale).mean(1))
+
+
+def train(steps: int = 3, keep: list[Any] | None = None) -> tuple[Any, Any]:
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(steps):
+        x, y = torch.randn(8, 96, 64), torch.randint(0, 10, (8,))
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        if keep is not None:
+            keep.append(loss)
+    return net, optimizer
+
+
+class Figures(NamedTuple):
+    """What the tensors say themselves."""
+
+    weights: int
+    state: int
+    scale: int
+    names: set[str]
+
+
+Recorded = tuple[Report, Figures]
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    gc.collect()
+    with Recording("train") as recording:
+        net, optimizer = train()
+        materialize_pending()
+        report = recording.report()
+        assert report.live == host.allocated
+        state = sum(t.nbytes for s in optimizer.state.values() for t in s.values())
+        weights = sum(p.nbytes for p in net.parameters())
+        names = {name for name, _ in net.named_parameters()}
+    return report, Figures(weights, state, net.scale.nbytes, names)
+
+
+def test_roles_add_up_to_the_tensors_own_bytes(recorded: Recorded) -> None:
+    report, figures = recorded
+    roles = report.peak.by_role()
+    assert roles["parameter"] == figures.weights
+    assert 0 < roles["gradient"] <= figures.weights
+    assert roles["optimizer state"] == figures.state
+    assert roles["buffer"] == figures.scale
+    assert roles["data"] == 8 * 96 * 64 * 4
+    assert sum(roles.values()) == report.peak.bytes
+    assert set(roles) <= set(ROLES)
+
+
+def test_modules_have_the_paths_of_the_program(recorded: Recorded) -> None:
+    report, figures = recorded
+    modules = {h.module for h in report.peak.held}
+    assert {"blocks.0.mlp.0", "blocks.1.mlp.2", "blocks.1.norm", "head"} <= modules
+    named = {h.name for h in report.peak.held if h.role in ("parameter", "gradient")}
+    assert named == figures.names
+    assert {p.root for p in report.places} == {"", "Net"}
+
+
+def test_ops_have_the_names_that_the_program_called(recorded: Recorded) -> None:
+    ops = {p.op for p in recorded[0].places}
+    assert {"linear", "gelu", "layer_norm", "randn", "cross_entropy"} <= ops
+    assert not ops & {"__call__", "wrapper", "_operator", "_conv", "f", "run", ""}
+
+
+def test_backward_stands_at_the_forward_line_and_module(recorded: Recorded) -> None:
+    report, _ = recorded
+    backward = [p for p in report.places if p.phase == "backward" and p.op == "AddmmBackward0"]
+    assert {p.module for p in backward} >= {"blocks.0.mlp.0", "blocks.1.mlp.2", "head"}
+    lines = {report.frames[p.stack[-1]].function for p in backward if p.module != "head"}
+    assert lines == {"Block.forward"}
+    whole = [report.frames[i].function for i in backward[0].stack]
+    assert "train" in whole  # the stack of forward, not of the call of backward
+
+
+def test_stacks_are_the_programs_own_lines(recorded: Recorded) -> None:
+    report, _ = recorded
+    place = next(p for p in report.places if p.op == "gelu" and p.module == "blocks.1.mlp.1")
+    frames = [report.frames[i] for i in place.stack]
+    assert [f.function for f in frames[-3:]] == ["train", "Net.forward", "Block.forward"]
+    assert (frames[-1].file, frames[-1].line) == (place.file, place.line)
+    assert not any("/skimp/" in f.file and "/tests/" not in f.file for f in report.frames)
+
+
+def test_phases_and_steps(recorded: Recorded) -> None:
+    report, _ = recorded
+    assert {p.phase for p in report.places} == set(PHASES)
+    assert [(s.first, s.last) for s in report.steps] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert report.peak.bytes == max(s.peak for s in report.steps)
+    assert {m.kind for m in report.marks} == {"forward", "backward", "optimizer"}
+
+
+def test_what_nodes_saved_is_so_until_they_have_run() -> None:
+    x = torch.randn(64, 64)
+    w = torch.randn(64, 64, requires_grad=True)
+    with Recording() as recording:
+        y = torch.tanh(x @ w)
+        total = y.sum()
+        before = recording.report()
+        total.backward()
+        del w, x
+        after = lens.report.make("", recording.collector)
+    index = ROLES.index("saved for backward")
+    assert before.detail.role.count(index) == 2  # x, and tanh's result
+    pairs = zip(after.detail.role, after.detail.saved, strict=True)
+    assert [when >= 0 for role, when in pairs if role == index] == [True, True]
+    assert y.shape == (64, 64)
+
+
+def test_the_detail_has_every_allocation_and_replays_to_the_peak(recorded: Recorded) -> None:
+    report, _ = recorded
+    d = report.detail
+    assert len(d.bytes) >= report.allocations  # a block that changes hands is a second row
+    events = sorted(
+        [(o, n) for o, n in zip(d.order, d.bytes, strict=True)]
+        + [(g, -n) for g, n in zip(d.gone, d.bytes, strict=True) if g >= 0]
+    )
+    total = peak = 0
+    for _, n in events:
+        total += n
+        peak = max(peak, total)
+    assert (peak, total) == (report.peak.bytes, report.live)
+
+
+def test_nothing_stays_when_a_recording_ends() -> None:
+    call, saved = Hooked.__call__, Storage.saved
+    with Recording():
+        assert Hooked.__call__ is not call
+        train(1)
+    assert Hooked.__call__ is call
+    assert Storage.saved is saved
+    assert call_site.finder is None
+    assert (watched.ON, watched.OBSERVERS, host.watched) == ([], [], False)
+
+
+def test_one_recording_at_a_time() -> None:
+    with Recording(), pytest.raises(RuntimeError, match="recorded already"), Recording():
+        pass
+
+
+def test_a_report_comes_back_from_its_json(recorded: Recorded) -> None:
+    report = recorded[0]
+    assert lens.from_json(lens.to_json(report)) == report
+
+
+def test_memory_is_bounded_over_many_steps() -> None:
+    with Recording() as recording:
+        x = torch.randn(4)
+        for _ in range(6000):
+            x = x * 1.0
+            recording.watch.step()
+        report = recording.report()
+    assert len(report.steps) <= 2049
+    assert report.steps[0].first == 0
+    assert all(a.last + 1 == b.first for a, b in zip(report.steps, report.steps[1:], strict=False))
+    assert report.steps[-1].last == 6000
+    assert len(report.detail.bytes) < 50
