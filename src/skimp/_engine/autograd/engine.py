@@ -194,9 +194,7 @@ def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None)
         del results, edges, node, extra
 
 
-def _run_watched(
-    roots: list[Root], keep: bool, create: bool, captures: Captures | None
-) -> None:
+def _run_watched(roots: list[Root], keep: bool, create: bool, captures: Captures | None) -> None:
     observers = tuple(watched.OBSERVERS)
     for one in observers:
         one.backward_begins()
