@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skimp import _compat as compat
+from skimp._engine.budget.spending import set_budget
 from skimp._engine.memory import limits
 from skimp._engine.memory.sizes import parse_size
 from skimp.cli import tracebacks
@@ -16,7 +17,7 @@ from skimp.cli.listen import Destination, Listener, Wishes
 from skimp.cli.program import BadProgram, Program, load_file, load_module
 
 USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
-TAKES_VALUE = ("--report", "--limit")
+TAKES_VALUE = ("--report", "--limit", "--budget", "--spill-dir")
 INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
 
 
@@ -44,6 +45,17 @@ def add_to(commands: Any) -> None:
         help="memory that tensors may take, as in 2GiB; beyond it an op raises OutOfMemoryError",
     )
     parser.add_argument(
+        "--budget",
+        type=_size,
+        metavar="SIZE",
+        help="hold the program to so much memory, as in 300MiB, with the same results: bytes that "
+        "are not in use go to a file, or are made again",
+    )
+    parser.add_argument("--no-spill", action="store_true", help="with --budget: write no file")
+    parser.add_argument(
+        "--spill-dir", metavar="DIR", help="with --budget: where the file is (on a disk)"
+    )
+    parser.add_argument(
         "--full-traceback", action="store_true", help="keep skimp's own frames in tracebacks"
     )
 
@@ -66,6 +78,11 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
         return _refuse(str(error), 2)
     if options.limit is not None:
         limits.set_limit(options.limit)
+    if options.budget is not None:
+        try:
+            set_budget(options.budget, spill=not options.no_spill, spill_dir=options.spill_dir)
+        except OSError as error:
+            return _refuse(str(error), 2)
     if not options.full_traceback:
         sys.excepthook = tracebacks.print_without_our_frames
     name = " ".join(words[:2]) if words[0] == "-m" else words[0]

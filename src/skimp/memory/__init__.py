@@ -4,6 +4,7 @@ The counters have PyTorch's names (torch.cuda) and count the host. Reading one d
 promise first.
 """
 
+from skimp._engine.budget.spending import budget, get_budget, set_budget
 from skimp._engine.memory.copies import no_copies
 from skimp._engine.memory.ledger import materialize_pending as synchronize
 from skimp._engine.memory.limits import get_limit, set_limit, set_per_process_memory_fraction
@@ -28,7 +29,9 @@ __all__ = [
     "OutOfMemoryError",
     "Picture",
     "Region",
+    "budget",
     "empty_cache",
+    "get_budget",
     "get_limit",
     "max_memory_allocated",
     "max_memory_reserved",
@@ -43,6 +46,7 @@ __all__ = [
     "region",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "set_budget",
     "set_limit",
     "set_per_process_memory_fraction",
     "synchronize",

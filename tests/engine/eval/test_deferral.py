@@ -249,6 +249,38 @@ def test_a_block_that_an_array_reads_is_not_taken() -> None:
     assert array[0] == 1.0
 
 
+CONSUMERS = {
+    "sum": lambda x: x.sum(1),
+    "amax": lambda x: x.amax(1),
+    "mean": lambda x: x.mean(1),
+    "softmax": lambda x: x.softmax(1),
+    "cumsum": lambda x: x.cumsum(1),
+    "pool": lambda x: torch_of(x).nn.functional.max_pool1d(x, 2),
+    "turned": lambda x: x + x.t().contiguous().t(),
+    "beside": lambda x: x * (x.double().view(-1, 64) + 1),
+    "masks": lambda x: x[x > 0.5],
+}
+
+
+def torch_of(x: Any) -> Any:
+    return torch if isinstance(x, torch.Tensor) else skimp
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS.values(), ids=list(CONSUMERS))
+def test_what_reads_a_promise_is_not_overtaken_by_its_donation(consumer: Any) -> None:
+    """The consumer asks for room for its own result, and that makes the promise deliver."""
+    generator = np.random.default_rng(0)
+    arrays = [generator.random((80_000, 64), np.float32) for _ in range(3)]
+    want = consumer(torch.from_numpy(arrays[0]) * torch.from_numpy(arrays[1]))
+    a, b = (skimp.from_numpy(one).clone() for one in arrays[:2])
+    assert (a.sum() + b.sum()).item() > 0  # both are there
+    x = a * b
+    del a, b
+    assert is_promise(x)
+    found = consumer(x)
+    assert np.allclose(found.numpy(), want.numpy(), rtol=1e-4)
+
+
 def test_bias_and_relu_after_a_product_cost_nothing() -> None:
     x, w, b = skimp.ones(1024, 1024), skimp.ones(1024, 1024), skimp.ones(1024)
     (x @ w)[0, 0].item()

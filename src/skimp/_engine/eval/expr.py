@@ -74,14 +74,23 @@ class Leaf:
     """An array that an expression reads. `storage` is kept alive; only its identity matters here.
 
     `array` has as many dims as the expression, each equal to the expression's or broadcast (size 1
-    or stride 0).
+    or stride 0). Where a budget has taken the storage's bytes away, `array` is not set, and comes
+    back with them (`again`).
     """
 
-    __slots__ = ("array", "storage")
+    __slots__ = ("again", "array", "storage")
+
+    again: Callable[[Leaf], Array]
 
     def __init__(self, storage: object, array: Array) -> None:
         self.storage: Final = storage
-        self.array: Final = array
+        self.array = array
+
+    def __getattr__(self, name: str) -> Array:
+        """Asked only for what is not set."""
+        if name != "array":
+            raise AttributeError(name)
+        return self.again(self)
 
     def __repr__(self) -> str:
         return f"Leaf({self.array.dtype}{list(self.array.shape)})"

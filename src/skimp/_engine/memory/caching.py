@@ -206,7 +206,7 @@ class Pool:
         """Bytes that have no pages yet, beside such as have."""
         size = claim.size
         self.trim(self._allowed(size) - size)
-        limit = self._ledger.limit
+        limit = self._ledger.bound
         if limit is not None and self.held.current + size > limit - self._others():
             raise self._ledger.refusal(size, limit=limit)  # what is cached here can't be given back
         while not self._find(claim):
@@ -290,7 +290,7 @@ class Pool:
         in_use = self.in_use + more
         demand = max(self._demand, self._demand_before, in_use)
         allowed = max(in_use + min(SLACK, self._memory // 8), demand + demand // 4)
-        limit = self._ledger.limit
+        limit = self._ledger.bound
         machine = self._memory - self._memory // 4
         return min(allowed, machine if limit is None else min(limit - self._others(), machine))
 
@@ -298,9 +298,15 @@ class Pool:
         """Bytes that owners have from elsewhere, and that a limit bounds too."""
         return max(self._ledger.allocated - self.asked.current, 0)
 
+    @property
+    def overhead(self) -> int:
+        """Bytes that are held from the system and that nobody asked for: rounding, the cache."""
+        self._collect()
+        return max(self.held.current - self._asked.current, 0)
+
     def shrink(self) -> None:
-        """Give cached bytes back until what is reserved is within the ledger's limit."""
-        limit = self._ledger.limit
+        """Give cached bytes back until what is reserved is within the ledger's bound."""
+        limit = self._ledger.bound
         if limit is not None:
             self.trim(limit - self._others())
             self.measure()

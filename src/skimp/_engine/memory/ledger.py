@@ -69,8 +69,31 @@ class Backing(Protocol):
     def rounding(self) -> int:
         """Bytes of blocks in use that nobody asked for."""
 
+    @property
+    def overhead(self) -> int:
+        """Bytes that are held and that nobody asked for: rounding, and what is cached."""
+
     def shrink(self) -> None:
-        """Give cached bytes back until what is reserved is within the ledger's limit."""
+        """Give cached bytes back until what is reserved is within the ledger's bound."""
+
+
+class Budget(Protocol):
+    """Who takes bytes away from storages that can have them back (_engine/budget)."""
+
+    @property
+    def nbytes(self) -> int:
+        """That may be reserved at once."""
+
+    def receive(self, nbytes: int, owner: Any) -> object:
+        """Know an owner whose bytes are about to be charged. What is returned is to be kept until
+        there is room for them.
+        """
+
+    def too_wide(self, owner: Any) -> bool:
+        """Whether a promise reads so much at once that it had better deliver now."""
+
+    def make_room(self, nbytes: int) -> bool:
+        """Take bytes away until so many fit below the bound; whether they do."""
 
 
 class Gauge:
@@ -95,12 +118,15 @@ class Ledger:
         "_bound",
         "_gauges",
         "_high",
+        "_limit",
         "_lock",
         "_observers",
         "_overall",
+        "_overhead",
         "_relieving",
         "_unfolded",
         "backing",
+        "budget",
         "ceiling",
         "copied",
         "copies",
@@ -137,7 +163,10 @@ class Ledger:
         self.relievers: list[Callable[[], Any]] = [gc.collect]
         # Who knows what is live, for the message of a refusal.
         self.live_by_line: Callable[[], list[Live]] | None = None
-        self._bound = NO_LIMIT
+        self.budget: Budget | None = None  # set by `spend`
+        self._limit = NO_LIMIT
+        self._bound = NO_LIMIT  # the lower one of limit and budget
+        self._overhead = 0  # of the backing, when somebody looked
         self._high = 0  # the most allocated since the gauges were last brought up to date
         self._unfolded = 0  # the same for times before, if bringing them up to date was interrupted
         self._overall = Gauge(self, 0)
@@ -174,10 +203,14 @@ class Ledger:
 
         For a large one, which is charged when it has succeeded: a peak never counts a failure.
         """
-        if not self._fits(nbytes):
+        kept = self.budget.receive(nbytes, owner) if self.budget is not None else None
+        if not self.fits(nbytes):
             self.relieve(nbytes)
-            if not self._fits(nbytes):
-                raise self.refusal(nbytes, owner, self.limit)
+            if not self.fits(nbytes):
+                raise self.refusal(nbytes, owner, self.bound)
+        if kept is not None:
+            self._look()
+            self._aim()
 
     def refund(self, owner: Owner) -> None:
         """Count a free of what is counted for an owner, who lives on with nothing."""
@@ -291,8 +324,8 @@ class Ledger:
 
     def _aim(self) -> None:
         """The ceiling: the lowest number of bytes that somebody wants to know of. One step."""
-        high, bound = self._high, self._bound
-        if self.watched or (bound != NO_LIMIT and self.backing is not None):
+        high, bound = self._high, self._bound - self._overhead
+        if self.watched or (self._limit != NO_LIMIT and self.backing is not None):
             self.ceiling = LISTENING
         else:
             self.ceiling = high if high < bound else bound
@@ -302,12 +335,34 @@ class Ledger:
     @property
     def limit(self) -> int | None:
         """The most bytes that may be reserved at once; None: as many as the system gives."""
-        return None if self._bound == NO_LIMIT else self._bound
+        return None if self._limit == NO_LIMIT else self._limit
 
     @limit.setter
     def limit(self, limit: int | None) -> None:
-        self._bound = NO_LIMIT if limit is None else limit
+        self._limit = NO_LIMIT if limit is None else limit
+        self._bind()
+
+    @property
+    def bound(self) -> int | None:
+        """The lower one of the limit and the budget, if there is any."""
+        return None if self._bound == NO_LIMIT else self._bound
+
+    def spend(self, budget: Budget | None) -> None:
+        """Obey a budget from now on, or none."""
+        self.budget = budget
+        self._bind()
+
+    def _bind(self) -> None:
+        budget = NO_LIMIT if self.budget is None else self.budget.nbytes
+        self._bound = min(self._limit, budget)
+        self._overhead = 0
+        self._look()
         self._aim()
+
+    def _look(self) -> None:
+        """See what the backing holds beyond what was asked for: a ceiling has to be lower by it."""
+        if self._bound != NO_LIMIT and self.backing is not None:
+            self._overhead = self.backing.overhead
 
     def refusal(
         self, nbytes: int, owner: object = None, limit: int | None = None
@@ -319,27 +374,31 @@ class Ledger:
 
     def _hold_limit(self, nbytes: int, owner: Owner) -> None:
         """Of an allocation that was counted: what it needs within the limit, or its refusal."""
-        if not self._fits(0):
+        if not self.fits(0):
             self._make_room(nbytes, owner)
         if self.backing is not None:
             self.backing.shrink()
+            self._look()
 
     def _make_room(self, nbytes: int, owner: Owner) -> None:
         owner.nbytes = -1  # what the relievers allocate is measured without it
         self.made = self.made - 1
         self.total = self.total - nbytes  # one step with the two lines above
-        if not self._fits(nbytes):
+        if not self.fits(nbytes):
             self.relieve(nbytes)
         rounding = self._rounding()
         total = self.total
         if total - self.freed + nbytes + rounding > self._bound:
-            raise self.refusal(nbytes, owner, self.limit)
+            raise self.refusal(nbytes, owner, self.bound)
         self.total = total + nbytes  # one step with the test
         self.made = self.made + 1
         owner.nbytes = nbytes
 
     def relieve(self, nbytes: int = NO_LIMIT + 1) -> None:
         """Have memory freed until `nbytes` fit below the limit, or nobody has more to free."""
+        budget = self.budget
+        if budget is not None and budget.make_room(nbytes):
+            return
         if getattr(self._relieving, "now", False):
             return  # a reliever's own allocation: it may use what room there is
         self._relieving.now = True
@@ -347,12 +406,13 @@ class Ledger:
             for reliever in tuple(self.relievers):
                 with contextlib.suppress(OutOfMemoryError):  # it could not help; the next one may
                     reliever()
-                if self._fits(nbytes):
+                if self.fits(nbytes) or (budget is not None and budget.make_room(nbytes)):
                     return
         finally:
             self._relieving.now = False
 
-    def _fits(self, nbytes: int) -> bool:
+    def fits(self, nbytes: int) -> bool:
+        """Whether so many bytes more are within the bound."""
         if self._bound == NO_LIMIT:
             return True
         return self.total - self.freed + self._rounding() + nbytes <= self._bound

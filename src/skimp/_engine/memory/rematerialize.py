@@ -19,12 +19,12 @@ from skimp._engine.memory.storage import Storage
 class Followed(Storage):
     """A storage that others stand for: when it goes, it tells them how often it was written to."""
 
-    followers: list[weakref.ref[Rematerialized]]
+    followers: list[weakref.ref[Rematerialized]] | None = None
 
     @begins_at_once
     def __del__(self) -> None:
         Storage.__del__(self)  # first: nothing can come before it
-        for ref in self.followers:
+        for ref in self.followers or ():
             follower = ref()
             if follower is not None:
                 follower.last = self.version, self.written
@@ -87,8 +87,8 @@ class Rematerialized(Storage):
 
 def standing_for(original: Storage) -> Rematerialized | None:
     """Who stands for it already, if anybody does."""
-    if type(original) is Followed:
-        for ref in original.followers:
+    if isinstance(original, Followed):
+        for ref in original.followers or ():
             follower = ref()
             if follower is not None:
                 return follower
@@ -99,7 +99,9 @@ def stand_for(defer: Storage, original: Storage) -> None:
     """Make a storage with a promise stand for the one whose bytes it would have."""
     defer.__class__ = Rematerialized
     defer.original = weakref.ref(original)  # type: ignore[attr-defined]
-    if type(original) is not Followed:
+    if not isinstance(original, Followed):
         original.__class__ = Followed
-        original.followers = []  # type: ignore[attr-defined]
-    original.followers.append(weakref.ref(defer))  # type: ignore[attr-defined]
+    followed: Any = original
+    if followed.followers is None:
+        followed.followers = []
+    followed.followers.append(weakref.ref(defer))

@@ -35,6 +35,8 @@ POOLED = 1 << 18  # bytes from which a block comes from the pool; smaller ones a
 LOCK = Guard()
 _PENDING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
 _BYTE = np.dtype(np.uint8)
+# references to an expression that is computed: `deferred`, the two frames that pass it, the call's
+_OWN = 4
 
 
 class Storage:
@@ -98,6 +100,7 @@ class Storage:
             return self._flat
         if self.deferred is not None:
             self.materialize()
+            return self.flat()  # as the class has it that a budget may have given meanwhile
         block = self.block
         assert block is not None
         if block.dtype != _BYTE or block.ndim != 1:
@@ -220,10 +223,13 @@ class Storage:
 
     def _compute(self, expr: Expr) -> None:
         host.refund(self)  # of a computation that was interrupted twice
-        donor = self._donor(expr)
-        if donor is not None:
-            self._compute_over(donor, expr)
-            return
+        # Who else holds the expression is about to read its leaves, as a reduction that asks for
+        # room for its result: nothing may be computed over them.
+        if sys.getrefcount(expr) <= _OWN:
+            donor = self._donor(expr)
+            if donor is not None:
+                self._compute_over(donor, expr)
+                return
         try:
             block = allocate(len(self), self)
             run.evaluate(expr, self._target(block, expr))
@@ -267,9 +273,10 @@ class Storage:
         nothing but this.
         """
         for leaf in expr.leaves:
-            if leaf.array.nbytes == len(self) and self._may_take(expr, leaf):
-                donor: Any = leaf.storage
-                return donor  # type: ignore[no-any-return]
+            if _nbytes_of(leaf) < POOLED or leaf.array.nbytes != len(self):
+                continue
+            if self._may_take(expr, leaf):
+                return leaf.storage  # type: ignore[return-value]
         return None
 
     def _may_take(self, expr: Expr, leaf: Leaf) -> bool:
@@ -292,6 +299,12 @@ class Storage:
         )
 
 
+def _nbytes_of(leaf: Leaf) -> int:
+    """What is counted for a leaf's storage: nothing where a budget has taken it away."""
+    s: Any = leaf.storage
+    return s.nbytes  # type: ignore[no-any-return]
+
+
 def users(s: Storage) -> list[Any]:
     """The live tensors on this storage, found by asking the garbage collector who refers to it."""
     found: list[Any] = []
@@ -312,6 +325,8 @@ def owned(block: Array) -> Storage:
     """The storage of a fresh array that nobody else holds."""
     s = Storage.__new__(Storage)
     s.block = block
+    if host.budget is not None:
+        host.budget.receive(block.nbytes, s)
     host.charge(block.nbytes, s)
     return s
 
@@ -361,17 +376,26 @@ def defer(expr: Expr) -> Storage:
     if host.watched:
         s.site = call_site.find()
     _register(s, expr)
+    if host.budget is not None and host.budget.too_wide(s):
+        s.materialize()
     return s
 
 
 def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
     """Bytes for `owner`, counted: from the pool, or from NumPy where they are few."""
+    if _PENDING and nbytes >= POOLED:
+        _relieve()
+    return taken(nbytes, owner, zeroed)
+
+
+def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
+    """`allocate`, without delivering what would have been freed by now."""
     if nbytes < POOLED:
+        if host.budget is not None:
+            host.budget.receive(nbytes, owner)
         host.charge(nbytes, owner)
         block: Array = np.zeros(nbytes, np.uint8) if zeroed else np.empty(nbytes, np.uint8)
     else:
-        if _PENDING:
-            _relieve()
         host.admit(pool.rounded(nbytes), owner)
         block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
         host.charge(nbytes, owner)
@@ -466,7 +490,9 @@ def _relieve() -> None:
             if expr is None:
                 continue
             kept = _kept_alone(expr, holders)
-            if kept and not (len(kept) == 1 and s._donor(expr) is not None):
+            stays = not kept or (len(kept) == 1 and s._donor(expr) is not None)
+            del expr
+            if not stays:
                 s.materialize()
                 holders = _holders()
 

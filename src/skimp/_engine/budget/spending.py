@@ -1,0 +1,155 @@
+"""The setting: how many bytes a program may have reserved, and who makes room for more."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import weakref
+from collections.abc import Iterator
+from typing import Any, Final
+
+from skimp._engine.budget import choice, evictable
+from skimp._engine.budget import spill as files
+from skimp._engine.budget.evictable import Evictable
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.caching import pool
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.sizes import parse_size
+from skimp._engine.memory.storage import POOLED, Storage
+
+VARIABLE: Final = "SKIMP_BUDGET"
+ALWAYS: Final = "always"  # instead of a size: evict all that may go at each allocation, for tests
+UNBOUNDED: Final = 1 << 60
+FEW: Final = 3  # tensors that any op may read at once
+SHARE: Final = 8  # of the budget that a promise of more may read
+
+
+class Spending:
+    """A budget that is obeyed.
+
+    `least`: bytes from which a storage may be evicted. `always`: whatever may go, goes at every
+    allocation, though there is room: a test's way to meet everything in every state.
+    """
+
+    def __init__(
+        self, nbytes: int, spills: bool = True, directory: str | None = None, always: bool = False
+    ) -> None:
+        self.nbytes: Final = nbytes
+        self.spills = spills
+        self.directory: Final = directory
+        self.always: Final = always
+        self.least: Final = 1 if always else POOLED
+        self.known: Final[choice.Known] = {}
+        self.error: OSError | None = None  # why nothing is spilled any more
+
+    def receive(self, nbytes: int, owner: Any) -> object:
+        """Know an owner of `nbytes`, which are about to be charged."""
+        if nbytes < self.least:
+            return None
+        self._know(owner)
+        kept = evictable.leaf_arrays(owner)
+        if self.always:
+            self._evict_all()
+        return kept
+
+    def enrol_all(self) -> None:
+        """Know the storages that were there before."""
+        for s in gc.get_objects():
+            if isinstance(s, Storage) and s.nbytes >= self.least:
+                self._know(s)
+
+    def _know(self, s: Any) -> None:
+        if evictable.enrol(s):
+            self.known[id(s)] = weakref.ref(s)
+
+    def too_wide(self, owner: Any) -> bool:
+        """Whether a promise reads so much at once that it had better deliver now."""
+        leaves = owner.deferred.leaves
+        if len(leaves) <= FEW:
+            return False
+        nbytes = sum({id(one.storage): len(one.storage) for one in leaves}.values())
+        return nbytes > self.nbytes // SHARE
+
+    def make_room(self, nbytes: int) -> bool:
+        """Evict until `nbytes` more are within the ledger's bound; whether they are."""
+        if host.fits(nbytes):
+            return True
+        tried: set[int] = set()
+        with storages.LOCK():
+            while not host.fits(nbytes):
+                s = choice.choose(self.known, tried, self.spills)
+                if s is None:
+                    return False
+                if not self._evict(s):
+                    tried.add(id(s))
+                del s
+        return True
+
+    def _evict_all(self) -> None:
+        with storages.LOCK():
+            for ref in list(self.known.values()):
+                s = ref()
+                if s is not None:
+                    self._evict(s)
+
+    def _evict(self, s: Evictable) -> bool:
+        try:
+            return evictable.evict(s, self._write)
+        except OSError as error:
+            self.error = error
+            self.spills = False
+            return False
+
+    def _write(self, data: Any) -> files.Place:
+        return files.file(self.directory).write(data)
+
+
+def set_budget(size: int | str | None, *, spill: bool = True, spill_dir: str | None = None) -> None:
+    """Hold the program to `size` bytes from now on, with the same results; None: no longer.
+
+    Takes bytes or text: `"300MiB"`. Before an op allocates, bytes that are not in use are taken
+    away until its result fits: written to a file in `spill_dir` (default: SKIMP_SPILL_DIR, or a
+    temporary directory that is on a disk), which has no name. They come back when somebody looks.
+
+    OSError: there is no directory on a disk. OutOfMemoryError comes from the op that does not fit.
+    """
+    if size is None:
+        _obey(None)
+        return
+    always = size == ALWAYS
+    spending = Spending(UNBOUNDED if always else parse_size(size), spill, spill_dir, always)
+    if spill:
+        files.file(spill_dir)  # fails now, not in the middle of an op
+    _obey(spending)
+
+
+def _obey(spending: Spending | None) -> None:
+    if spending is not None:
+        spending.enrol_all()
+    host.spend(spending)
+    if spending is not None:
+        spending.make_room(0)
+        pool.shrink()
+
+
+def get_budget() -> int | None:
+    """The budget in bytes, or None."""
+    return None if host.budget is None else host.budget.nbytes
+
+
+@contextlib.contextmanager
+def budget(
+    size: int | str | None, *, spill: bool = True, spill_dir: str | None = None
+) -> Iterator[None]:
+    """`set_budget` for a region; the budget that was obeyed before is obeyed after it."""
+    before: Any = host.budget
+    set_budget(size, spill=spill, spill_dir=spill_dir)
+    try:
+        yield
+    finally:
+        _obey(before)
+
+
+if os.environ.get(VARIABLE):
+    set_budget(os.environ[VARIABLE])

@@ -1,0 +1,237 @@
+"""The spill file: bytes written away and read back.
+
+One file, in a directory on a disk, unlinked as soon as it is open: whatever ends the process,
+nothing stays behind. It is sparse where nothing was written, and what is freed is used again.
+
+Writing goes to the system's page cache, at the speed of memory. So that this does not become a
+second memory, a thread has what was written brought to the disk and dropped from the cache
+(`fdatasync`, `posix_fadvise`), and a writer who is too far ahead of it waits.
+
+A fork leaves both processes with places in one file. It is sealed then: nobody writes to it again,
+so neither can change what the other still has to read, and each gets a file of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections import deque
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.budget import places
+from skimp._engine.memory.interpreter import begins_at_once
+
+Array = np.ndarray[Any, Any]
+
+PAGE: Final = 4096
+BEHIND: Final = 32 << 20  # bytes in the page cache from which they are brought to the disk
+FAR_BEHIND: Final = 4 * BEHIND  # from which a writer waits for that
+_FIRST_RATE: Final = 200e6  # bytes a second that a disk is taken for until it was measured
+_FORGET: Final = 0.8  # how much of what was measured before stays in a rate
+
+
+class Place:
+    """Some bytes in a file, until nobody has this."""
+
+    __slots__ = ("file", "nbytes", "offset", "size")
+
+    def __init__(self, file: File, offset: int, size: int, nbytes: int) -> None:
+        self.file: Final = file
+        self.offset: Final = offset
+        self.size: Final = size  # with what rounding to pages adds
+        self.nbytes: Final = nbytes
+
+    @begins_at_once
+    def __del__(self) -> None:
+        self.file.left.append((self.offset, self.size))
+
+    def read(self, into: Array) -> None:
+        """Read the bytes into a uint8 array of their number. OSError: the file can't be read."""
+        self.file.read(self, into)
+
+    def expect(self) -> None:
+        """Have the system read it ahead."""
+        with contextlib.suppress(OSError, AttributeError):
+            os.posix_fadvise(self.file.fd, self.offset, self.size, os.POSIX_FADV_WILLNEED)
+
+
+class File:
+    """An open file without a name. Its methods are called under the storages' lock."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory: Final = directory
+        self.fd: Final = _open(directory)
+        self.left: Final[deque[tuple[int, int]]] = deque()  # places that nobody has any more
+        self._free: Final[dict[int, list[int]]] = {}  # offsets by size
+        self.end = 0
+        self._behind = 0  # bytes written since the disk was last asked to take them
+        self._syncing: deque[int] = deque()  # bytes of each request that is under way
+        self.error: OSError | None = None  # of the disk, when it last took bytes
+
+    def __del__(self) -> None:
+        fd = getattr(self, "fd", None)
+        if fd is not None:
+            os.close(fd)
+
+    def write(self, data: Array) -> Place:
+        """Write a uint8 array. OSError: the disk is full, or fails; nothing is lost."""
+        began = perf_counter()
+        place = self._place(data.nbytes)
+        view = memoryview(data)  # type: ignore[arg-type]
+        done = 0
+        while done < data.nbytes:
+            done += os.pwrite(self.fd, view[done:], place.offset + done)
+        self._behind += data.nbytes
+        if self._behind >= BEHIND:
+            self._flush()
+        rates.wrote(data.nbytes, perf_counter() - began)
+        return place
+
+    def read(self, place: Place, into: Array) -> None:
+        began = perf_counter()
+        view = memoryview(into)  # type: ignore[arg-type]
+        done = 0
+        while done < place.nbytes:
+            more = os.preadv(self.fd, [view[done:]], place.offset + done)
+            if not more:
+                raise OSError(f"the spill file in {self.directory!r} ends too early")
+            done += more
+        with contextlib.suppress(OSError, AttributeError):
+            os.posix_fadvise(self.fd, place.offset, place.size, os.POSIX_FADV_DONTNEED)
+        rates.read_back(place.nbytes, perf_counter() - began)
+
+    def _place(self, nbytes: int) -> Place:
+        size = -(-nbytes // PAGE) * PAGE
+        self._take_back()
+        offsets = self._free.get(size)
+        if offsets:
+            return Place(self, offsets.pop(), size, nbytes)
+        offset = self.end
+        place = Place(self, offset, size, nbytes)
+        self.end = offset + size
+        return place
+
+    def _take_back(self) -> None:
+        while self.left:
+            offset, size = self.left.popleft()
+            self._free.setdefault(size, []).append(offset)
+
+    def _flush(self) -> None:
+        """Have another thread bring what was written to the disk; wait where it is far behind."""
+        nbytes, self._behind = self._behind, 0
+        self._syncing.append(nbytes)
+        _start()
+        _requests.put(self)
+        while sum(self._syncing) > FAR_BEHIND:
+            if not _worker or not _worker[0].is_alive():
+                self._syncing.clear()
+                return
+            _done.acquire(timeout=1.0)
+
+    def bring_to_disk(self) -> None:
+        """On the other thread: what was written goes to the disk and out of the page cache."""
+        try:
+            os.fdatasync(self.fd)
+            os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError as error:  # told by whoever writes next
+            self.error = error
+        finally:
+            with contextlib.suppress(IndexError):
+                self._syncing.popleft()
+            _done.release()
+
+
+class Rates:
+    """What the disk was seen to do, in bytes a second, and how much in all."""
+
+    def __init__(self) -> None:
+        self.write = self.read = _FIRST_RATE
+        self.written = self.were_read = 0
+        self.seconds = 0.0
+
+    def wrote(self, nbytes: int, seconds: float) -> None:
+        self.write = _mixed(self.write, nbytes, seconds)
+        self.written += nbytes
+        self.seconds += seconds
+
+    def read_back(self, nbytes: int, seconds: float) -> None:
+        self.read = _mixed(self.read, nbytes, seconds)
+        self.were_read += nbytes
+        self.seconds += seconds
+
+
+def _mixed(rate: float, nbytes: int, seconds: float) -> float:
+    return _FORGET * rate + (1 - _FORGET) * nbytes / max(seconds, 1e-9)
+
+
+rates: Final = Rates()
+
+# -- the other thread -----------------------------------------------------------------------------
+
+_requests: SimpleQueue[File] = SimpleQueue()
+_done = threading.Semaphore(0)
+_worker: list[threading.Thread] = []
+
+
+def _serve(requests: SimpleQueue[File]) -> None:
+    while True:
+        requests.get().bring_to_disk()
+
+
+def _start() -> None:
+    if not _worker:
+        thread = threading.Thread(target=_serve, args=(_requests,), name="skimp-spill", daemon=True)
+        thread.start()
+        _worker.append(thread)
+
+
+# -- the file of this process ---------------------------------------------------------------------
+
+_files: list[File] = []
+
+
+def file(directory: str | None) -> File:
+    """The file that is written to now. OSError: there is no place for one."""
+    if not _files or _forking:
+        _files[:] = [File(places.directory(directory))]
+    return _files[0]
+
+
+def seal() -> None:
+    """Write to another file from now on; what is in this one can still be read."""
+    _files.clear()
+    _forking.clear()
+
+
+_forking: list[None] = []  # an item while this process forks: other threads get files of their own
+
+
+def _after_fork_in_child() -> None:
+    global _requests, _done
+    seal()
+    _requests, _done = SimpleQueue(), threading.Semaphore(0)
+    _worker.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(
+        before=lambda: _forking.append(None),
+        after_in_parent=seal,
+        after_in_child=_after_fork_in_child,
+    )
+
+
+def _open(directory: str) -> int:
+    flag = getattr(os, "O_TMPFILE", 0)
+    if flag:
+        with contextlib.suppress(OSError):  # not every file system has it
+            return os.open(directory, os.O_RDWR | os.O_CLOEXEC | flag, 0o600)
+    fd, name = tempfile.mkstemp(prefix="skimp-spill-", dir=directory)
+    os.unlink(name)
+    return fd
