@@ -9,8 +9,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
-from skimp._engine.budget import choice, evictable
-from skimp._engine.budget import spill as files
+from skimp._engine.budget import choice, evictable, spill as files
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.caching import pool
