@@ -1,8 +1,9 @@
-"""torch.distributed: not available, as in a PyTorch that was built without it."""
+"""torch.distributed: many processes, on MPI (docs/notes/distributed.md). Without mpi4py there are
+stores and names, and `is_available()` is False.
+"""
 
 from __future__ import annotations
 
-import enum
 import os
 
 from skimp._compat.modules import lookup, public
@@ -13,6 +14,8 @@ from skimp.distributed.errors import (
     DistStoreError,
     QueueEmptyError,
 )
+from skimp.distributed.mpi import available as _available
+from skimp.distributed.reduce_ops import ReduceOp
 
 __all__ = [
     "DistBackendError",
@@ -22,33 +25,58 @@ __all__ = [
     "QueueEmptyError",
     "ReduceOp",
     "get_node_local_rank",
-    "group",
+    "is_available",
+    "is_backend_available",
+    "is_gloo_available",
+    "is_mpi_available",
+    "is_nccl_available",
+    "is_torchelastic_launched",
+    "is_ucc_available",
+    "is_xccl_available",
 ]
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
 
 
-class ReduceOp(enum.Enum):
-    """How values would be combined."""
-
-    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM = range(9)
-
-
-class group:  # noqa: N801  (PyTorch's name)
-    """The group of all processes: there is none."""
-
-    WORLD = None
+def is_available() -> bool:
+    """Whether groups can be made: mpi4py is installed."""
+    return _available()
 
 
-class DebugLevel(enum.Enum):
-    """How much is checked and said."""
+def is_mpi_available() -> bool:
+    """Whether mpi4py is installed."""
+    return _available()
 
-    OFF, INFO, DETAIL = range(3)
+
+def is_gloo_available() -> bool:
+    """As `is_mpi_available`: the name means MPI here."""
+    return _available()
 
 
-def get_debug_level() -> DebugLevel:
-    """How much is checked and said: nothing."""
-    return DebugLevel.OFF
+def is_nccl_available() -> bool:
+    """False: there are no GPUs. As a backend's name it means MPI all the same."""
+    return False
+
+
+def is_ucc_available() -> bool:
+    """False, as PyTorch's wheels say."""
+    return False
+
+
+def is_xccl_available() -> bool:
+    """False: there are no such devices."""
+    return False
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether a backend, or each of several ("cpu:gloo,cuda:nccl"), is there."""
+    names = [part.rpartition(":")[2] for part in backend.lower().split(",")]
+    return all([name in ("mpi", "gloo") for name in names]) and _available()
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether torchrun, or `skimp torchrun`, has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:

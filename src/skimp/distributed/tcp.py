@@ -144,15 +144,23 @@ def _accept(listener: socket.socket, table: Table, lock: threading.Lock) -> None
 
 
 def _answer(client: socket.socket, table: Table, lock: threading.Lock) -> None:
+    will: list[Any] = []  # steps to take when the client is gone, which it may change until then
     with client, contextlib.suppress(OSError):  # until the client goes
         while True:
             request = _receive(client)
+            if request[0] == "will":
+                will = request[1]
+                _send(client, [None, None])
+                continue
             try:
                 with lock:
                     reply = [None, table.step(*request)]
             except ValueError as problem:
                 reply = [str(problem), None]
             _send(client, reply)
+    with lock:
+        for step in will:
+            table.step(*step)
 
 
 def _connect(host: str, port: int, timeout: timedelta) -> socket.socket:

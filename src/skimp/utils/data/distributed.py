@@ -1,16 +1,25 @@
 """torch.utils.data.distributed: each replica's share of the indices. It is arithmetic only: nothing
-communicates.
+communicates. Without numbers given it asks the default group for them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
+from skimp import distributed
 from skimp._ops.random.generator import Generator
 from skimp._ops.random.makers import randperm
 from skimp.utils.data.sampler import Sampler
+
+groups: Any = distributed  # whose functions come when they are asked for
+
+
+def _asked(question: Callable[[], int]) -> int:
+    if not distributed.is_available():
+        raise RuntimeError("Requires distributed package to be available")
+    return question()
 
 
 class DistributedSampler(Sampler[int]):
@@ -27,10 +36,10 @@ class DistributedSampler(Sampler[int]):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        if num_replicas is None or rank is None:
-            raise RuntimeError(
-                "Requires distributed package to be available: give num_replicas and rank"
-            )
+        if num_replicas is None:
+            num_replicas = _asked(lambda: groups.get_world_size())
+        if rank is None:
+            rank = _asked(lambda: groups.get_rank())
         if not 0 <= rank < num_replicas:
             raise ValueError(
                 f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"

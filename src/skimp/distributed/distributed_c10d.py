@@ -1,0 +1,106 @@
+"""torch.distributed's functions and classes under their home's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skimp._compat.modules import lookup
+from skimp._engine.memory.call_site import warn
+from skimp._engine.tensor.tensor import Tensor
+from skimp.distributed.collectives import (
+    all_gather,
+    all_gather_coalesced,
+    all_gather_single,
+    all_reduce,
+    all_reduce_coalesced,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    gather,
+    monitored_barrier,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_single,
+    scatter,
+)
+from skimp.distributed.groups import (
+    Backend,
+    GroupMember,
+    ProcessGroup,
+    _get_default_group,
+    _get_default_store,
+    destroy_process_group,
+    get_backend,
+    get_backend_config,
+    get_default_backend_for_device,
+    get_global_rank,
+    get_group_rank,
+    get_pg_count,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_initialized,
+    new_group,
+    new_subgroups,
+    new_subgroups_by_enumeration,
+    supports_complex,
+)
+from skimp.distributed.objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from skimp.distributed.p2p import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from skimp.distributed.reduce_ops import ReduceOp, _make_nccl_premul_sum
+from skimp.distributed.stores import PrefixStore, Store
+from skimp.distributed.work import Work
+
+__all__ = [
+    "Backend", "GroupMember", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "Work",
+    "_get_default_group", "_get_default_store", "_make_nccl_premul_sum", "all_gather",
+    "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
+    "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
+    "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather",
+    "gather_object", "get_backend", "get_backend_config", "get_default_backend_for_device",
+    "get_global_rank", "get_group_rank", "get_pg_count", "get_process_group_ranks", "get_rank",
+    "get_world_size", "group", "init_process_group", "irecv", "is_initialized", "isend",
+    "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv",
+    "recv_object_list", "reduce", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
+    "supports_complex",
+]  # fmt: skip
+__getattr__ = lookup(__name__)
+
+
+def _deprecated(name: str, instead: str) -> None:
+    warn(
+        f"`torch.distributed.{name}` is deprecated. Please use `torch.distributed.{instead}` "
+        "instead.",
+        FutureWarning,
+    )
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """`all_gather_single` under its older name."""
+    _deprecated("all_gather_into_tensor", "all_gather_single")
+    return all_gather_single(output_tensor, input_tensor, group, async_op)
+
+
+def reduce_scatter_tensor(
+    output: Tensor,
+    input: Tensor,
+    op: Any = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
+    """`reduce_scatter_single` under its older name."""
+    _deprecated("reduce_scatter_tensor", "reduce_scatter_single")
+    return reduce_scatter_single(output, input, op, group, async_op)

