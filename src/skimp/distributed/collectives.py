@@ -411,11 +411,7 @@ def reduce_scatter(
 
 
 def reduce_scatter_single(
-    output: Tensor,
-    input: Tensor,
-    op: Any = ReduceOp.SUM,
-    group: Any = None,
-    async_op: bool = False,
+    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Combine the ranks' tensors; rank i gets the i-th of as many equal parts."""
     one_tensor(output, "output")

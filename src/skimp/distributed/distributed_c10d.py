@@ -95,11 +95,7 @@ def all_gather_into_tensor(
 
 
 def reduce_scatter_tensor(
-    output: Tensor,
-    input: Tensor,
-    op: Any = ReduceOp.SUM,
-    group: Any = None,
-    async_op: bool = False,
+    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """`reduce_scatter_single` under its older name."""
     _deprecated("reduce_scatter_tensor", "reduce_scatter_single")

@@ -7,13 +7,7 @@ from typing import Any
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed import mpi
 from skimp.distributed.arguments import incoming, one_tensor, outgoing, place
-from skimp.distributed.groups import (
-    ProcessGroup,
-    chosen,
-    get_global_rank,
-    get_rank,
-    outside,
-)
+from skimp.distributed.groups import ProcessGroup, chosen, get_global_rank, get_rank, outside
 from skimp.distributed.work import Label, Work, submit
 
 

@@ -34,10 +34,7 @@ class Watch:
         self.store._step("will", self._steps(KILLED))
 
     def _steps(self, text: str) -> list[Any]:
-        return [
-            ["set", [f"gone/{self.rank}"], [text]],
-            ["append", ["gone"], f"{self.rank},"],
-        ]
+        return [["set", [f"gone/{self.rank}"], [text]], ["append", ["gone"], f"{self.rank},"]]
 
     def announce(self, text: str) -> None:
         """Say how this rank has ended; the last will is void."""
