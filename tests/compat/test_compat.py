@@ -220,7 +220,7 @@ def test_pytorchs_modules_have_their_names_and_classes_say_that_they_are_from_th
     later = {
         name
         for name in here
-        if name.startswith(("profiler.", "utils.tensorboard.", "distributed.distributed_c10d."))
+        if name.startswith(("profiler.", "utils.tensorboard."))
     }
     assert here.keys() == there.keys()
     for name in here.keys() - later - set(_OF_ANOTHER_KIND):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from skimp._compat.modules import lookup
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.collectives import (
@@ -75,7 +74,6 @@ __all__ = [
     "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
     "supports_complex",
 ]  # fmt: skip
-__getattr__ = lookup(__name__)
 
 
 def _deprecated(name: str, instead: str) -> None:
