@@ -217,11 +217,7 @@ def test_pytorchs_modules_have_their_names_and_classes_say_that_they_are_from_th
         python("import skimp._compat\nskimp.compat.install()\n" + dedent(_DESCRIBE), tmp_path)
     )
     there = json.loads(python(_DESCRIBE, tmp_path))
-    later = {
-        name
-        for name in here
-        if name.startswith(("profiler.", "utils.tensorboard."))
-    }
+    later = {name for name in here if name.startswith(("profiler.", "utils.tensorboard."))}
     assert here.keys() == there.keys()
     for name in here.keys() - later - set(_OF_ANOTHER_KIND):
         assert here[name] == there[name], name
