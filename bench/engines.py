@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.byhand import BY_HAND
+from bench.catalogue import ALL
 from bench.workloads import COMPILED, WORKLOADS
 
 ROOT = Path(__file__).parents[1]
@@ -48,8 +49,8 @@ def _jemalloc() -> str | None:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("skimp", "skimp", "skimp, as it comes", tuple(WORKLOADS)),
-        Engine("torch", "torch", "PyTorch, eager, as it comes", tuple(WORKLOADS)),
+        Engine("skimp", "skimp", "skimp, as it comes", tuple(ALL)),
+        Engine("torch", "torch", "PyTorch, eager, as it comes", tuple(ALL)),
         Engine(
             "torch+thp",
             "torch",

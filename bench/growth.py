@@ -15,16 +15,16 @@ from functools import partial
 from typing import Any
 
 from bench import process
+from bench.catalogue import SHORT, SIZED, SIZES
 from bench.clock import median_call, median_small, timed
 from bench.engines import ENGINES
 from bench.limits import cores
-from bench.workloads import WORKLOADS, Call, Kit, gelu_of
+from bench.workloads import WORKLOADS, Kit
 
 Point = dict[str, Any]
 GROWN = ("skimp", "torch", "torch+thp")  # the engines whose growth is measured
 
-SIZES = [10**n for n in range(9)]
-SHORT = 10_000  # elements; a call on fewer is timed in a loop
+CHARTED = ("add", "exp", "chain")
 NODES = [10**n for n in range(1, 6)]
 THREADED = ("add", "exp", "gelu_fwd", "softmax", "mm")
 
@@ -35,13 +35,10 @@ def by_size(T: Any, shrink: int) -> Iterator[Point]:
         if size > SIZES[-1] // shrink:
             return
         x = T.ones(size).mul_(0.5)
-        for work, call in sized(T, x).items():
+        for work in CHARTED:
+            call = SIZED[work](T, x)
             seconds = median_small(call) if size <= SHORT else median_call(call, seconds=0.2)
             yield {"work": work, "x": size, "seconds": seconds}
-
-
-def sized(T: Any, x: Any) -> dict[str, Call]:
-    return {"add": lambda: x + x, "exp": lambda: T.exp(x), "chain": lambda: gelu_of(T, x)}
 
 
 def by_nodes(T: Any, shrink: int, nodes: int) -> Iterator[Point]:

@@ -9,7 +9,8 @@ none finds what another has left, and none has to load. It answers with a line o
   follows;
 - `turn`, which runs a slice; `seconds` is one call's share;
 - `end`, which tells `extra_mib`, the peak of resident memory since `warm`, above that before it,
-  and `ledger_mib`, skimp's own figure for the same calls.
+  and `ledger_mib`, skimp's own figure for the same calls; `cpu`, the share of the processors' time
+  in the time of the calls; of programs also the first `losses`.
 
 Where a command fails the answer is an `error`, and the workload is over.
 """
@@ -24,20 +25,24 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 from bench import process
 from bench.byhand import BY_HAND, Arrays
+from bench.catalogue import ALL, looped
 from bench.clock import fitting, loop, timed, touch
 from bench.engines import ENGINES, Engine, ended
-from bench.workloads import SMALL, WORKLOADS, Call, Kit, itself
+from bench.micro import every_op
+from bench.workloads import SMALL, Call, Kit, itself
 
 Answer = dict[str, Any]
 MIB = 2**20
 SMALL_SLICE, SLICE = 0.01, 0.15  # seconds; a call that takes longer is a slice
-MIXED = 500  # times, each small op before one of them is measured
+MIXED = 500  # times, each small op before one of them is measured;
+MIXED_MICRO = 30  # those of bench/micro.py, which are many
+COMPARED = 6  # steps of a program, whose losses are compared between engines
 # Before a slice there are calls without a clock, one for so many in it, which fill the caches. Of
 # large work they go on until a call takes at most twice as long as the fastest so far, or for a
 # second: pages that were given to the system must come back, and a virtual machine may have given
@@ -50,13 +55,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.measure", description=__doc__)
     parser.add_argument("engine", choices=list(ENGINES))
     parser.add_argument("--shrink", type=int, default=1, help="divide the sizes (for tests)")
+    parser.add_argument("--threads", type=int, help="that an op may use; the engine's default")
     words = parser.parse_args()
     process.die_with_parent()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries may print: not between answers
     commands = os.fdopen(sys.stdin.fileno(), "rb", buffering=0)  # forks read too: nothing ahead
     engine = ENGINES[words.engine]
-    load(engine)
+    load(engine, words.threads)
     while first := commands.readline():
         if not os.fork():
             process.die_with_parent()
@@ -68,9 +74,11 @@ def main() -> None:
             print(json.dumps({"error": ended(status, "")}), file=answers, flush=True)
 
 
-def load(engine: Engine) -> None:
+def load(engine: Engine, threads: int | None = None) -> None:
     """Import what workloads use, here and not in each fork."""
-    importlib.import_module(engine.module)
+    T = importlib.import_module(engine.module)
+    if threads is not None:
+        T.set_num_threads(threads)
     if engine.module == "torch":
         importlib.import_module("torch._dynamo")  # optimizers do when they are made: two seconds
 
@@ -98,10 +106,16 @@ class Measured:
 
     def __init__(self, engine: Engine, name: str, shrink: int) -> None:
         make = maker(engine, name, shrink)
-        self.small = name in SMALL
+        self.small = looped(name)
         self.skimp = engine.module == "skimp"
-        if self.small:
-            mix(engine, shrink)
+        self.losses: list[float] = []
+        self.wall = self.cpu = 0.0  # of the slices, together
+        if name.startswith("program/"):
+            self.losses = first_losses(make())
+        elif name.startswith("micro/"):
+            mix(every_op(importlib.import_module(engine.module)), MIXED_MICRO)
+        elif name in SMALL:
+            mix([maker(engine, n, shrink)() for n in SMALL if n in engine.workloads], MIXED)
         else:
             touch(make()())
         self.call = make()
@@ -121,7 +135,10 @@ class Measured:
             loop(self.call, max(self.times // FILLING, 1))
             return {"seconds": loop(self.call, self.times) / self.times}
         self.materialize_pending()
+        before = time.process_time()
         times = [timed(self.call) for _ in range(self.times)]
+        self.cpu += time.process_time() - before
+        self.wall += sum(times)
         self.fastest = min(self.fastest, *times)
         return {"seconds": statistics.median(times)}
 
@@ -133,16 +150,24 @@ class Measured:
                 return
 
     def end(self) -> Answer:
-        return {} if self.small else self.memory.found()
+        if self.small:
+            return {}
+        found = self.memory.found()
+        if self.wall:
+            found["cpu"] = self.cpu / self.wall
+        return {**found, "losses": self.losses} if self.losses else found
 
 
-def mix(engine: Engine, shrink: int) -> None:
-    """Run all small ops of the engine in turn, as programs do.
+def first_losses(step: Call) -> list[float]:
+    return [float(step().detach().double().mean()) for _ in range(COMPARED)]
+
+
+def mix(calls: Sequence[Call], times: int) -> None:
+    """Run small ops in turn, as programs do.
 
     CPython specialises code for what has gone through it: one that has seen a single op is faster.
     """
-    calls = [maker(engine, name, shrink)() for name in SMALL if name in engine.workloads]
-    for _ in range(MIXED):
+    for _ in range(times):
         for call in calls:
             call()
 
@@ -156,7 +181,7 @@ def maker(engine: Engine, name: str, shrink: int) -> Callable[[], Call]:
         return lambda: BY_HAND[name](Arrays(shrink))
     T = importlib.import_module(engine.module)
     wrap = T.compile if engine.name == "torch.compile" else itself
-    return lambda: WORKLOADS[name](Kit(T, wrap, shrink))
+    return lambda: ALL[name](Kit(T, wrap, shrink))
 
 
 class Memory:

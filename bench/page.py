@@ -9,16 +9,16 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import charts
+from bench import charts, tables
 from bench.engines import ROOT
 from bench.goals import README
 from bench.limits import SHARE
+from bench.markdown import NONE, mib, ratio, seconds, table, yes
 from bench.method import RATIOS, method
 from bench.results import Results, load, newest
 from bench.verdict import AGREEMENT, LARGE_MIB, NOISE_MIB, Row, rows, shares
 
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
-NONE = ""
 
 
 def main() -> None:
@@ -49,40 +49,6 @@ def replaced(text: str, table: str) -> str:
     return f"{before}{BEGIN}\n{table.strip()}\n{END}{after}"
 
 
-# -- figures as text ------------------------------------------------------------------------------
-
-
-def seconds(value: float | None) -> str:
-    """Three digits and the unit that suits them."""
-    if value is None:
-        return NONE
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if value * scale >= 0.9995:  # which three digits round to 1
-            return f"{value * scale:.3g} {unit}"
-    return f"{value * 1e9:.3g} ns"
-
-
-def mib(value: float | None) -> str:
-    return NONE if value is None else f"{value:.0f}"
-
-
-def ratio(value: float | None, goal: float | None = None) -> str:
-    """The ratio, and the goal behind it."""
-    if value is None:
-        return NONE
-    return f"{value:.2f}" if goal is None else f"{value:.2f} ({goal:g})"
-
-
-def yes(met: bool | None) -> str:
-    return {True: "yes", False: "**no**", None: NONE}[met]
-
-
-def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """Markdown; all columns but the first and the last hold figures."""
-    rule = ["---", *["---:"] * (len(head) - 2), "---"]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (head, rule, *body))
-
-
 # -- the README's table ---------------------------------------------------------------------------
 
 
@@ -105,15 +71,29 @@ def short(results: Results, found: Sequence[Row], root: Path) -> str:
             "MiB, skimp", "MiB, PyTorch"]  # fmt: skip
     where = f"{results.machine['processor']}, {results.machine['cores']} cores"
     return "\n\n".join(
-        [
+        part
+        for part in (
+            *programs(results),
             f"Against PyTorch {results.versions['torch']} on {where}, 10 000 x 10 000 float32 where"
             " no size is given; MiB are extra memory at the peak:",
             table(head, body),
             picture("overview", "skimp's time relative to PyTorch's", root / "docs/pictures", root),
             "[Performance](docs/performance.md) has every workload, how memory and time grow, and"
             " how it is measured.",
-        ]
+        )
+        if part
     )
+
+
+def programs(results: Results) -> list[str]:
+    if not results.has("programs"):
+        return []
+    return [
+        f"{tables.programs_in_words(results)} A step of each, one after another on both engines:",
+        tables.short_programs(results),
+        tables.micro_in_words(results),
+        "Large tensors are what skimp is made for.",
+    ]
 
 
 def picture(name: str, what: str, folder: Path, page: Path) -> str:
@@ -138,7 +118,8 @@ def page(results: Results, found: Sequence[Row], folder: Path, file: str) -> str
         "# Performance",
         "<!-- written by `make bench`; changes here are lost -->",
         opening(results, found, file),
-        "## Time",
+        *tables.parts(results),
+        "## Time" if not results.has("programs") else "## Large tensors and the smallest ops",
         "One call, the median; with `skimp / default` and the like the goal stands in brackets."
         f" {RATIOS[results.turns]}",
         times(results, found),

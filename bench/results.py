@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.catalogue import PARTS
 from bench.engines import ROOT
 from bench.turns import SECONDS, Found
 
@@ -33,10 +34,16 @@ class Results:
     limits: list[dict[str, float]] = field(default_factory=list)
     growth: dict[str, list[Found]] = field(default_factory=dict)  # points by engine
     seconds: float = 0.0  # that the whole run took
+    conditions: dict[str, list[Round]] = field(default_factory=dict)  # programs: threads=1, busy
+    imports: dict[str, Found] = field(default_factory=dict)  # seconds and mib, by module
 
     @property
     def workloads(self) -> list[str]:
         return list(self.rounds[0]) if self.rounds else []
+
+    def has(self, part: str) -> bool:
+        """Whether work of this part of the catalogue was measured."""
+        return not PARTS[part].keys().isdisjoint(self.workloads)
 
     @property
     def turns(self) -> bool:

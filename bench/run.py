@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import machine
-from bench.engines import ENGINES, available, child
+from bench.catalogue import COMPARED, PARTS
+from bench.engines import ENGINES, ROOT, available, child
 from bench.growth import CURVES, GROWN
 from bench.results import FOLDER, Results, Round, save
 from bench.turns import SECONDS, Found, Turns, room_for
+
+SHORT_BUDGET = 0.5  # seconds, for an engine's share of what is not a workload
+IMPORTS = 5
 
 
 def begin(names: Sequence[str], shrink: int = 1, budget: float = SECONDS) -> Results:
@@ -35,9 +42,17 @@ def begin(names: Sequence[str], shrink: int = 1, budget: float = SECONDS) -> Res
 
 
 def run(
-    results: Results, workloads: Sequence[str], rounds: int, growth: bool, folder: Path = FOLDER
+    results: Results,
+    workloads: Sequence[str],
+    rounds: int,
+    growth: bool,
+    folder: Path = FOLDER,
+    conditions: Sequence[str] = (),
 ) -> bool:
-    """Measure and save after every round; whether all was done, or Ctrl-C came before."""
+    """Measure and save after every round; whether all was done, or Ctrl-C came before.
+
+    Programs are measured again under `conditions`: with one thread, beside a busy process.
+    """
     start = time.monotonic()
     try:
         for number in range(rounds):
@@ -47,8 +62,13 @@ def run(
             results.rounds.append(found)
             results.seconds = time.monotonic() - start
             save(results, folder)
+        programs = [name for name in workloads if name in PARTS["programs"]]
+        for condition in conditions:
+            say(condition)
+            results.conditions[condition] = [under(condition, results, programs)]
         if growth:
             results.growth = grown(results)
+            results.imports = imports()
     except KeyboardInterrupt:
         say(f"\ninterrupted: {len(results.rounds)} finished rounds are kept")
         return False
@@ -57,20 +77,59 @@ def run(
     return True
 
 
-def one_round(results: Results, workloads: Sequence[str], number: int) -> Round:
+def one_round(
+    results: Results, workloads: Sequence[str], number: int, threads: int | None = None
+) -> Round:
     engines = [ENGINES[name] for name in results.engines]
     round_: Round = {}
-    with Turns(engines, results.shrink) as turns:
+    with Turns(engines, results.shrink, threads) as turns:
         for name in workloads:
             say(f"round {number + 1}  {name:22}", end="")
             room = room_for(len(engines), results.shrink)
             if room < len(engines):
                 say(f"  little memory: {room} engines at a time", end="")
-            round_[name] = turns.measured(name, results.budget, room)
+            budget = min(results.budget, SHORT_BUDGET) if "/" in name else results.budget
+            round_[name] = turns.measured(name, budget, room)
             for engine, found in round_[name].items():
                 say(f"  {engine} {brief(found)}", end="")
             say("")
     return round_
+
+
+def under(condition: str, results: Results, programs: Sequence[str]) -> Round:
+    """A round of programs with one thread (`threads=1`), or while a core is `busy`."""
+    name, _, number = condition.partition("=")
+    if name == "threads":
+        return one_round(results, programs, 0, threads=int(number))
+    with busy():
+        return one_round(results, programs, 0)
+
+
+@contextlib.contextmanager
+def busy() -> Iterator[None]:
+    """Another process computes all the while, on a core that it doesn't need."""
+    code = "from bench.process import die_with_parent\ndie_with_parent()\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as other:
+        try:
+            yield
+        finally:
+            other.kill()
+
+
+def imports() -> dict[str, Found]:
+    """Seconds (the least) and MiB (the median) of importing each, in fresh processes in turn."""
+    found: dict[str, list[Found]] = {module: [] for module in COMPARED}
+    for _ in range(IMPORTS):
+        for module, taken in found.items():
+            taken += child("importing", module, engine=ENGINES[module])
+    return {
+        module: {
+            "seconds": min(f["seconds"] for f in taken if "seconds" in f),
+            **({"mib": statistics.median(f["mib"] for f in taken)} if "mib" in taken[0] else {}),
+        }
+        for module, taken in found.items()
+        if not any("error" in f for f in taken)
+    }
 
 
 def bandwidths(shrink: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ from bench import process
 from bench.engines import Engine
 from bench.worker import Answer, Worker
 
-Found = dict[str, Any]  # seconds, slices, extra_mib, ledger_mib; or error
+Found = dict[str, Any]  # seconds, slices, extra_mib, ledger_mib, cpu, losses; or error
 Turn = dict[str, float]  # seconds of a call, by engine
 SECONDS = 0.8  # that an engine's share of a workload's turns may take,
 LEAST, MOST = 3, 80  # and how many they are
@@ -31,9 +31,12 @@ class Asked(Protocol):
 class Turns:
     """Measures workloads, one after another, on engines whose workers it keeps."""
 
-    def __init__(self, engines: Sequence[Engine], shrink: int = 1) -> None:
+    def __init__(
+        self, engines: Sequence[Engine], shrink: int = 1, threads: int | None = None
+    ) -> None:
         self.engines = engines
         self.shrink = shrink
+        self.threads = threads
         self._workers: dict[str, Worker] = {}
 
     def measured(self, name: str, seconds: float = SECONDS, room: int = 99) -> dict[str, Found]:
@@ -55,7 +58,7 @@ class Turns:
 
     def _worker(self, engine: Engine) -> Worker:
         if engine.name not in self._workers:
-            self._workers[engine.name] = Worker(engine, self.shrink)
+            self._workers[engine.name] = Worker(engine, self.shrink, threads=self.threads)
         return self._workers[engine.name]
 
     def __enter__(self) -> Self:

@@ -25,13 +25,18 @@ Answer = dict[str, Any]
 class Worker:
     """A process that runs `bench.measure`, and those that it forks; they load at once."""
 
-    def __init__(self, engine: Engine, shrink: int = 1, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self, engine: Engine, shrink: int = 1, timeout: float = TIMEOUT, threads: int | None = None
+    ) -> None:
+        words = [engine.name, f"--shrink={shrink}"]
+        if threads is not None:
+            words.append(f"--threads={threads}")
         self.timeout = timeout
         self._failed: Answer = {}
         self._unread = b""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # `close` closes it
         self._process = subprocess.Popen(
-            **command("measure", engine.name, f"--shrink={shrink}", engine=engine),
+            **command("measure", *words, engine=engine),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -202,7 +202,7 @@ def test_who_waits_is_stopped() -> None:
         assert worker.ask("warm") == {}
         assert worker.ask("turn")["seconds"] > 0
         assert soon(lambda: [state(pid) for pid in pids] == ["T", "T"])
-        assert set(worker.ask("end")) == {"extra_mib"}
+        assert set(worker.ask("end")) == {"cpu", "extra_mib"}
         assert soon(lambda: family(worker.pid) == pids[:1])  # its memory is free again
         assert worker.ask("prepare exp") == {}
         assert pids[1] not in family(worker.pid)  # each has its own

@@ -1,0 +1,145 @@
+"""The benchmark's programs and small ops: the same on skimp and PyTorch, and their tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import skimp
+from bench import run, tables
+from bench.catalogue import ALL, COMPARED, PARTS, looped
+from bench.engines import ENGINES
+from bench.measure import Measured, first_losses
+from bench.micro import BACKWARD, ROWS, small_op
+from bench.programs import PROGRAMS, TITLES
+from bench.results import Results, load, newest
+from bench.turns import Turns
+from skimp.config import using
+
+
+def test_every_program_has_a_title() -> None:
+    assert list(PROGRAMS) == list(TITLES)
+    assert sum(map(len, PARTS.values())) == len(ALL)
+
+
+@pytest.mark.parametrize("name", list(PROGRAMS))
+def test_programs_have_the_losses_that_they_have_on_torch(name: str) -> None:
+    expected = first_losses(PROGRAMS[name](torch))
+    np.testing.assert_allclose(first_losses(PROGRAMS[name](skimp)), expected, rtol=tables.EQUAL)
+
+
+def values(result: Any) -> list[Any]:
+    """The numbers of a result, of each of several."""
+    if isinstance(result, (tuple, list)):
+        return [value for part in result for value in values(part)]
+    if hasattr(result, "detach"):
+        return [np.asarray(result.detach())]
+    return [] if result is None or isinstance(result, str) else [np.asarray(result)]
+
+
+@pytest.mark.parametrize("name", list(ROWS))
+def test_small_ops_compute_what_they_compute_on_torch(name: str) -> None:
+    results = []
+    for T in (torch, skimp):
+        call = small_op(T, name)
+        T.manual_seed(1)
+        results.append(values(call()))
+    for expected, mine in zip(*results, strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_that_go_back_do() -> None:
+    for name in BACKWARD:
+        assert "backward" in ROWS[f"{name}, and back"]
+
+
+def test_looped_calls_are_the_short_ones() -> None:
+    assert looped("micro/add")
+    assert looped("us_add")
+    assert looped("size/add/10000")
+    assert not looped("size/add/100000")
+    assert not looped("program/gpt_small")
+    assert not looped("relu")
+
+
+def test_programs_are_measured_with_their_losses_and_processors() -> None:
+    answers = []
+    for engine in COMPARED:
+        measured = Measured(ENGINES[engine], "program/char_mlp", 1)
+        measured.warm()
+        measured.turn()
+        answers.append(measured.end())
+    mine, theirs = answers
+    assert mine["losses"] == pytest.approx(theirs["losses"], rel=tables.EQUAL)
+    assert mine["cpu"] > 0.0
+
+
+def test_a_number_of_threads_reaches_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench.measure import load as load_engine
+
+    with using():  # puts the number back
+        load_engine(ENGINES["skimp"], threads=1)
+        assert skimp.get_num_threads() == 1
+    with Turns([ENGINES["skimp"]], threads=1) as turns:
+        assert "seconds" in turns.measured("program/char_mlp", seconds=0.0)["skimp"]
+
+
+def test_the_tables_of_a_run(tmp_path: Path) -> None:
+    names = ["program/char_mlp", "micro/add", "micro/add, recorded", "size/sum/10"]
+    results = run.begin(list(COMPARED))
+    assert run.run(results, names, 1, False, tmp_path, conditions=["threads=1", "busy"])
+    results.imports = {"skimp": {"seconds": 0.25, "mib": 40.0}}
+    kept = load(newest(tmp_path))
+    assert set(kept.conditions["busy"][0]) == {"program/char_mlp"}
+    told = "\n".join(tables.parts(results))
+    assert "| MLP over letters, batch norm by hand |" in told
+    assert "| one thread | a busy core |" in told
+    assert "| `a + b` |" in told
+    assert "| `ga + gb`, recorded |" in told
+    assert "| `import skimp` | 250 ms | 40 |" in told
+    assert "While another process keeps a core busy" in told
+
+
+def found(skimp_seconds: float, torch_seconds: float, **more: Any) -> dict[str, Any]:
+    return {
+        "skimp": {"seconds": skimp_seconds, "extra_mib": 2.0, "losses": [1.0, 2.0], **more},
+        "torch": {"seconds": torch_seconds, "extra_mib": 8.0, "losses": [1.0, 2.001]},
+    }
+
+
+def made_up(**programs: Any) -> Results:
+    rounds = [{f"program/{name}": figures for name, figures in programs.items()}]
+    machine = {"processor": "A", "cores": 2}
+    return Results("abc", False, "2026", machine, {}, list(COMPARED), {}, rounds=rounds)
+
+
+def test_means_and_differences() -> None:
+    results = made_up(vae=found(2.0, 1.0), gcn=found(1.0, 2.0))
+    told = tables.programs(results)
+    assert "| VAE | 2 s | 1 s | **2.00** |" in told
+    assert "**5e-04**" in told  # the losses are not equal
+    assert "| **geometric mean** |  |  | 1.00 (0.8) |" in told
+    assert "share 0.25 (0.4)" in told
+    assert "1 are at or under PyTorch's time, 1 within 1.2" in tables.programs_in_words(results)
+
+
+def test_failures_are_shown() -> None:
+    figures = found(2.0, 1.0)
+    figures["skimp"] = {"error": "ValueError: no"}
+    told = tables.programs(made_up(vae=figures))
+    assert "| VAE | skimp: ValueError: no | 1 s | **failed** |" in told
+
+
+def test_nothing_measured_is_nothing_told() -> None:
+    assert tables.parts(made_up()) == []
+
+
+def test_imports_are_measured_in_fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "IMPORTS", 1)
+    told = run.imports()
+    assert set(told) == set(COMPARED)
+    assert all(figures["seconds"] > 0.01 for figures in told.values())
