@@ -111,7 +111,7 @@ class Measured:
         self.losses: list[float] = []
         self.wall = self.cpu = 0.0  # of the slices, together
         if name.startswith("program/"):
-            self.losses = first_losses(make())
+            self.losses = first_losses(make(), COMPARED)
         elif name.startswith("micro/"):
             mix(every_op(importlib.import_module(engine.module)), MIXED_MICRO)
         elif name in SMALL:
@@ -158,8 +158,8 @@ class Measured:
         return {**found, "losses": self.losses} if self.losses else found
 
 
-def first_losses(step: Call) -> list[float]:
-    return [float(step().detach().double().mean()) for _ in range(COMPARED)]
+def first_losses(step: Call, count: int) -> list[float]:
+    return [float(step().detach().double().mean()) for _ in range(count)]
 
 
 def mix(calls: Sequence[Call], times: int) -> None:

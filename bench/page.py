@@ -154,8 +154,8 @@ def opening(results: Results, found: Sequence[Row], file: str) -> str:
         f" {machine['system']}, huge pages on `{machine['huge_pages']}`;"
         f" the load average at the start was {machine['load']}.\n"
         f"- {', '.join(f'{name} {version}' for name, version in versions.items())}.\n\n"
-        "To run it again: `make bench`, which takes about as long, or `make bench-quick`, two to"
-        " three minutes for the small ops and the work of tutorials. On a machine that does other"
+        "To run it again: `make bench`, which takes about as long, or `make bench-quick`, a few"
+        " minutes for programs, small ops and the work of tutorials. On a machine that does other"
         " things at the same time the figures mean little."
     )
 

@@ -106,12 +106,12 @@ def under(condition: str, results: Results, programs: Sequence[str]) -> Round:
 
 
 @contextlib.contextmanager
-def busy() -> Iterator[None]:
+def busy() -> Iterator[subprocess.Popen[bytes]]:
     """Another process computes all the while, on a core that it doesn't need."""
     code = "from bench.process import die_with_parent\ndie_with_parent()\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as other:
         try:
-            yield
+            yield other
         finally:
             other.kill()
 

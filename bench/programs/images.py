@@ -150,7 +150,7 @@ def mobilenet(torch: Any) -> Step:
     return classifier(
         torch,
         net,
-        torch.optim.RMSprop(net.parameters(), lr=RATE, alpha=0.9, eps=1e-3, momentum=0.9),
+        torch.optim.RMSprop(net.parameters(), lr=RATE / 10, alpha=0.9, eps=1e-3, momentum=0.9),
     )
 
 
