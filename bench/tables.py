@@ -13,8 +13,7 @@ from bench.micro import ROWS
 from bench.programs import TITLES
 from bench.results import Results, Round
 from bench.turns import Found
-from bench.verdict import NOISE_MIB, largest, median
-from bench.verdict import ratio as ratio_of
+from bench.verdict import NOISE_MIB, largest, median, ratio as ratio_of
 
 OF_PROGRAM, OF_PROGRAMS, OF_MEMORY = 1.2, 0.8, 0.4  # goals: of each, of the geometric means
 OF_MICRO, OF_MICROS = 2.5, 1.0

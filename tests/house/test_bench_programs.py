@@ -14,8 +14,7 @@ import skimp
 from bench import run, tables
 from bench.catalogue import ALL, COMPARED, PARTS, looped
 from bench.engines import ENGINES
-from bench.measure import Measured, first_losses
-from bench.measure import load as load_engine
+from bench.measure import Measured, first_losses, load as load_engine
 from bench.micro import BACKWARD, ROWS, small_op
 from bench.programs import PROGRAMS, TITLES
 from bench.results import Results, load, newest
