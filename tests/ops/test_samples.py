@@ -61,5 +61,9 @@ def check(op: str, names: tuple[str, ...]) -> None:
         same(unique(ours), unique(theirs), ROUGH.get(op, 1e-7), strides=op not in PACKED)
 
 
+def test_the_registry_is_whole() -> None:
+    assert len(ROWS) > 680
+
+
 def test_what_waits_for_samples_is_still_there() -> None:
     assert WITHOUT - ROWS.keys() == set()

@@ -12,6 +12,7 @@ from skimp._engine.dispatch.row import KNOWN, ORDINARY
 from skimp._engine.tensor import devices, promotion
 from skimp._engine.tensor.formats import preserve_format
 from skimp._engine.tensor.instances import share_names
+from skimp._engine.tensor.meta import MetaTensor
 from skimp._engine.tensor.tensor import Tensor, mark
 from skimp.nn import whole
 
@@ -42,6 +43,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
         if data is None:
             data = whole.empty(0)
+        if data._meta is not None:
+            return _without_bytes(data, requires_grad)  # type: ignore[no-any-return]
         if type(data) is not Tensor and not type.__instancecheck__(Parameter, data):
             return _flagged(data.detach().requires_grad_(requires_grad), "_is_param")  # type: ignore[return-value]
         if requires_grad and data.dtype.category < 2:
@@ -66,6 +69,24 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __reduce_ex__(self, proto: Any) -> Any:
         return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
+
+
+class _MetaParameter(MetaTensor, Parameter):
+    """A parameter without bytes."""
+
+    _at_hand = False
+
+
+_MetaParameter.__name__ = _MetaParameter.__qualname__ = "Parameter"
+
+
+def _without_bytes(data: Tensor, requires_grad: bool) -> Any:
+    if requires_grad and data.dtype.category < 2:
+        raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+    new = ghost(data)
+    new.__class__ = _MetaParameter
+    new._rg = requires_grad
+    return new
 
 
 ORDINARY.add(Parameter)

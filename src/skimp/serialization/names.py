@@ -42,6 +42,7 @@ DEFAULT: Final[dict[str, Any]] = {
     "torch.serialization._get_layout": rebuild.layout,
     "torch._utils._rebuild_tensor": rebuild.tensor,
     "torch._utils._rebuild_tensor_v2": rebuild.tensor_v2,
+    "torch._utils._rebuild_meta_tensor_no_storage": rebuild.without_bytes,
     "torch._utils._rebuild_tensor_v3": rebuild.tensor_v3,
     "torch._utils._rebuild_parameter": rebuild.parameter,
     "torch._utils._rebuild_parameter_with_state": rebuild.parameter_with_state,
@@ -81,7 +82,6 @@ ABSENT: Final = (
     "complex32",
     "float4_e2m1fn_x2",
     "_rebuild_qtensor",
-    "_rebuild_meta_tensor_no_storage",
     "_rebuild_nested_tensor",
     "_rebuild_device_tensor_from_numpy",
 )

@@ -97,13 +97,16 @@ class Pickler(_Base):  # type: ignore[misc]
 
 
 def _tensor(t: Tensor) -> tuple[Any, ...]:
-    if isinstance(t, Parameter) and type(t) is Parameter:
+    if isinstance(t, Parameter) and (type(t) is Parameter or t._meta is not None):
         data = t.detach()
-        data.__class__ = Tensor
+        if t._meta is None:
+            data.__class__ = Tensor
         state = _attributes(t)
         if state:
             return rebuild.parameter_with_state, (data, t.requires_grad, OrderedDict(), state)
         return rebuild.parameter, (data, t.requires_grad, OrderedDict())
+    if t._meta is not None:
+        return rebuild.without_bytes, (t._dtype, tuple(t.shape), t.layout_of().strides, t._rg)
     build: Any = rebuild.tensor_v2
     storage: Any = UntypedStorage(t._storage)
     typed: tuple[Any, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from skimp._engine.memory.meta import without_bytes
 from skimp._engine.tensor.devices import device
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 
@@ -40,10 +41,14 @@ def _chosen(result: Any, storage: UntypedStorage, tag: str) -> UntypedStorage:
 
 
 def default_restore_location(storage: UntypedStorage, location: str) -> UntypedStorage:
-    """The storage, if it belongs on the CPU; an error that says what to do, if not."""
+    """The storage, if it belongs on the CPU; one as long without bytes, if on "meta"; else an error
+    that says what to do.
+    """
     kind = location.partition(":")[0]
     if kind == "cpu":
         return storage
+    if kind == "meta":
+        return UntypedStorage(without_bytes(len(storage)))
     if kind == "cuda":
         raise RuntimeError(
             "Attempting to deserialize object on a CUDA device but "

@@ -13,6 +13,8 @@ import numpy as np
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, formats
+from skimp._engine.tensor.devices import CPU
+from skimp._engine.tensor.meta import blank, seen
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
@@ -57,6 +59,14 @@ def tensor_v3(
     if not isinstance(storage, UntypedStorage) or not isinstance(dtype, dtypes.dtype):
         refuse("a tensor whose storage or dtype is neither")
     return _finish(_on(storage, dtype, storage_offset, size, stride), requires_grad, metadata)
+
+
+def without_bytes(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    """torch._utils._rebuild_meta_tensor_no_storage: a tensor on the device "meta"."""
+    if not isinstance(dtype, dtypes.dtype):
+        refuse(f"the dtype {shown(dtype)}")
+    found = _layout(0, size, stride)
+    return _finish(blank(found.shape, dtype, found.strides), requires_grad, None)
 
 
 def parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Parameter:
@@ -194,23 +204,31 @@ def set_attributes(t: Tensor, state: Any) -> None:
 
 OWN = frozenset(Tensor.__annotations__) | frozenset(dir(Tensor))
 DIMENSIONS = 64  # as many as NumPy's arrays and PyTorch's tensors may have
-BUILDERS = (tensor, tensor_v2, tensor_v3, parameter, parameter_with_state, sparse)
+BUILDERS = (
+    *(tensor, tensor_v2, tensor_v3, without_bytes),
+    *(parameter, parameter_with_state, sparse),
+)
 
 
 def _on(
     storage: UntypedStorage, dtype: dtypes.dtype, offset: Any, size: Any, stride: Any
 ) -> Tensor:
+    found = _layout(offset, size, stride)
+    need = layouts.nbytes_needed(found, dtype.itemsize)
+    if need > storage.nbytes():
+        refuse(f"a tensor that needs {need} bytes on a storage of {storage.nbytes()}")
+    wrapped = wrap if storage.device is CPU else seen
+    return wrapped(storage._storage, found, dtype)
+
+
+def _layout(offset: Any, size: Any, stride: Any) -> Layout:
     shape, strides = _ints(size), _ints(stride)
     [start] = _ints((offset,))
     if len(shape) != len(strides):
         refuse(f"a tensor of {len(shape)} sizes and {len(strides)} strides")
     if math.prod([n for n in shape if n]) >= 1 << 63:
         refuse(f"a tensor of shape {shown(shape)}")
-    found = Layout(shape, strides, start)
-    need = layouts.nbytes_needed(found, dtype.itemsize)
-    if need > storage.nbytes():
-        refuse(f"a tensor that needs {need} bytes on a storage of {storage.nbytes()}")
-    return wrap(storage._storage, found, dtype)
+    return Layout(shape, strides, start)
 
 
 def _ints(values: Any) -> tuple[int, ...]:

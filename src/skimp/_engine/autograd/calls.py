@@ -12,6 +12,7 @@ from skimp._engine.autograd import engine, errors, modes
 from skimp._engine.autograd.nodes import Node, accumulate_of, shape_of
 from skimp._engine.autograd.record import edge
 from skimp._engine.memory.layout import numel
+from skimp._engine.tensor.meta import blank
 from skimp._engine.tensor.tensor import Tensor, fresh
 
 
@@ -217,7 +218,7 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
             )
         one = np.empty(shape, t._dtype.np)
         one.fill(1)
-        return fresh(one, t._dtype)
+        return fresh(one, t._dtype) if t._meta is None else blank(shape, t._dtype)
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if shape_of(g) != shape_of(t):

@@ -237,6 +237,12 @@ def get_data(t: Tensor) -> Tensor:
     return new
 
 
+OTHER_KIND = (
+    "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "
+    "tensor type. "
+)
+
+
 def set_data(t: Tensor, value: Any) -> None:
     """Let the tensor look at another one's bytes; its history, its version and its `.grad` stay."""
     if not isinstance(value, Tensor):
@@ -245,6 +251,8 @@ def set_data(t: Tensor, value: Any) -> None:
         raise RuntimeError(
             "data set to a tensor that requires gradients must be floating point or complex dtype"
         )
+    if (t._meta is None) is not (value._meta is None):
+        raise RuntimeError(OTHER_KIND)
     counter = VersionCounter()
     counter.version = t._version
     t._np = value._np

@@ -285,15 +285,7 @@ def _compute(
     if layouts.numel(shape) < config.small_below:
         return as_it_lies(_direct(row, kernel, args, compute, result, shape), result)
     tensors = [a for a in args if isinstance(a, Tensor)]
-    masks = len(row.masks)
-    strides = layouts.dense_strides_like(
-        [
-            a.layout_of() if i < masks else _as_computed(a, compute)
-            for i, a in enumerate(args)
-            if isinstance(a, Tensor)
-        ],
-        shape,
-    )
+    strides = result_strides(row, args, compute, shape)
     root = expression(row, kernel, args, compute, result, Layout(shape, strides, 0))
     if layouts.numel(shape) >= config.defer_from and not any(
         [t._storage.exported for t in tensors]
@@ -302,6 +294,21 @@ def _compute(
     made = empty(shape, result, strides)
     run.evaluate(root, np.ndarray(root.shape, root.dtype, made._storage.flat()))
     return made
+
+
+def result_strides(
+    row: Pointwise, args: tuple[Any, ...], compute: dtypes.dtype, shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """How a new result lies in memory."""
+    masks = len(row.masks)
+    return layouts.dense_strides_like(
+        [
+            a.layout_of() if i < masks else _as_computed(a, compute)
+            for i, a in enumerate(args)
+            if isinstance(a, Tensor)
+        ],
+        shape,
+    )
 
 
 def _as_computed(t: Tensor, compute: dtypes.dtype) -> Layout:

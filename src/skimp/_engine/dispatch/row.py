@@ -42,6 +42,7 @@ class Op:
     wrapper asks it first, and records what it gives.
     `batch` is its rule under vmap (without one, a composite op's parts are batched and any other op
     runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
+    `meta` is the body on tensors without bytes, where the body itself would ask for them.
     `sparse` answers for sparse tensors, or is "values" where 0 stays 0, so that a pointwise op runs
     on the entries alone; `composite`: the body is made of ops alone. `samples` gives
     calls to try the op on: from `tensor(values)` of any library, a list of tuples of arguments.
@@ -64,6 +65,7 @@ class Op:
     batch: Function | None = None
     autocast: str | None = None
     sparse: Function | str | None = None
+    meta: Function | None = None
     samples: Callable[[Function], list[tuple[Any, ...]]] | None = None
     looks: bool = False  # asks a tensor something and computes nothing: profilers count no call
     foreach: bool = False  # has a form for each tensor of a list, `_foreach_NAME`

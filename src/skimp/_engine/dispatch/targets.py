@@ -16,7 +16,7 @@ from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.storage import POOLED
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
 
 Ints = tuple[int, ...]
@@ -67,17 +67,22 @@ def target(
     dtype: dtypes.dtype,
     inputs: Sequence[Tensor],
     strides: Ints | None = None,
-) -> tuple[Tensor, Array]:
+) -> tuple[Tensor, Any]:
     """`out` in the result's shape, or a blank tensor, with its array; `out` must share no byte with
-    an input.
+    an input. No array: nobody wants the elements.
     """
     if out is None:
+        if inputs and inputs[0]._hollow:
+            return meta.blank(shape, dtype, strides), None
         return blank(shape, dtype, strides)
     was_empty = 0 in out.shape
     outs.resize_out(name, out, shape)
     if was_empty and strides is not None:
         outs.resize(out, shape, strides)
     outs.check_no_overlap(out, inputs)
+    if out._hollow:
+        out.bump()
+        return out, None
     return out, out.writable()
 
 

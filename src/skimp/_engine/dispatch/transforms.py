@@ -9,6 +9,7 @@ Otherwise `dispatch` asks the transforms, outermost first:
     autocast    arguments cast, then the op
     batching    tensors under vmap: the row's batching rule
     sparse      sparse tensors: the row's sparse rule
+    meta        tensors without bytes: refused beside others; the row's `meta` answers for the body
 
 A transform that is done with its part goes on with `Call.below`.
 """
@@ -20,9 +21,10 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from skimp._engine.dispatch.row import KNOWN, Form, Op
+from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor
 
-active: list[str] = []  # the transforms that are on for a region, in any thread
+active = regions.active  # the transforms that are on for a region, in any thread
 
 
 class Call:
@@ -94,8 +96,8 @@ class Batches(Rows, Protocol):
 
 
 # by place: filled by the rooms that the transforms live in, when they are imported
-TRANSFORMS: list[Transform | None] = [None] * 5
-OVERRIDES, PROFILING, AUTOCAST, BATCHING, SPARSE = range(5)
+TRANSFORMS: list[Transform | None] = [None] * 6
+OVERRIDES, PROFILING, AUTOCAST, BATCHING, SPARSE, META = range(6)
 
 
 def dispatch(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,7 +116,7 @@ def _down(call: Call) -> Any:
 
 def rows_of(args: tuple[Any, ...]) -> Rows:
     """The transform whose tensors are among the operands of a pointwise row."""
-    for place in (BATCHING, SPARSE):
+    for place in (BATCHING, SPARSE, META):
         transform: Any = TRANSFORMS[place]
         if transform is not None and transform.owns(args):
             return transform  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 from skimp._engine.tensor import missing_backend as missing
+from skimp._engine.tensor.regions import active
 
 _TYPES = (
     "cpu",
@@ -78,11 +79,11 @@ class device:  # noqa: N801  (PyTorch's name)
 
     def __enter__(self) -> device:
         self._previous.append(_default.device)
-        _default.device = self
+        _make_default(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _default.device = self._previous.pop()
+        _make_default(self._previous.pop())
 
 
 class _Default:
@@ -91,11 +92,22 @@ class _Default:
 
 _default = _Default()
 CPU = device("cpu")
+META = device("meta")
 
 
 def check(where: Any) -> device:
-    """The device that `where` names (None: the default one), if tensors can be made there; one
-    clear error if not.
+    """The device that `where` names (None: the default one), if there are bytes; one clear error if
+    not.
+    """
+    found = place(where)
+    if found is not CPU:
+        raise missing.refused(found)
+    return CPU
+
+
+def place(where: Any) -> device:
+    """The device that `where` names (None: the default one), if tensors can be made there, with
+    bytes (CPU) or without (META); one clear error if not.
     """
     if where is None:
         found = _default.device
@@ -103,14 +115,24 @@ def check(where: Any) -> device:
             return CPU
     else:
         found = where if isinstance(where, device) else device(where)
-    if found.type != "cpu":
-        missing.refuse(found)
-    return CPU
+    if found.type == "cpu":
+        return CPU
+    if found.type == "meta":
+        return META
+    raise missing.refused(found)
 
 
 def set_default_device(where: Any) -> None:
     """Tensors made without `device=` live here from now on (None: the CPU)."""
-    _default.device = None if where is None else device(where)
+    _make_default(None if where is None else device(where))
+
+
+def _make_default(where: device | None) -> None:
+    """From here on; fast paths make tensors on the CPU, and are off where that is not the one."""
+    for found, change in ((_default.device, active.remove), (where, active.append)):
+        if found is not None and found.type != "cpu":
+            change("device")
+    _default.device = where
 
 
 def get_default_device() -> device:

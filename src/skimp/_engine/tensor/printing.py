@@ -105,13 +105,34 @@ def tensor_str(
         suffixes.append(f"size={array.shape}")
     if _says_dtype(array, dt, default_dtype):
         suffixes.append(f"dtype={dt!r}")
-    if grad_fn is not None:
-        suffixes.append(f"grad_fn=<{grad_fn}>")
-    elif requires_grad:
-        suffixes.append("requires_grad=True")
+    suffixes += _history(requires_grad, grad_fn)
     prefix = class_name + "("
     text = _with_suffixes(prefix + _contents(array, len(prefix)), suffixes, len(prefix))
     return "Parameter containing:\n" + text if is_parameter else text
+
+
+def str_without_elements(
+    shape: tuple[int, ...],
+    dt: dtypes.dtype,
+    *,
+    requires_grad: bool = False,
+    grad_fn: str | None = None,
+    default_dtype: dtypes.dtype = dtypes.float32,
+    is_parameter: bool = False,
+) -> str:
+    """PyTorch's `repr` of a tensor on the device "meta"."""
+    suffixes = ["device='meta'", f"size={shape}"]
+    if dt is not default_dtype:
+        suffixes.append(f"dtype={dt!r}")
+    suffixes += _history(requires_grad, grad_fn)
+    text = _with_suffixes("tensor(...", suffixes, len("tensor("))
+    return "Parameter containing:\n" + text if is_parameter else text
+
+
+def _history(requires_grad: bool, grad_fn: str | None) -> list[str]:
+    if grad_fn is not None:
+        return [f"grad_fn=<{grad_fn}>"]
+    return ["requires_grad=True"] if requires_grad else []
 
 
 def _says_size(array: npt.NDArray[Any]) -> bool:

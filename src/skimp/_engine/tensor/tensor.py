@@ -70,8 +70,9 @@ class Tensor:
     _inference: bool = False
     _creation: str | None = None  # how a view was made, if in-place ops on it must be refused
 
-    _hollow: bool = False  # a subclass without bytes of its own: sparse, or under vmap
+    _hollow: bool = False  # a subclass without bytes of its own: sparse, under vmap, or on "meta"
     _sparse: bool = False  # the first of these (_ops/sparse/tensor.py)
+    _meta: Any = None  # the class of tensors on the device "meta" (_engine/tensor/meta.py), if one
     _inherits: bool = False  # a view that requires grad because its base does
     _views: Any = None  # weak references to the views that require no grad
     _output: int = 0  # which of several views of one call this is
@@ -197,6 +198,8 @@ def mark(t: Tensor, **rare: Any) -> None:
 
 def mark_bytes(new: Tensor, t: Tensor) -> None:
     """Give `new`, on the bytes of `t`, what says how to read them and who counts their versions."""
+    if t._meta is not None:
+        new.__class__ = t._meta
     if t._counter is not None or t._conj or t._neg:
         mark(new, _counter=t._counter, _conj=t._conj, _neg=t._neg)
 

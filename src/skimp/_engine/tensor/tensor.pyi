@@ -47,6 +47,7 @@ class Tensor:
     _creation: str | None
     _hollow: builtins.bool
     _sparse: builtins.bool
+    _meta: Any
     _inherits: builtins.bool
     _views: Any
     _output: builtins.int
@@ -451,7 +452,7 @@ class Tensor:
     ) -> Tensor:
         """The covariance of variables (rows) over observations (columns), which may be weighted."""
     def cpu(self, memory_format: formats.memory_format | None = None) -> Tensor:
-        """The tensor itself: it is on the CPU."""
+        """The tensor itself: it is on the CPU, or has no bytes that could be moved."""
     def cross(self, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
         """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
     def crow_indices(self, *_: Any, **__: Any) -> NoReturn:
@@ -911,7 +912,7 @@ class Tensor:
         """Whether the tensor is on such a device: never."""
     @property
     def is_meta(self) -> builtins.bool:
-        """Whether the tensor has no bytes: never."""
+        """Whether the tensor has no bytes: here it has."""
     @property
     def is_mkldnn(self) -> builtins.bool:
         """Whether the tensor is on such a device: never."""
@@ -2000,7 +2001,7 @@ class Tensor:
     ) -> Any:
         """The name of the tensor's type; given a type, its name or a dtype, the tensor as that."""
     def type_as(self, other: Tensor) -> Tensor:
-        """The tensor in the dtype of another."""
+        """The tensor in the dtype, and on the device, of another."""
     def unbind(self, dim: builtins.int = 0) -> tuple[Tensor, ...]:
         """The slices along a dimension, without it."""
     def unflatten(self, dim: builtins.int, sizes: Any) -> Tensor:

@@ -16,6 +16,7 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.spans import over
 from skimp._engine.tensor import dtypes, formats, printing, promotion
+from skimp._engine.tensor.meta import NO_ITEM
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor
@@ -133,6 +134,8 @@ def is_nonzero(input: Tensor) -> bool:
 def value(self: Tensor) -> Array:
     if self.numel() != 1:
         raise RuntimeError(f"a Tensor with {self.numel()} elements cannot be converted to Scalar")
+    if self._meta is not None:
+        raise RuntimeError(NO_ITEM)
     return self.array()
 
 
@@ -192,7 +195,7 @@ def _truth(self: Tensor) -> bool:
         raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
     if self.numel() > 1:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return bool(self.array().item())
+    return bool(value(self).item())
 
 
 def _index(self: Tensor) -> int:
@@ -223,8 +226,17 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
-    array = self.array()
     node = self.grad_fn
+    if self._meta is not None:
+        return printing.str_without_elements(
+            tuple(self.shape),
+            self._dtype,
+            requires_grad=self._rg,
+            grad_fn=node.name() if node is not None else None,
+            default_dtype=promotion.get_default_dtype(),
+            is_parameter=getattr(self, "_is_param", False),
+        )
+    array = self.array()
     return printing.tensor_str(
         array,
         self._dtype,
@@ -316,7 +328,7 @@ for _name, _get, _doc in (
     ("is_sparse", _never, "Whether the tensor is sparse: here not."),
     ("is_sparse_csr", _never, "Whether the tensor is in the CSR layout: never."),
     ("is_quantized", _never, "Whether the tensor is quantized: never."),
-    ("is_meta", _never, "Whether the tensor has no bytes: never."),
+    ("is_meta", _never, "Whether the tensor has no bytes: here it has."),
     ("is_mps", _never, "Whether the tensor is on an MPS device: never."),
     ("is_nested", _never, "Whether the tensor is nested: never."),
     *[

@@ -16,13 +16,14 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides
-from skimp._engine.tensor import devices, dtypes, promotion
+from skimp._engine.tensor import devices, dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh, wrap
 from skimp._ops import batching
 from skimp._ops.create import nested
 from skimp._ops.create.options import (
     LikeOptions,
     Options,
+    beside,
     dense_tensor,
     empty_as,
     finish,
@@ -92,7 +93,8 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
            pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A new tensor with a copy of `data`: numbers, nested sequences, arrays."""
-    devices.check(device)
+    if devices.place(device) is devices.META:
+        return finish(meta.like(_read_anew(data, dtype)), requires_grad)
     if isinstance(data, Tensor):
         warn(
             "To copy construct from a tensor, it is recommended to use "
@@ -105,6 +107,13 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
             clone(to(data.detach(), dtype if dtype is not None else data._dtype)), requires_grad
         )
     return finish(_copy_of(data, dtype), requires_grad)
+
+
+def _read_anew(data: Any, dtype: Any) -> Tensor:
+    """What `data` says of a tensor's shape and dtype, in a tensor."""
+    if isinstance(data, Tensor):
+        return data if dtype is None else meta.like(data, dtypes.asked(dtype))
+    return _copy_of(data, dtype)
 
 
 def _copy_of(data: Any, dtype: Any) -> Tensor:
@@ -216,9 +225,10 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the
     dtype).
     """
-    devices.check(device)
     if isinstance(data, Tensor):
-        return to(data, dtype) if dtype is not None else data
+        return to(data, device=device, dtype=dtype)
+    if devices.place(device) is devices.META:
+        return meta.like(_read_anew(data, dtype))
     if (
         isinstance(data, np.ndarray)
         and data.dtype in dtypes.FROM_NUMPY
@@ -262,7 +272,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
 
     @making()
     def new(input: Tensor, *size: Any, dtype: Any = None, **options: Any) -> Tensor:
-        return f(*size, dtype=dtype or input._dtype, **options)
+        return f(*size, dtype=dtype or input._dtype, **beside(input, options))
 
     doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
     export(name, named(f, name, f"A tensor of {doc}."), method=False)
@@ -297,9 +307,11 @@ def empty_strided(
             f"mismatch in length of strides and shape: got {len(shape)} sizes and {len(strides)} "
             f"strides"
         )
-    devices.check(options.get("device"))
+    where = devices.place(options.get("device"))
     dtype = dtype or promotion.get_default_dtype()
     found = Layout(shape, strides, 0)
+    if where is devices.META:
+        return finish(meta.blank(shape, dtype, strides), **options)
     s = storages.empty(layouts.nbytes_needed(found, dtype.itemsize))
     return finish(wrap(s, found, dtype), **options)
 
@@ -347,7 +359,7 @@ def new_full(
     input: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """A tensor of one value, of this tensor's dtype."""
-    return full(size, fill_value, dtype=dtype or input._dtype, **options)
+    return full(size, fill_value, dtype=dtype or input._dtype, **beside(input, options))
 
 
 @making()
@@ -356,6 +368,7 @@ def new_tensor(
 ) -> Tensor:
     """A copy of `data`, of this tensor's dtype."""
     device, requires_grad = options.get("device"), options.get("requires_grad", False)
+    device = input.device if device is None else device
     return tensor(data, dtype=dtype or input._dtype, device=device, requires_grad=requires_grad)
 
 
@@ -403,6 +416,8 @@ def arange(
     else:
         n = max(0, math.ceil((end - start) / step))
     t = dense_tensor((n,), dtype, **options)
+    if t._hollow:
+        return finish(t, **options)
     values = t.writable()
     if dtype.category == dtypes.INT:
         copy(values, np.arange(start, start + n * step, step, dtype=np.int64)[:n])

@@ -8,7 +8,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import create, empty_strided
-from skimp._ops.create.options import Options, making, sizes_of
+from skimp._ops.create.options import Options, beside, making, sizes_of
 
 
 @create
@@ -46,7 +46,7 @@ def new_empty_strided(
     input: Tensor, size: Any, stride: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
     """An uninitialised tensor with these strides, of this tensor's dtype."""
-    return empty_strided(size, stride, dtype=dtype or input._dtype, **options)
+    return empty_strided(size, stride, dtype=dtype or input._dtype, **beside(input, options))
 
 
 export("new_empty_strided", new_empty_strided, namespaces=())

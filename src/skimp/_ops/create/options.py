@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
-from skimp._engine.tensor import devices, dtypes, formats, promotion
+from skimp._engine.tensor import devices, dtypes, formats, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
 from skimp._ops.shape.views import as_int
 from skimp.config import config
@@ -106,18 +106,20 @@ def dense_tensor(
     pin_memory: bool = False,
 ) -> Tensor:
     """A new dense tensor, uninitialised or zeroed; `finish` sees to `requires_grad`."""
-    devices.check(device)
+    where = devices.place(device)
     if layout not in (None, formats.strided):
         raise RuntimeError(f"skimp makes strided tensors only, not {layout}")
     if dtype is None:
         dtype = promotion.get_default_dtype()
     elif not isinstance(dtype := dtypes.asked(dtype), dtypes.dtype):
         raise TypeError(f"dtype must be torch.dtype, not {type(dtype).__name__}")
-    if memory_format is None and numel(shape) < config.small_below:
+    if where is devices.CPU and memory_format is None and numel(shape) < config.small_below:
         return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
     strides = contiguous_strides(shape)
     if memory_format in (formats.channels_last, formats.channels_last_3d):
         strides = layouts.channels_last_strides(shape)
+    if where is devices.META:
+        return meta.blank(shape, dtype, strides)
     if not zeroed:
         return empty(shape, dtype, strides)
     s = storages.empty(numel(shape) * dtype.itemsize, zeroed=True)
@@ -135,12 +137,21 @@ def empty_as(
     pin_memory: bool = False,
 ) -> Tensor:
     """An uninitialised (or zeroed) tensor of the input's shape; strides as `memory_format` says."""
-    devices.check(device)
+    where = devices.place(input.device if device is None else device)
     strides = formats.strides_for(input, memory_format)
     dtype = dtypes.asked(dtype) or input._dtype
     shape = tuple(input.shape)
+    if where is devices.META:
+        return meta.blank(shape, dtype, strides)
     s = storages.empty(numel(shape) * dtype.itemsize, zeroed=zeroed)
     return wrap(s, Layout(shape, strides, 0), dtype)
+
+
+def beside(input: Tensor, options: Any) -> Any:
+    """The options, with the device of a tensor where they name none."""
+    if options.get("device") is None:
+        options["device"] = input.device
+    return options
 
 
 def finish(

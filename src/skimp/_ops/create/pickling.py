@@ -9,7 +9,9 @@ from typing import Any
 
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.meta import MetaStorage
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.meta import seen
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 
 
@@ -22,8 +24,11 @@ def rebuild(
     state: Any,
 ) -> Tensor:
     """A tensor from its parts: what a pickle holds."""
-    t = wrap(s, Layout(*layout), dtype)
-    t.__class__ = cls
+    if isinstance(s, MetaStorage):
+        t: Tensor = seen(s, Layout(*layout), dtype)
+    else:
+        t = wrap(s, Layout(*layout), dtype)
+        t.__class__ = cls
     if requires_grad:
         t.requires_grad_(True)
     for name, value in (state or {}).items():
@@ -40,7 +45,8 @@ def _own_state(t: Tensor) -> dict[str, Any] | None:
 def _reduce(self: Tensor, protocol: Any) -> tuple[Any, ...]:
     plain = self.resolve_conj().resolve_neg() if self._conj or self._neg else self
     layout = tuple(plain.layout_of())
-    return rebuild, (type(self), plain._storage, layout, self._dtype, self._rg, _own_state(self))
+    cls = Tensor if self._meta is not None else type(self)
+    return rebuild, (cls, plain._storage, layout, self._dtype, self._rg, _own_state(self))
 
 
 def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:

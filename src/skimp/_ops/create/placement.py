@@ -7,12 +7,15 @@ from typing import Any
 from skimp._compat import refusals
 from skimp._compat.table import METHODS
 from skimp._engine.dispatch.forms import export
+from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import devices
 from skimp._engine.tensor.tensor import Tensor
 
 
 def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself: it is on the CPU."""
+    """The tensor itself: it is on the CPU, or has no bytes that could be moved."""
+    if self._meta is not None:
+        raise NotImplementedError(NO_DATA)
     return self
 
 

@@ -70,7 +70,8 @@ def get_device_module(device: Any = None) -> Any:
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:
     """The name of the tensor's type; given a type, its name or a dtype, the tensor as that."""
     if dtype is None:
-        return tensor_types.type_of(self.dtype)
+        name = tensor_types.type_of(self.dtype)
+        return name if self._meta is None else name.replace("torch.", "torch.meta.")
     wanted = tensor_types.dtype_of(dtype) or dtype
     if isinstance(wanted, (str, type)):
         raise ValueError(f"invalid type: {wanted!r}")
@@ -78,8 +79,8 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any)
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """The tensor in the dtype of another."""
-    return self.to(other.dtype)
+    """The tensor in the dtype, and on the device, of another."""
+    return self.to(other)
 
 
 def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: Any = None) -> Tensor:

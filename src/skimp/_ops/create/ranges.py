@@ -115,11 +115,12 @@ def _working(dtype: dtypes.dtype) -> np.dtype[Any]:
 
 def _write(
     name: str, out: Tensor | None, count: int, dtype: dtypes.dtype, options: Options
-) -> tuple[Tensor, Array]:
+) -> tuple[Tensor, Array | None]:
+    """Where the numbers go; no array: nobody wants them."""
     if out is None:
         t = dense_tensor((count,), dtype, **options)
-        return t, t._storage.view(t.layout_of(), dtype.np)
-    devices.check(options.get("device"))
+        return t, None if t._hollow else t._storage.view(t.layout_of(), dtype.np)
+    devices.place(options.get("device"))
     outs.resize_out(name, out, (count,))
     return out, out.writable()
 
@@ -140,6 +141,8 @@ def linspace(
     count = _steps("linspace", steps)
     dtype = _type_of("linspace", start, end, dtype, out)
     t, into = _write("linspace", out, count, dtype, options)
+    if into is None:
+        return finish(t, **options)
     if count == 1:
         into[0] = dtype.np.type(int(start) if dtype.category == dtypes.INT else start)
     elif count:
@@ -171,6 +174,8 @@ def logspace(
         )
     t, into = _write("logspace", out, count, dtype, options)
     work = _working(dtype)
+    if into is None:
+        return finish(t, **options)
     if count == 1:
         first = int(start) if dtype.category == dtypes.INT else start
         copy(into, np.power(work.type(base), work.type(first))[None])
@@ -203,6 +208,8 @@ def eye(
         into[...] = 0
     else:
         t = dense_tensor((rows, columns), dtype, zeroed=True, **options)
+        if t._hollow:
+            return finish(t, **options)
         into = t._storage.view(t.layout_of(), t._dtype.np)
     np.einsum("ii->i", into[: min(rows, columns), : min(rows, columns)])[...] = 1
     return finish(t, **options) if out is None else t

@@ -14,8 +14,9 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
 from skimp._engine.memory import layout as layouts, layout_bits as B, storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.memory.meta import MetaStorage, without_bytes
 from skimp._engine.tensor import dtypes, formats, printing, promotion
-from skimp._engine.tensor.devices import CPU, device
+from skimp._engine.tensor.devices import CPU, META, device, place
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, VersionCounter, mark, wrap
 from skimp._ops.shape.views import ints
@@ -47,9 +48,12 @@ class UntypedStorage:
     __slots__ = ("_storage",)
 
     def __init__(self, nbytes: int | storages.Storage = 0, *, device: Any = None) -> None:
-        self._storage = (
-            nbytes if isinstance(nbytes, storages.Storage) else storages.empty(int(nbytes))
-        )
+        if isinstance(nbytes, storages.Storage):
+            self._storage = nbytes
+        elif place(device) is META:
+            self._storage = without_bytes(int(nbytes))
+        else:
+            self._storage = storages.empty(int(nbytes))
 
     @classmethod
     def from_file(
@@ -90,7 +94,7 @@ class UntypedStorage:
 
     @property
     def device(self) -> device:
-        return CPU
+        return META if isinstance(self._storage, MetaStorage) else CPU
 
     @property
     def is_cuda(self) -> bool:

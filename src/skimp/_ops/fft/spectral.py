@@ -11,12 +11,13 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, export, general
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.memory.layout import contiguous_strides
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, adopt
 from skimp._ops import batching
 from skimp._ops.create.creation import arange
 from skimp._ops.create.options import Options, finish, making
-from skimp._ops.linalg.checks import hidden, rows
+from skimp._ops.linalg.checks import hidden
 from skimp._ops.shape.rearranging import roll
 
 Dims = tuple[int, ...]
@@ -42,15 +43,16 @@ def _along(a: Array, dims: Dims, norm: str, forward: bool) -> Array:
     return a
 
 
-def _order(a: Array, dims: Dims, last: bool) -> Dims:
+def _order(strides: Dims, dims: Dims, last: bool) -> Dims:
     """PyTorch's order in memory: what is not transformed by stride, then what is; its `last` dim,
     if that is cut in half, stays the innermost.
     """
-    far = [-abs(s) for s in a.strides]
-    inside = [d % a.ndim for d in dims]
+    ndim = len(strides)
+    far = [-abs(s) for s in strides]
+    inside = [d % ndim for d in dims]
     end = inside[-1:] if last else []
     moved = sorted(inside[:-1] if last else inside, key=far.__getitem__)
-    rest = sorted([d for d in range(a.ndim) if d not in inside], key=far.__getitem__)
+    rest = sorted([d for d in range(ndim) if d not in inside], key=far.__getitem__)
     return (*rest, *moved, *end)
 
 
@@ -65,6 +67,13 @@ def _laid(made: Array, order: Dims, dtype: dtypes.dtype) -> Tensor:
     return adopt(dense.transpose(back), dtype)
 
 
+def _unwritten(shape: Dims, order: Dims, dtype: dtypes.dtype) -> Tensor:
+    """`_laid`, without bytes."""
+    inner = contiguous_strides(tuple([shape[d] for d in order]))
+    strides = dict(zip(order, inner, strict=True))
+    return meta.blank(shape, dtype, tuple([strides[d] for d in range(len(shape))]))
+
+
 def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     return _c2c(g, dim, norm, not forward)
 
@@ -77,8 +86,11 @@ def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
 def _c2c(input: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     if not dim:
         return input.clone()
+    if input._hollow:
+        shape, strides, _ = input.layout_of()
+        return _unwritten(shape, _order(strides, dim, False), input._dtype)
     a = input.array()
-    return _laid(_along(a, dim, norm, forward), _order(a, dim, False), input._dtype)
+    return _laid(_along(a, dim, norm, forward), _order(a.strides, dim, False), input._dtype)
 
 
 def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool) -> Tensor:
@@ -94,8 +106,15 @@ def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool)
     batch=batching.dims.by_dims("dim"),
 )
 def _r2c(input: Tensor, dim: Dims, norm: str, onesided: bool) -> Tensor:
-    a, d = input.array(), input._dtype.to_complex()
-    order = _order(a, dim, True)
+    d = input._dtype.to_complex()
+    if input._hollow:
+        shape, strides, _ = input.layout_of()
+        sizes = list(shape)
+        if onesided:
+            sizes[dim[-1]] = sizes[dim[-1]] // 2 + 1
+        return _unwritten(tuple(sizes), _order(strides, dim, True), d)
+    a = input.array()
+    order = _order(a.strides, dim, True)
     if not onesided:
         return _laid(_along(a, dim, norm, True), order, d)
     half = np.fft.rfft(a, axis=dim[-1], norm=_numpy_norm(norm, True))
@@ -111,7 +130,9 @@ def _c2r_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, size: int) -> T
         n = made.shape[last]
         factor = np.ones(n, g._dtype.np)
         factor[1 : 1 + twice] = 2
-        made = made * rows(factor.reshape(n, *[1] * (made.ndim - last % made.ndim - 1)), g._dtype)
+        made = made * meta.beside(
+            factor.reshape(n, *[1] * (made.ndim - last % made.ndim - 1)), g._dtype, g
+        )
     return made
 
 
@@ -121,12 +142,18 @@ def _c2r_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, size: int) -> T
     batch=batching.dims.by_dims("dim"),
 )
 def _c2r(input: Tensor, dim: Dims, norm: str, size: int) -> Tensor:
+    if input._hollow:
+        half = _c2c(input, dim[:-1], norm, False) if len(dim) > 1 else input
+        shape, strides, _ = half.layout_of()
+        sizes = list(shape)
+        sizes[dim[-1]] = size
+        return _unwritten(tuple(sizes), _order(strides, dim[-1:], False), input._dtype.to_real())
     a = input.array()
     if len(dim) > 1:  # in two steps, of which the second sees the strides that the first left
-        order = _order(a, dim[:-1], False)
+        order = _order(a.strides, dim[:-1], False)
         a = _laid(_along(a, dim[:-1], norm, False), order, input._dtype).array()
     made = np.fft.irfft(a, size, axis=dim[-1], norm=_numpy_norm(norm, False))
-    return _laid(made, _order(a, dim[-1:], False), input._dtype.to_real())
+    return _laid(made, _order(a.strides, dim[-1:], False), input._dtype.to_real())
 
 
 # -- arguments ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import full
 from skimp._ops.fft.spectral import _c2c, _c2r, _r2c
@@ -36,7 +36,7 @@ class _Call:
 def _whole_window(window: Tensor | None, size: int, win_length: int, like: Tensor) -> Tensor:
     """The window with zeros on both sides, as long as a frame."""
     if window is None:
-        window = full((win_length,), 1.0, dtype=like._dtype.to_real())
+        window = full((win_length,), 1.0, dtype=like._dtype.to_real(), device=like.device)
     left = (size - win_length) // 2
     if win_length < size:
         window = constant_pad(window, [left, size - win_length - left])
@@ -137,6 +137,8 @@ def _check_stft(call: _Call, input: Tensor, n_fft: int, hop: int, length: int) -
 def _overlap_add(input: Tensor, hop: int) -> Tensor:
     """Frames (batch, frame, n) added at distance `hop`: the adjoint of unfold."""
     batch, count, size = input.shape
+    if input._hollow:
+        return meta.blank((batch, size + hop * (count - 1)), input._dtype)
     frames = input.array()
     made, into = blank((batch, size + hop * (count - 1)), input._dtype)
     into[...] = 0
@@ -197,7 +199,8 @@ def istft(
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else have - start
     made, envelope = (t.narrow(1, start, min(end, have) - start) for t in (made, envelope))
-    lowest = envelope.detach().abs().min().item() if envelope.numel() else 1.0
+    known = envelope.numel() and not envelope._hollow
+    lowest = envelope.detach().abs().min().item() if known else 1.0
     if not lowest > 1e-11:
         raise call.refuse(f"window overlap add min: {lowest}; it must be above 1e-11 everywhere")
     made = made / envelope

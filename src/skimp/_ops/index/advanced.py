@@ -29,7 +29,7 @@ from skimp._engine.eval.positions import (
 from skimp._engine.memory import layout as layouts, layout_views
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
@@ -82,7 +82,7 @@ class Where:
                         f"too many indices for tensor of dimension {len(shape)} (got "
                         f"{len(indices)})"
                     )
-                found.append(one.array())
+                found.append(meta.checked(one))
                 self.dims.append(dim)
                 dim += 1
         if dim > len(shape):
@@ -252,7 +252,10 @@ def gather_at(input: Tensor, indices: Any) -> Tensor:
     where = Where(shape, indices)
     if not where.dims:
         return input.clone()
-    result, target = blank(where.result, input._dtype, where.strides(input.layout_of()))
+    strides = where.strides(input.layout_of())
+    if input._hollow:
+        return meta.blank(where.result, input._dtype, strides)
+    result, target = blank(where.result, input._dtype, strides)
     if target.size:
         _read(bits(target), bits(input.array()), where)
     return result
@@ -354,14 +357,21 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     if mask is not None and shape and not accumulate and values.numel() == 1:
         _check_mask(mask, shape, 0)
         _check_dtype(input, values)
+        if input._hollow:
+            return
         value = values.array().reshape(())
         masked_fill_(input.detach(), mask, fresh(value, values._dtype))
         return
     outs.check_apart(input, (values, *[i for i in indices if i is not None]))
+    if input._hollow and any([i is not None and i._dtype in MASKS for i in indices]):
+        _check_dtype(input, values)
+        return
     where = Where(shape, indices)
-    source = values.array()
+    source = meta.checked(values)
     _check_values(where.result, source.shape)
     _check_dtype(input, values)
+    if input._hollow:
+        return
     source = np.broadcast_to(_stripped(source, len(where.result)), where.result)
     target = input.writable()
     if source.size:

@@ -12,7 +12,7 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import bits, counted_from_front, first_outside, in_windows, span
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
@@ -25,7 +25,7 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
         raise RuntimeError(
             f"{name}(): Expected a long tensor for index, but got {scalar_type_name(index._dtype)}"
         )
-    where = index.array()
+    where = meta.checked(index)
     if n == 0 and where.size:
         raise IndexError(f"{name}(): tried to take from an empty tensor")
     bad = first_outside(where, -n, n)
@@ -49,6 +49,8 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their positions in the input seen as one vector."""
     where = _flat_index("take", index, input.numel())
+    if input._hollow:
+        return meta.blank(index.shape, input._dtype)
     result, target = blank(tuple(index.shape), input._dtype)
     source, into = bits(input.array()), bits(target)
     if not into.size:
@@ -103,6 +105,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         )
     where = _flat_index("put_", index, input.numel()).reshape(-1)
     outs.check_no_overlap(input, (index, source))
+    if input._hollow:
+        return
     values = source.array().reshape(-1)
     target = input.writable()
     if not where.size:
@@ -149,6 +153,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
 
 
 def _from_front(indices: Tensor, n: int) -> Tensor:
+    if indices._hollow:
+        return indices
     where = indices.array()
     front = counted_from_front(where, n)
     return indices if front is where else fresh(front, indices._dtype)

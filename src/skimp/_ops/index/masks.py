@@ -309,7 +309,6 @@ def _largest(dtype: dtypes.dtype) -> float:
 
 
 def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-
     kernel = FILL.kernel(input._dtype)
     outs.warn_expanded("masked_fill_", input, "tensor[mask] = scalar")
 
@@ -321,6 +320,8 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 constant(np.asarray(number).item(), input._dtype),
                 where=mask.array(),
             )  # only what the mask holds: its places are those of others as well
+            return
+        if input._hollow:
             return
         pointwise.assign(FILL, kernel, (mask, input, value), input._dtype, input._dtype, input)
 
@@ -453,6 +454,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
         )
     layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
     layout_views.expand(mask.layout_of(), tuple(input.shape))  # raises where the mask is larger
+    if input._hollow:
+        return
     holds = np.broadcast_to(mask.array(), tuple(input.shape))
     count = int(np.count_nonzero(holds))
     values = source.array()

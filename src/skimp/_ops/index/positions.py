@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._ops import batching
@@ -77,6 +77,8 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """The first `size` rows of `nonzero`, filled up with rows of `fill_value`."""
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    if input._hollow:
+        return meta.blank((size, input.ndim), dtypes.int64)
     rows = _nonzero(input).array()
     result = np.full((size, input.ndim), fill_value, np.int64)
     n = min(size, len(rows))
@@ -123,6 +125,8 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
     if not sizes:
         return ()
+    if indices._hollow:
+        return tuple(meta.blank((*indices.shape, len(sizes)), indices._dtype).unbind(-1))
     found = np.empty((*indices.shape, len(sizes)), indices._dtype.np)
     rest = indices.array()
     for d in reversed(range(len(sizes))):

@@ -16,7 +16,7 @@ from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import Along, bits, first_outside, in_windows, span, windows
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
@@ -181,6 +181,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
                     "be no larger than "
                     f"self {list(input.shape)} apart from dimension {dim}"
                 )
+    if input._hollow:
+        return meta.blank(index.shape, input._dtype)
     result, target = blank(tuple(index.shape), input._dtype)
     if target.size:
         where = index.array()
@@ -273,6 +275,8 @@ def scatter(
     _check_scatter(input, dim, index, src if isinstance(src, Tensor) else None)
     if reduce is not None and reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
+    if input._hollow:
+        return
     source = src.array() if isinstance(src, Tensor) else constant(src, input._dtype)
     _write(input, dim, index, source, None if reduce is None else UFUNCS[reduce])
 
@@ -324,7 +328,8 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
     """Add `src` where `index` tells along `dim`, every repetition of a place."""
     dim = layouts.normalize_dim(dim, input.ndim)
     _check_scatter(input, dim, index, src)
-    _write(input, dim, index, src.array(), np.add)
+    if not input._hollow:
+        _write(input, dim, index, src.array(), np.add)
 
 
 # -- scatter_reduce -------------------------------------------------------------------------------
@@ -476,6 +481,8 @@ def scatter_reduce(
         raise NotImplementedError(
             "\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'"
         )
+    if input._hollow:
+        return
     where = index.array()
     target = input.writable()
     if where.size == 0:

@@ -15,7 +15,7 @@ from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import bits, counted_from_front, first_outside, take_slices
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
@@ -29,7 +29,7 @@ _WIDE = 1 << 12  # elements of a slice above which it is copied by itself
 def _vector(index: Tensor, message: str) -> Array:
     if index.ndim > 1:
         raise IndexError(message)
-    return index.array().reshape(-1)
+    return meta.checked(index).reshape(-1)
 
 
 def _need_int(name: str, index: Tensor) -> None:
@@ -80,7 +80,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     if where.size and not shape[dim]:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
     _check_in_self(where, shape[dim])
-    result, target = blank((*shape[:dim], where.size, *shape[dim + 1 :]), input._dtype)
+    found = (*shape[:dim], where.size, *shape[dim + 1 :])
+    if input._hollow:
+        return meta.blank(found, input._dtype)
+    result, target = blank(found, input._dtype)
     if target.size:
         source = bits(input.array())
         if not take_slices(bits(target), source, dim, where):
@@ -185,6 +188,8 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
             "For integral input tensors, argument alpha must not be a floating point number."
         )
     outs.check_no_overlap(input, (index, source))
+    if input._hollow:
+        return
     values = source.array()
     if alpha != 1:
         values = (
@@ -266,6 +271,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
             f"index_copy_(): index {bad} is out of bounds for dimension {dim} with size {n}"
         )
     outs.check_no_overlap(input, (index, source))
+    if input._hollow:
+        return
     values = source.array()
     target = input.writable()
     if target.ndim == 0:
@@ -301,7 +308,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
                 "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
             )
-        value = value.item()
+        value = 0 if value._hollow else value.item()
     if isinstance(value, complex) and not input._dtype.is_complex:
         raise RuntimeError(
             "index_fill_(): Converting complex Scalar to non-complex type is not supported"
@@ -309,6 +316,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
     check_number(value, input._dtype)
     dim, where = _need_place(input, dim, index)
     outs.warn_expanded("index_fill_", input, "tensor[mask] = scalar")
+    if input._hollow:
+        return
     target = input.writable()
     number = constant(value, input._dtype)
     if target.ndim == 0:
@@ -319,6 +328,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
 
 
 def _front(g: Tensor, dim: int, index: Tensor) -> Tensor:
+    if index._hollow:
+        return index
     n = g.shape[dim] if g.ndim else 1
     return fresh(counted_from_front(index.array().astype(np.int64), n), dtypes.int64)
 
@@ -393,6 +404,8 @@ def index_reduce(
     outs.check_no_overlap(input, (index, source))
     if input._storage is source._storage and input.ndim > 1 and where.size:
         outs.check_overlap(input.select(dim, 0), (source.select(dim, 0),))  # PyTorch asks of these
+    if input._hollow:
+        return
     values = source.array()
     target = input.writable()
     rows = target.reshape(1) if target.ndim == 0 else target

@@ -232,6 +232,8 @@ def in_place(
     history.before_inplace(target)
     kept = history.prepare(target, rule, given) if tracked and rule is not None else None
     quiet(write)
+    if target._hollow:
+        target.bump()
     if kept is not None:
         history.rebase(target, kept)
     return target

@@ -22,6 +22,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import mm
 from skimp._ops.math.arithmetic import mul
+from skimp._ops.meta import shapes
 from skimp._ops.shape.joining import tensor_list, varargs
 
 # -- two tensors ----------------------------------------------------------------------------------
@@ -148,7 +149,14 @@ def _spread(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return a.expand(shape), b.expand(shape)
 
 
-@general("_cross", method=False, namespaces=(), rule=CROSS, batch=batching.products.cross)
+@general(
+    "_cross",
+    method=False,
+    namespaces=(),
+    rule=CROSS,
+    batch=batching.products.cross,
+    meta=shapes.broadcast,
+)
 def linalg_cross_along(
     input: Tensor, other: Tensor, dim: int, *, out: Tensor | None = None
 ) -> Tensor:

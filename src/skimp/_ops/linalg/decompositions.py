@@ -10,6 +10,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.dispatch.rows import conj
+from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
@@ -27,6 +28,7 @@ from skimp._ops.linalg.checks import (
     rows,
 )
 from skimp._ops.linalg.solve import inv, solve_triangular
+from skimp._ops.meta import linalg as shapes
 
 # -- QR -------------------------------------------------------------------------------------------
 
@@ -62,7 +64,10 @@ def _qr_back(
 
 
 @hidden(
-    "_linalg_qr", rule=Rule("LinalgQrBackward0", {"input": _qr_back}), batch=batching.dims.MATRICES
+    "_linalg_qr",
+    rule=Rule("LinalgQrBackward0", {"input": _qr_back}),
+    batch=batching.dims.MATRICES,
+    meta=shapes.qr,
 )
 def _qr(input: Tensor, mode: Literal["reduced", "complete"]) -> Any:
     q, r = np.linalg.qr(input.array(), mode)
@@ -140,6 +145,7 @@ def _cholesky_back(g0: Tensor, result0: Tensor, upper: bool) -> Tensor:
     nondiff=(1,),
     rule=Rule("LinalgCholeskyExBackward0", {"input": _cholesky_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.factor,
 )
 def _cholesky(input: Tensor, upper: bool) -> Any:
     a = input.array()
@@ -184,9 +190,9 @@ def _reflections(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
     m, n = A.shape[-2:]
     k = tau.shape[-1]
     below = A.tril(-1)
-    made = rows(np.eye(m, n, dtype=A._dtype.np), A._dtype).expand(A.shape)
+    made = meta.beside(np.eye(m, n, dtype=A._dtype.np), A._dtype, A).expand(A.shape)
     for i in reversed(range(k)):
-        one = rows(np.eye(1, m, i, dtype=A._dtype.np).T, A._dtype)
+        one = meta.beside(np.eye(m, 1, -i, dtype=A._dtype.np), A._dtype, A)
         v = below.narrow(-1, i, 1) + one
         made = made - tau.narrow(-1, i, 1).unsqueeze(-1) * (v @ (v.mH @ made))
     return made
@@ -242,7 +248,7 @@ def matrix_power_of(A: Tensor, n: int) -> Tensor:  # noqa: N803
     if n < 0:
         return matrix_power_of(inv(A), -n)
     if n == 0:
-        eye = rows(np.eye(A.shape[-1], dtype=A._dtype.np), A._dtype)
+        eye = meta.beside(np.eye(A.shape[-1], dtype=A._dtype.np), A._dtype, A)
         return A.clone().copy_(eye.expand(A.shape))
     found = None
     square = A
@@ -308,6 +314,7 @@ def _exp_back(g: Tensor, input: Tensor) -> Tensor:
     "_matrix_exp",
     rule=Rule("LinalgMatrixExpBackward0", {"input": _exp_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.square_rows,
 )
 def _matrix_exp(input: Tensor) -> Tensor:
     a = input.array()

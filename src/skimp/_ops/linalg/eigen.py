@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
@@ -25,13 +25,14 @@ from skimp._ops.linalg.checks import (
     rows,
 )
 from skimp._ops.linalg.solve import inv, solve
+from skimp._ops.meta import linalg as shapes
 
 # -- singular values ------------------------------------------------------------------------------
 
 
 def _gaps(s: Tensor) -> Tensor:
     """s_k - s_j in row j and column k, with ones on the diagonal."""
-    eye = rows(np.eye(s.shape[-1], dtype=s._dtype.np), s._dtype)
+    eye = meta.beside(np.eye(s.shape[-1], dtype=s._dtype.np), s._dtype, s)
     return s.unsqueeze(-2) - s.unsqueeze(-1) + eye
 
 
@@ -83,7 +84,7 @@ def inner_diagonal(x: Tensor) -> Tensor:
 
 
 def _identity(s: Tensor) -> Tensor:
-    return rows(np.eye(s.shape[-1], dtype=s._dtype.np), s._dtype)
+    return meta.beside(np.eye(s.shape[-1], dtype=s._dtype.np), s._dtype, s)
 
 
 def _decomposed(a: Array, full: bool) -> tuple[Array, Array, Array]:
@@ -104,6 +105,7 @@ def _check_finite(a: Array) -> None:
     "_linalg_svd",
     rule=Rule("LinalgSvdBackward0", {"input": _svd_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.svd,
 )
 def _svd(input: Tensor, full_matrices: bool) -> Any:
     u, s, vh = _decomposed(input.array(), full_matrices)
@@ -132,7 +134,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: Any = None) -> Any:  #
 def svdvals(A: Tensor, *, driver: Any = None) -> Tensor:  # noqa: N803
     """The singular values, descending."""
     _check_svd("linalg.svdvals", A, driver)
-    if recorded(A):
+    if recorded(A) or A._hollow:
         return _svd(A, False)[1]  # type: ignore[no-any-return]
     a = A.array()
     _check_finite(a)
@@ -174,6 +176,7 @@ Half = Literal["L", "U"]  # of a Hermitian matrix
     "_linalg_eigh",
     rule=Rule("LinalgEighBackward0", {"input": _eigh_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.eigh,
 )
 def _eigh(input: Tensor, UPLO: Half) -> Any:  # noqa: N803
     try:
@@ -209,7 +212,7 @@ def eigh(input: Tensor, UPLO: str = "L") -> Any:  # noqa: N803
 def eigvalsh(input: Tensor, UPLO: str = "L") -> Tensor:  # noqa: N803
     """The eigenvalues of Hermitian matrices, ascending."""
     half = _checked_half("linalg.eigvalsh", input, UPLO)
-    if recorded(input):
+    if recorded(input) or input._hollow:
         return _eigh(input, half)[0]  # type: ignore[no-any-return]
     return rows(np.linalg.eigvalsh(input.array(), half), input._dtype.to_real())
 
@@ -233,6 +236,7 @@ def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor)
     "_linalg_eig",
     rule=Rule("LinalgEigBackward0", {"input": _eig_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.eig,
 )
 def _eig(input: Tensor) -> Any:
     values, v = np.linalg.eig(input.array())
@@ -245,7 +249,7 @@ def _check_eig(name: str, A: Tensor) -> None:  # noqa: N803
     if A._dtype.category < dtypes.FLOAT:
         raise RuntimeError(f"Unknown Complex ScalarType for {promotion.scalar_type_name(A._dtype)}")
     check_number(name, A, "linalg_eig_out_cpu")
-    if not np.isfinite(A.detach().array()).all():
+    if not A._hollow and not np.isfinite(A.detach().array()).all():
         raise RuntimeError(f"torch.{name}: input tensor should not contain infs or NaNs.")
 
 
@@ -260,7 +264,7 @@ def eig(input: Tensor) -> Any:
 def eigvals(input: Tensor) -> Tensor:
     """The eigenvalues of square matrices, complex, in no order."""
     _check_eig("linalg.eigvals", input)
-    if recorded(input):
+    if recorded(input) or input._hollow:
         return _eig(input)[0]  # type: ignore[no-any-return]
     d = input._dtype.to_complex()
     return rows(np.linalg.eigvals(input.array()).astype(d.np), d)
@@ -308,6 +312,8 @@ def matrix_rank(
         atol, rtol = tol, 0.0
     if hermitian:
         check_square("torch.linalg.matrix_rank", input)
+    if input._hollow:
+        return meta.blank(input.shape[:-2], dtypes.int64)
     s = _sizes(input, hermitian)
     count = (s > _bounds("torch.linalg.matrix_rank", input, s, atol, rtol)[..., None]).sum(-1)
     return fresh(np.asarray(count, np.int64), dtypes.int64)
@@ -326,6 +332,7 @@ def _pinv_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
     "_linalg_pinv",
     rule=Rule("LinalgPinvBackward0", {"input": _pinv_back}),
     batch=batching.dims.pseudo_inverse,
+    meta=shapes.pinv,
 )
 def _pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     a = input.array()

@@ -9,6 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, general
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
@@ -24,6 +25,7 @@ from skimp._ops.linalg.checks import (
     rows,
     triangle,
 )
+from skimp._ops.meta import linalg as shapes
 
 _PANEL = 32  # columns eliminated one by one before the rest of the matrix is brought up to date
 
@@ -81,6 +83,12 @@ def order_of(pivots: Array, m: int) -> Array:
     return order.reshape(*pivots.shape[:-1], m)
 
 
+def _permutation_of(pivots: Tensor, n: int, like: Tensor) -> Tensor:
+    if pivots._hollow:
+        return meta.blank((*pivots.shape[:-1], n, n), like._dtype)
+    return rows(_permutation(pivots.array(), n, like._dtype.np), like._dtype)
+
+
 def _permutation(pivots: Array, m: int, dtype: Any) -> Array:
     order = order_of(pivots, m)
     found = np.zeros((*order.shape, m), dtype)
@@ -121,6 +129,7 @@ def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor
     nondiff=(0, 3),
     rule=Rule("LinalgLuBackward0", {"input": _lu_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.lu,
 )
 def _lu(input: Tensor, pivot: bool) -> Any:
     """P, L, U and the pivots."""
@@ -158,6 +167,10 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     m, n = A.shape[-2:]
     _, lower, upper, pivots = _lu(A, pivot)
     both = _both(lower.tril(-1), upper, m, n).mT.contiguous().mT  # column-major, as LAPACK's
+    if A._hollow:
+        return return_types.linalg_lu_factor_ex(
+            both, pivots, meta.blank(A.shape[:-2], dtypes.int32)
+        )
     diagonal = np.diagonal(both.detach().array(), axis1=-2, axis2=-1) == 0
     info = (
         np.where(diagonal.any(-1), diagonal.argmax(-1) + 1, 0)
@@ -206,11 +219,11 @@ def lu_unpack(
     k = min(m, n)
     p = lower = upper = LU_data.new_empty((0,))
     if unpack_data:
-        eye = rows(np.eye(m, k, dtype=LU_data._dtype.np), LU_data._dtype)
+        eye = NAMESPACES[""]["eye"](m, k, dtype=LU_data._dtype, device=LU_data.device)
         lower = LU_data.narrow(-1, 0, k).tril(-1) + eye
         upper = LU_data.narrow(-2, 0, k).triu()
     if unpack_pivots:
-        p = rows(_permutation(LU_pivots.array(), m, LU_data._dtype.np), LU_data._dtype)
+        p = _permutation_of(LU_pivots, m, LU_data)
     return return_types.lu_unpack(p, lower, upper)
 
 
@@ -230,7 +243,7 @@ def lu_solve(
     check_like(name, LU, B)
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
-    p = rows(_permutation(pivots.array(), LU.shape[-1], LU._dtype.np), LU._dtype)
+    p = _permutation_of(pivots, LU.shape[-1], LU)
     tri = NAMESPACES["linalg"]["solve_triangular"]
     if adjoint:
         half = tri(LU.mH, B, upper=False)

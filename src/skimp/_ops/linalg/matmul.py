@@ -21,7 +21,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank, c_name, check_out
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import copies as told, layout as layouts, layout_views as V
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import products
 from skimp._kernels.products import has_unit_stride
@@ -44,6 +44,12 @@ def refuse_type(kernel: str, dtype: dtypes.dtype) -> None:
 
 def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) -> Tensor:
     """a @ b (b may be a vector) in a blank tensor of `shape`, or in `out`."""
+    if a._hollow:
+        if out is None:
+            return meta.blank(shape, a._dtype)
+        check_out(out, a._dtype, shape, name)
+        out.bump()
+        return out
     x, y = a.array(), b.array()
     if y.ndim == 1:
         y = y[:, None]
@@ -93,9 +99,14 @@ def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
     refuse_type(name, a._dtype)
 
 
+def _vectors_product(input: Tensor, tensor: Tensor, **_: Any) -> Tensor:
+    _check_vectors("dot", input, tensor)
+    return meta.blank((), input._dtype)
+
+
 @general(batch=batching.products.product_rule, rule=Rule("DotBackward0", {
     "input": lambda g, tensor: g * conj(tensor),
-    "tensor": lambda g, input: g * conj(input)}))  # fmt: skip
+    "tensor": lambda g, input: g * conj(input)}), meta=_vectors_product)  # fmt: skip
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements."""
     _check_vectors("dot", input, tensor)
@@ -103,7 +114,8 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 @general(batch=batching.products.vdot, rule=Rule("VdotBackward0", {
-    "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}))  # fmt: skip
+    "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}),
+    meta=_vectors_product)  # fmt: skip
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`dot` with the conjugate of the first vector."""
     _check_vectors("dot", input, other)

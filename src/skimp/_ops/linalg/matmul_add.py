@@ -23,7 +23,7 @@ from skimp._engine.dispatch.targets import blank, c_name, check_out
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import gemm, products
 from skimp._ops import batching
@@ -76,6 +76,8 @@ def added(
             result = added(name, input, a, b, shape, beta, alpha, None)
             move(out, result)
             return out
+    if a._hollow:
+        return meta.blank(shape, dtype) if out is None else out
     x, y = a.array(), b.array()
     tell(name, a, x)
     if y.ndim == 1:
@@ -293,6 +295,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     V.expand(input.layout_of(), (m, n))
     if out is not None:
         check_out(out, batch1._dtype, (m, n), "addbmm")
+    if batch1._hollow:
+        return meta.blank((m, n), batch1._dtype) if out is None else out
     first, second = batch1.array(), batch2.array()
     step = max(1, _SCRATCH // max(1, m * k, k * n))
     total, into = blank((m, n), _working(batch1._dtype))

@@ -13,6 +13,7 @@ from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import LAPACK, columns, rows
 from skimp._ops.linalg.decompositions import householder_product
 from skimp._ops.linalg.lu import lu_factor_ex
+from skimp._ops.meta import linalg as shapes
 from skimp._ops.shape.joining import cat
 
 
@@ -22,7 +23,13 @@ def _check_number(kernel: str, t: Tensor) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
 
 
-@general(out="layout", composite=False, autocast="float32", batch=batching.dims.MATRICES)
+@general(
+    out="layout",
+    composite=False,
+    autocast="float32",
+    batch=batching.dims.MATRICES,
+    meta=shapes.geqrf,
+)
 def geqrf(input: Tensor) -> Any:
     """R on and above the diagonal, the reflections that make Q below it, and their factors tau."""
     if input.ndim < 2:

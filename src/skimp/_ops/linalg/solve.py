@@ -11,7 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import formats
+from skimp._engine.tensor import formats, meta
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
@@ -22,6 +22,7 @@ from skimp._ops.linalg.checks import (
     check_square,
     columns,
     failed_inverse,
+    first_bad,
     hidden,
     integers,
     linear,
@@ -29,6 +30,7 @@ from skimp._ops.linalg.checks import (
     triangle,
 )
 from skimp._ops.linalg.lu import eliminate
+from skimp._ops.meta import linalg as shapes
 from skimp._ops.reduce.reductions import _others
 
 # -- inverses -------------------------------------------------------------------------------------
@@ -57,6 +59,7 @@ def _inverse(a: Array) -> tuple[Array, Array]:
         "LinalgInvExBackward0", {"input": lambda g0, result0: -(result0.mH @ g0 @ result0.mH)}
     ),
     batch=batching.dims.MATRICES,
+    meta=shapes.inverse,
 )
 def _inv_ex(input: Tensor) -> Any:
     found, info = _inverse(input.array())
@@ -109,6 +112,7 @@ def _solve_back(g0: Tensor, A: Tensor, result0: Tensor, needs: Any) -> tuple[Any
     nondiff=(1,),
     rule=Rule("LinalgSolveExBackward0", {("A", "B"): _solve_back}),
     batch=batching.dims.solve,
+    meta=shapes.solution,
 )
 def _solve_ex(A: Tensor, B: Tensor) -> Any:  # noqa: N803
     found, info = _solution(A.array(), B.array())
@@ -214,6 +218,7 @@ def _triangular_back(
     "_solve_triangular",
     rule=Rule("LinalgSolveTriangularBackward0", {("A", "B"): _triangular_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.triangular,
 )
 def _solve_triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:  # noqa: N803
     return columns(substitute(A.array(), B.array(), upper, unitriangular), A._dtype)
@@ -299,6 +304,7 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
         {"input": lambda g, input, result, upper: _factor_back(result @ g @ result, input, upper)},
     ),
     batch=batching.dims.MATRICES,
+    meta=shapes.square,
 )
 def _cholesky_inverse(input: Tensor, upper: bool) -> Tensor:
     half = solve_triangular(input.mH if upper else input, _eye(input), upper=False)
@@ -314,7 +320,7 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
 
 def _eye(t: Tensor) -> Tensor:
     """The identity of the size of a square matrix, to be broadcast."""
-    return rows(np.eye(t.shape[-1], dtype=t._dtype.np), t._dtype)
+    return meta.beside(np.eye(t.shape[-1], dtype=t._dtype.np), t._dtype, t)
 
 
 # -- determinants ---------------------------------------------------------------------------------
@@ -346,6 +352,7 @@ def _cofactors(a: Tensor) -> Tensor:
     "_linalg_det",
     rule=Rule("LinalgDetBackward0", {"input": _det_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.determinant,
 )
 def _det(input: Tensor) -> Tensor:
     return rows(np.linalg.det(input.array()), input._dtype)
@@ -379,6 +386,7 @@ def _slogdet_back(g0: Any, g1: Any, input: Tensor, result0: Tensor) -> Tensor:
     "_linalg_slogdet",
     rule=Rule("LinalgSlogdetBackward0", {"input": _slogdet_back}),
     batch=batching.dims.MATRICES,
+    meta=shapes.slogdet,
 )
 def _slogdet(input: Tensor) -> Any:
     sign, size = np.linalg.slogdet(input.array())
@@ -426,7 +434,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:  # noqa: N803
             f"prod(self.shape[ind:]) == prod(self.shape[:ind]), but got {m} != {n}"
         )
     found, info = inv_ex(A.reshape(m, n))
-    if info.item():
+    if first_bad(info)[0] >= 0:
         raise LinAlgError("Failed to invert the input tensor, because it is singular.")
     return found.reshape((*after, *before))  # type: ignore[no-any-return]
 

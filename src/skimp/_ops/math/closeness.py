@@ -12,7 +12,9 @@ from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import common
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.meta import NO_ITEM
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching
@@ -27,11 +29,15 @@ def equal(input: Tensor, other: Tensor) -> bool:
         )
     if tuple(input.shape) != tuple(other.shape):
         return False
+    if input._meta is not None:
+        raise NotImplementedError(NO_DATA)
     return _all(input.detach() == other.detach())
 
 
 def _all(mask: Any) -> bool:
     """Whether all are true; a comparison that waits is computed run by run and never written."""
+    if mask._meta is not None:
+        raise RuntimeError(NO_ITEM)
     size: int = layouts.numel(tuple(mask.shape))
     return bool(Mask(mask).count == size)
 

@@ -22,6 +22,7 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A, pointwise as K
 from skimp._ops import batching, return_types
 from skimp._ops.index.masks import where
+from skimp._ops.meta import shapes
 from skimp._ops.shape.complex_views import real
 
 _row = partial(unary_row, foreach=True)
@@ -444,6 +445,7 @@ EXPONENT = Pointwise("frexp", {FLOAT: K.frexp_exponent}, _exponents)
     nondiff=(1,),
     rule=Rule("FrexpBackward0", {"input": lambda g0, result1: g0 / result1.exp2()}),
     batch=batching.dims.ELEMENTWISE,
+    meta=shapes.frexp,
 )
 def frexp(input: Tensor) -> Any:
     """The mantissa, from 0.5 up to 1, and the exponent to base 2."""

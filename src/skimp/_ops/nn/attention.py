@@ -14,11 +14,12 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
+from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies
 from skimp._kernels import attention as attend
 from skimp._kernels.attention import Attention
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.dropout import _kept, _noise
 from skimp._ops.reduce.softmax import HALVES, _safe_softmax, wide
 from skimp.config import config
@@ -105,7 +106,7 @@ def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any
     scores = (query * scale).matmul(key.transpose(-1, -2))
     if causal:
         seen = np.tri(query.shape[-2], key.shape[-2], dtype=bool)
-        scores = scores.masked_fill(fresh(~seen, dtypes.bool), -math.inf)
+        scores = scores.masked_fill(meta.beside(~seen, dtypes.bool, query), -math.inf)
     if mask is not None:
         hidden = mask._dtype is dtypes.bool
         scores = scores.masked_fill(mask.logical_not(), -math.inf) if hidden else scores + mask
@@ -130,6 +131,7 @@ def _weights(query: Any, key: Any, mask: Any, causal: bool, scale: float) -> Any
         },
     ),
     batch=batching.layers.attention_rule,
+    meta=shapes.attention,
 )
 def _attention(
     query: Any, key: Any, value: Any, mask: Any, causal: bool, scale: float, kept: Any, grow: float

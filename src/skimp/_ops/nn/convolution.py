@@ -12,7 +12,7 @@ from skimp._engine.dispatch.forms import export, general, watching
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels import conv as conv_kernels
 from skimp._kernels.conv_adjoint import adjoint, adjoint_and_weights
@@ -36,15 +36,18 @@ def _kernels(a: Array, groups: int) -> Array:
     return a.reshape(groups, a.shape[0] // groups, *a.shape[1:])
 
 
-def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Array]:
-    """A blank result, channels last where the input is."""
+def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Any]:
+    """A blank result, channels last where the input is; no array where nobody computes it."""
     found = like.layout_of()
     last = (
         len(shape) in (4, 5)
         and layouts.is_channels_last(found, len(shape))
         and not layouts.is_contiguous(found)
     )
-    return blank(shape, like._dtype, layouts.channels_last_strides(shape) if last else None)
+    strides = layouts.channels_last_strides(shape) if last else None
+    if like._hollow:
+        return meta.blank(shape, like._dtype, strides), None
+    return blank(shape, like._dtype, strides)
 
 
 def _split(target: Array, groups: int) -> Array:
@@ -156,6 +159,8 @@ def _conv(
     size, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
     out = out_size(size, kernel, stride, padding, dilation) if places is None else places
     result, target = _result((input.shape[0], weight.shape[0], *out), input)
+    if target is None:
+        return result
     add = None if bias is None else bias.array().reshape(groups, -1)
     window = Window(size, kernel, stride, padding, dilation, out)
     conv_kernels.forward(
@@ -191,6 +196,8 @@ def _conv_adjoint(
     """(n, co, *out) by (co, ci / groups, *kernel): the transposed convolution to spatial `size`."""
     out, kernel = tuple(input.shape[2:]), tuple(weight.shape[2:])
     result, target = _result((input.shape[0], weight.shape[1] * groups, *size), input)
+    if target is None:
+        return result
     window = Window(size, kernel, stride, padding, dilation, out)
     adjoint(
         _images(input, groups), _kernels(weight.array(), groups), _split(target, groups), window
@@ -219,6 +226,8 @@ def _conv_weights(
     grad: Any, input: Any, shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> Any:
     """The gradient of a kernel of `shape` from that of the result and the input."""
+    if input._hollow:
+        return meta.blank(shape, input._dtype)
     result, target = blank(shape, input._dtype)
     window = Window(
         tuple(input.shape[2:]), shape[2:], stride, padding, dilation, tuple(grad.shape[2:])

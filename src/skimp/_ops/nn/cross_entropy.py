@@ -18,6 +18,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 from skimp._ops.reduce.softmax import (
     SMALL,
@@ -131,6 +132,8 @@ def _rule(
     ignore_index: int,
     label_smoothing: float,
 ) -> Any:
+    if input._meta is not None:
+        return (g * input).expand_as(input) if g.ndim == 0 else input * g.unsqueeze(1)
     rows = Rows(tuple(input.shape), target, weight, ignore_index, _acc(input))
     if modes.state.grad or g._hollow:
         return _rematerialize(g, input, rows, reduction, label_smoothing)
@@ -273,6 +276,7 @@ _SMALL = Rule("NllLossBackward0", {"input": _small_back})
 
 @rowwise(
     "_cross_entropy",
+    meta=shapes.cross_entropy,
     method=False,
     namespaces=(),
     nondiff=(1,),

@@ -17,6 +17,7 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import matmul
+from skimp._ops.meta import nn as shapes
 from skimp._ops.shape.joining import cat
 
 _BLOCK = 1 << 16  # differences at a time
@@ -79,7 +80,8 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
 @general("_cdist", batch=batching.dims.MATRICES,
          method=False, namespaces=(), rule=Rule("CdistBackward0", {
     "x1": lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
-    "x2": lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p)}))  # fmt: skip
+    "x2": lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p)}),
+    meta=shapes.cdist)  # fmt: skip
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
     made, into = blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
@@ -154,7 +156,13 @@ def _pdist_back(g: Tensor, input: Tensor, result: Tensor, p: float) -> Any:
     return _rows_back(full[0], input, input, full[1], p)
 
 
-@general("_pdist", method=False, namespaces=(), rule=Rule("PdistBackward0", {"input": _pdist_back}))
+@general(
+    "_pdist",
+    method=False,
+    namespaces=(),
+    rule=Rule("PdistBackward0", {"input": _pdist_back}),
+    meta=shapes.pdist,
+)
 def _pdist(input: Tensor, p: float) -> Tensor:
     n = input.shape[0]
     made, into = blank((n * (n - 1) // 2,), input._dtype)

@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, empty, fresh
 from skimp._kernels.random import draws
 from skimp._ops.random.generator import default_generator, drawn
@@ -42,7 +42,7 @@ def _check_p(p: float, strict: bool = True) -> float:
 def _kept(like: Any, p: float, feature: bool) -> Any:
     """Which elements (`feature`: which channels) stay, drawn in the order of the noise that
     PyTorch would draw."""
-    if like._hollow:
+    if like._hollow and like._meta is None:
         return NAMESPACES[""]["empty_like"](like, dtype=dtypes.bool).bernoulli_(1.0 - p)
     shape = tuple(like.shape)
     if feature:
@@ -50,6 +50,8 @@ def _kept(like: Any, p: float, feature: bool) -> Any:
         strides = layouts.contiguous_strides(shape)
     else:
         strides = layouts.empty_like_strides(like.layout_of())
+    if like._hollow:
+        return meta.blank(shape, dtypes.bool, strides)
     mask: Any = empty(shape, dtypes.bool, strides)
     mask.bernoulli_(1.0 - p)
     return mask

@@ -13,10 +13,11 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.reduce.softmax import wide
 from skimp._ops.sparse.tensor import made
 
@@ -33,7 +34,7 @@ def _numbers(indices: Any, rows: int) -> Array:
             f"torch.{promotion.scalar_type_name(indices._dtype)}Tensor instead (while checking "
             "arguments for embedding)"
         )
-    found: Array = indices.array().reshape(-1)
+    found: Array = meta.checked(indices).reshape(-1)
     if found.size and (int(found.min()) < 0 or int(found.max()) >= rows):
         raise IndexError("index out of range in self")
     return found
@@ -92,6 +93,7 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
         },
     ),
     batch=batching.places.embedding_back,
+    meta=shapes.table,
 )
 def embedding_dense_backward(
     grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
@@ -164,6 +166,8 @@ def _small_lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_fre
 )
 def _lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     numbers = _numbers(indices, weight.shape[0])
+    if weight._hollow:
+        return meta.blank((*indices.shape, *weight.shape[1:]), weight._dtype)
     result, target = blank((*indices.shape, *weight.shape[1:]), weight._dtype)
     if target.size:
         np.take(
@@ -277,7 +281,7 @@ export("embedding_renorm_", embedding_renorm_, method=False)
 
 def _bags(count: int, offsets: Any, last: bool) -> tuple[Array, int]:
     """For each index the bag that it is in, and how many bags there are."""
-    starts = offsets.array().astype(np.int64).reshape(-1)
+    starts = meta.checked(offsets).astype(np.int64).reshape(-1)
     if starts.size and starts[0] != 0:
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
@@ -398,6 +402,9 @@ def _bagged(
     by_freq: bool,
     sparse: bool,
 ) -> Any:
+    if weight._hollow:
+        rows = (_lookup_sparse if sparse else _lookup)(weight, input, -1, by_freq)
+        return _summed(rows, input, bags)
     _check_bags(input, weight.shape[0], mode)
     numbers = _numbers(input, weight.shape[0])
     live = numbers != padding

@@ -11,6 +11,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.pooling import per_dim, planes
 
 Ints = tuple[int, ...]
@@ -49,6 +50,7 @@ def _back(g: Any, pool: Pool) -> Any:
     namespaces=(),
     rule=Rule("Im2ColBackward0", {"input": lambda g, pool: _back(g, pool)}),
     batch=batching.layers.by_images("input"),
+    meta=shapes.unfold,
 )
 def _unfold(input: Any, pool: Pool) -> Any:
     n, c = input.shape[:2]
@@ -64,6 +66,7 @@ def _unfold(input: Any, pool: Pool) -> Any:
     namespaces=(),
     rule=Rule("Col2ImBackward0", {"input": lambda g, pool: _unfold(g, pool)}),
     batch=batching.layers.by_images("input"),
+    meta=shapes.fold,
 )
 def _fold(input: Any, pool: Pool) -> Any:
     n, taps = input.shape[0], len(pool.taps)

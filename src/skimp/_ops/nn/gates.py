@@ -13,13 +13,14 @@ from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT, zeros
 from skimp._engine.memory.layout import normalize_dim
-from skimp._engine.tensor import promotion
+from skimp._engine.tensor import meta, promotion
 from skimp._engine.tensor.tensor import Tensor, adopt, empty
 from skimp._kernels import activation as A
 from skimp._kernels.random.normal import uniform53
 from skimp._ops import batching
 from skimp._ops.index.masks import where
 from skimp._ops.math.unary import sigmoid
+from skimp._ops.meta import shapes
 from skimp._ops.nn.activations import LEAKY_BACK, apply, everywhere, leaky_of_result, row
 from skimp._ops.random.generator import LOCK, engine_of
 
@@ -171,6 +172,8 @@ def _rrelu(
 
 def _slopes(input: Tensor, lower: float, upper: float, generator: Any = None) -> Tensor:
     """1 above zero, else drawn between the limits: one draw for each such element, in order."""
+    if input._hollow:
+        return meta.like(input)
     values = input.array()
     of = OPMATH.get(input._dtype, input._dtype).np.type
     low, high = float(of(lower)), float(of(upper))
@@ -277,6 +280,7 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
         {"grad": lambda g, input, dim: _grad_back(g, input, dim), "input": _second},
     ),
     batch=batching.dims.glu_backward,
+    meta=shapes.as_second,
 )
 def glu_backward(grad: Tensor, input: Tensor, dim: int) -> Tensor:
     """The gradient of glu's input: both halves written in place, nothing between."""

@@ -12,7 +12,7 @@ from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array
 from skimp._ops import batching
 from skimp._ops.nn.cross_entropy import check_tensor
@@ -285,7 +285,7 @@ def binary_cross_entropy(
     _same_type(input, target)
     _real("binary_cross_entropy", input)
     for name, t in (("input", input), ("target", target)):
-        values = t.detach().array()
+        values = meta.checked(t.detach())
         if values.size and not (values.min() >= 0 and values.max() <= 1):  # nor nan
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     if weight is None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES, export
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 
@@ -61,7 +61,7 @@ def multi_margin_loss(
             f"inconsistent weight size, expected {classes} but got {list(weight.shape)}"
         )
     at = target.reshape((n, 1))
-    values = at.array()
+    values = meta.checked(at)
     if values.size and (int(values.min()) < 0 or int(values.max()) >= classes):
         raise RuntimeError("target out of range")
     scores = input.reshape((n, classes))
@@ -70,9 +70,16 @@ def multi_margin_loss(
         gap = gap * gap
     if weight is not None:
         gap = gap * weight.index_select(0, at.reshape(-1)).unsqueeze(1)
-    own = fresh(values == np.arange(classes), dtypes.bool)
+    own = _own_class(at, values, classes)
     loss = gap.masked_fill(own, 0).sum(1) / classes
     return _finished(loss, tuple(target.shape), reduction)
+
+
+def _own_class(at: Any, values: Array, classes: int) -> Any:
+    """Which class of each row is its target."""
+    if at._hollow:
+        return meta.blank((len(values), classes), dtypes.bool)
+    return fresh(values == np.arange(classes), dtypes.bool)
 
 
 def multilabel_margin_loss(
@@ -93,9 +100,12 @@ def multilabel_margin_loss(
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
-    labels = target.array().reshape(n, classes)
+    labels = meta.checked(target).reshape(n, classes)
     if labels.size and (int(labels.min()) < -1 or int(labels.max()) >= classes):
         raise RuntimeError("target out of range")
+    if input._hollow:
+        gaps = input.reshape((n, classes)).unsqueeze(2) + input.reshape((n, classes)).unsqueeze(1)
+        return _finished(gaps.sum((1, 2)), tuple(input.shape[:-1]), reduction)
     named = np.logical_and.accumulate(labels >= 0, axis=1)
     scores = input.reshape((n, classes))
     wanted = scores.gather(1, fresh(np.where(named, labels, 0), dtypes.int64))

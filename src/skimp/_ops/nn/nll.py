@@ -8,9 +8,10 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, rowwise
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.cross_entropy import Rows, check_tensor, checked_classes
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 from skimp._ops.reduce.softmax import floating, sides
@@ -19,6 +20,7 @@ from skimp._ops.ties import tied
 
 @rowwise(
     "_nll",
+    meta=shapes.nll,
     method=False,
     namespaces=(),
     rule=Rule(
@@ -56,6 +58,8 @@ def nll_loss(
         raise RuntimeError("the derivative for 'target' is not implemented")
     target = checked_classes(input, target, weight)
     floating("nll_loss_out_frame", input)
+    if input._hollow:
+        return _without_bytes(input, target, reduction)
     rows = Rows(tuple(input.shape), target, weight, ignore_index, input._dtype.np)
     outer, n, inner = sides(tuple(input.shape), rows.dim)
     shares = np.ascontiguousarray(np.broadcast_to(rows.share, rows.at.shape)).reshape(
@@ -67,6 +71,13 @@ def nll_loss(
         return losses.reshape(tuple(target.shape))
     total = losses.sum()
     return total if reduction == "sum" else total / float(rows.total())
+
+
+def _without_bytes(input: Any, target: Any, reduction: str) -> Any:
+    outer, n, inner = sides(tuple(input.shape), 1 if input.ndim > 1 else 0)
+    at = target.reshape(outer, 1, inner)
+    losses = _nll(input.reshape(outer, n, inner), at, meta.blank(at.shape, input._dtype))
+    return losses.reshape(tuple(target.shape)) if reduction == "none" else losses.sum()
 
 
 export(

@@ -16,6 +16,7 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.reduce.softmax import HALVES, SMALL, contiguous_array, floating, over_rows, wide
 
 Ints = tuple[int, ...]
@@ -287,6 +288,7 @@ def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
 
 @rowwise(
     "_native_layer_norm",
+    meta=shapes.layer_norm,
     method=False,
     namespaces=(),
     nondiff=(1, 2),
@@ -390,6 +392,7 @@ def _rms_back(
 
 @rowwise(
     "_rms_norm",
+    meta=shapes.layer_norm,
     method=False,
     namespaces=(),
     nondiff=(1, 2),

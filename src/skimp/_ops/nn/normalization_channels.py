@@ -20,6 +20,7 @@ from skimp._kernels.scratch import Scratch
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
 from skimp._ops.index.writers import in_place
+from skimp._ops.meta import nn as shapes
 from skimp._ops.nn import channel_sums
 from skimp._ops.nn.normalization import with_statistics
 from skimp._ops.nn.padding import constant_pad
@@ -188,6 +189,7 @@ def _update(running: Any, new: Array, momentum: float) -> None:
     nondiff=(1, 2),
     rule=Rule("NativeBatchNormBackward0", {("input", "weight", "bias"): _batch_back}),
     batch=batching.layers.batch_norm,
+    meta=shapes.batch_norm,
 )
 def _batch_norm(
     input: Any,

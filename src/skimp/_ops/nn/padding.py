@@ -10,7 +10,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.targets import blank, pour
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
 from skimp._ops import batching
 from skimp._ops.ties import tied
@@ -59,6 +59,8 @@ def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     shape = tuple(input.shape)
     amounts = _amounts(pad, len(shape))
     sizes = _sizes(shape, amounts, pad)
+    if input._hollow:
+        return meta.blank(sizes, input._dtype)
     result, target = blank(sizes, input._dtype)
     number = constant(value, input._dtype)
     inner, kept = [], input

@@ -22,6 +22,7 @@ from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.shape.copies import describe
 from skimp._ops.ties import tied
 
@@ -160,6 +161,7 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
         {"input": lambda g, result1, pool: _spread_back(g, result1, pool)},
     ),
     batch=batching.dims.leading(0),
+    meta=shapes.pooled_with_taps,
 )
 def _max_pool(input: Any, pool: Pool) -> Any:
     """(maxima, the number of the tap where each is)."""
@@ -195,6 +197,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
         {"grad": lambda g, taps, pool: _picked_back(g, taps, pool)},
     ),
     batch=batching.dims.leading(0),
+    meta=shapes.spread,
 )
 def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     result, target = _made(grad, pool.size)
@@ -208,6 +211,7 @@ def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     namespaces=(),
     rule=Rule("GatherBackward0", {"input": lambda g, taps, pool: _spread_back(g, taps, pool)}),
     batch=batching.dims.leading(0),
+    meta=shapes.picked,
 )
 def _picked(input: Any, taps: Any, pool: Pool) -> Any:
     result, target = _made(input, pool.out)
@@ -216,7 +220,12 @@ def _picked(input: Any, taps: Any, pool: Pool) -> Any:
 
 
 @general(
-    "_max_pool_values", method=False, namespaces=(), composite=False, batch=batching.dims.leading(0)
+    "_max_pool_values",
+    method=False,
+    namespaces=(),
+    composite=False,
+    batch=batching.dims.leading(0),
+    meta=shapes.pooled,
 )
 def _max_values(input: Any, pool: Pool) -> Any:
     """Maxima alone, for when nobody asks where they are."""
@@ -247,7 +256,12 @@ def _max(
 
 
 @general(
-    "_max_pool_places", method=False, namespaces=(), composite=False, batch=batching.dims.leading(0)
+    "_max_pool_places",
+    method=False,
+    namespaces=(),
+    composite=False,
+    batch=batching.dims.leading(0),
+    meta=shapes.places,
 )
 def _places(taps: Any, pool: Pool) -> Any:
     """Where in its plane each maximum is."""
@@ -278,6 +292,7 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
         {"input": lambda g, pool, include, override: _avg_back(g, pool, include, override)},
     ),
     batch=batching.dims.leading(0),
+    meta=shapes.pooled,
 )
 def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
     result, target = _made(input, pool.out)
@@ -295,6 +310,7 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
         {"input": lambda g, pool, include, override: _avg_pool(g, pool, include, override)},
     ),
     batch=batching.dims.leading(0),
+    meta=shapes.unpooled,
 )
 def _avg_spread(input: Any, pool: Pool, include: bool, override: int | None) -> Any:
     result, target = _made(input, pool.size)

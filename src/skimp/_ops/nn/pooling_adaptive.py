@@ -13,7 +13,7 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise_forms import named
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.pool import Pool
 from skimp._ops.nn.pooling import _avg_pool, export_pool, per_dim
@@ -94,7 +94,11 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
         return _avg_pool(input, Pool(have, each, each, (0,) * nd, (1,) * nd, sizes), True, None)
     for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
         if n != s:
-            matrix = _mean_matrix(n, s, input._dtype)
+            matrix = (
+                meta.blank((n, s), input._dtype)
+                if input._hollow
+                else _mean_matrix(n, s, input._dtype)
+            )
             input = input.movedim(first + i, -1).matmul(matrix).movedim(-1, first + i)
     return input.contiguous()
 
@@ -138,6 +142,9 @@ def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> t
     """(maxima, positions): the maxima are gathered, so their gradient goes where they are."""
     lead = tuple(input.shape[: input.ndim - nd])
     sizes = tuple([s.shape[-1] for s in starts])
+    if input._hollow:
+        index = meta.blank((*lead, math.prod(sizes)), dtypes.int64)
+        return _taken(input, index, lead, sizes)
     a = np.ascontiguousarray(input.detach().array()).reshape(
         math.prod(lead), *input.shape[input.ndim - nd :]
     )
@@ -147,9 +154,12 @@ def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> t
         else np.zeros((len(a), *sizes), np.int64)
     )
     index = fresh(places.reshape((*lead, math.prod(sizes))), dtypes.int64)
-    values = (
-        tied(input).reshape((*lead, math.prod(input.shape[input.ndim - nd :]))).gather(-1, index)
-    )
+    return _taken(input, index, lead, sizes)
+
+
+def _taken(input: Any, index: Any, lead: Ints, sizes: Ints) -> tuple[Any, Any]:
+    flat = math.prod(input.shape[len(lead) :])
+    values = tied(input).reshape((*lead, flat)).gather(-1, index)
     return values.reshape((*lead, *sizes)), index.reshape((*lead, *sizes))
 
 
@@ -192,7 +202,13 @@ def _fractional(
     batch = input.shape[0] if input.ndim == nd + 2 else 1
     channels = input.shape[-nd - 1]
     if samples is None:
-        samples = NAMESPACES[""]["rand"](batch, channels, nd, dtype=input._dtype)
+        samples = NAMESPACES[""]["rand"](
+            batch, channels, nd, dtype=input._dtype, device=input.device
+        )
+    if input._hollow:
+        ends = [np.zeros((1, s), np.int64) for s in sizes]
+        values, places = _gathered(input, ends, ends, nd)
+        return (values, places) if indices else values
     chance = samples.array().astype(np.float64).reshape(batch * channels, nd)
     starts, stops = [], []
     for d, (s, k, n) in enumerate(zip(sizes, kernel, have, strict=True)):
@@ -243,7 +259,7 @@ def _unpool(
     lead = tuple(input.shape[: input.ndim - nd])
     places = math.prod(sizes)
     index = indices.reshape((*lead, math.prod(have)))
-    at = index.array()
+    at = meta.checked(index)
     if at.size and (int(at.max()) >= places or int(at.min()) < 0):
         raise RuntimeError(
             f"Found an invalid max index: {int(at.max())} (output volumes are of size {sizes})"

@@ -22,6 +22,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._kernels.threads import quietly
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.reduce.softmax import contiguous_array
 from skimp._ops.shape.joining import cat, stack
 
@@ -184,6 +185,7 @@ def _lstm_back(
     nondiff=(2, 3),
     rule=Rule("LstmBackward0", {_LSTM_NAMES: _lstm_back}),
     batch=batching.layers.recurrent,
+    meta=shapes.lstm_layer,
 )
 def _lstm_layer(
     input: Any, h0: Any, c0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
@@ -297,6 +299,7 @@ def _step_back_in_ops(g0: Any, g1: Any, g2: Any, c: Any, result1: Any, result2: 
     namespaces=(),
     batch=batching.dims.leading(0),
     rule=Rule("ThnnFusedLstmCellBackward0", {("gates", "c"): _step_back}),
+    meta=shapes.lstm_step,
 )
 def lstm_step(gates: Any, c: Any) -> Any:
     """(the new h, the new c, the gates' activations): a step of an LSTM after its products.
@@ -403,6 +406,7 @@ def _gru_back(
     nondiff=(1, 2),
     rule=Rule("GruBackward0", {_GRU_NAMES: _gru_back}),
     batch=batching.layers.recurrent,
+    meta=shapes.gru_layer,
 )
 def _gru_layer(
     input: Any, h0: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool

@@ -15,6 +15,7 @@ from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._ops import batching
+from skimp._ops.meta import nn as shapes
 from skimp._ops.reduce.softmax import HALVES
 
 Ints = tuple[int, ...]
@@ -46,6 +47,7 @@ def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
         },
     ),
     batch=batching.dims.by_dims("dim"),
+    meta=shapes.resample,
 )
 def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     """result[i] = the sum over taps of input[places[i, tap]] * weights[i, tap], along `dim`."""
@@ -71,6 +73,7 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
         {"input": lambda g, dim, places, weights: _resample(g, dim, places, weights)},
     ),
     batch=batching.dims.by_dims("dim"),
+    meta=shapes.resample_back,
 )
 def _resample_back(input: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     """The adjoint. Places never go down, so what comes to one place is a run."""

@@ -15,7 +15,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
@@ -273,12 +273,12 @@ def normal(
     if size is not None:
         raise TypeError("normal() received an invalid combination of arguments: size with tensors")
     like = mean if isinstance(mean, Tensor) else std
-    if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
+    if isinstance(std, Tensor) and not std._hollow and bool((std.detach() < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")
     shape = tuple(like.shape)
     if isinstance(mean, Tensor) and isinstance(std, Tensor):
         shape = layouts.broadcast_shapes(tuple(mean.shape), tuple(std.shape))
-    t = dense_tensor(shape, like._dtype, device=options.get("device")) if out is None else out
+    t = dense_tensor(shape, like._dtype, device=like.device) if out is None else out
     if out is not None:
         outs.resize_out("normal", out, shape)
     with modes.no_grad():
@@ -316,6 +316,8 @@ def multinomial(
         raise RuntimeError(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
+    if input._hollow:
+        return meta.blank((*input.shape[:-1], num_samples), dtypes.int64)
     with LOCK():
         found = draws_weighted.multinomial(
             input.array(), num_samples, replacement, engine_of(generator)
@@ -334,6 +336,8 @@ def multinomial(
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers of the rates that `input` holds."""
+    if input._hollow:
+        return meta.like(input)
     with LOCK():
         return fresh(draws_rejection.poisson(input.array(), engine_of(generator)), input._dtype)
 

@@ -17,7 +17,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
     draws,
@@ -51,6 +51,9 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
     if not layouts.is_contiguous(layout):
         assert_no_internal_overlap(layout)
         draw = scattered or draw
+    if t._hollow:
+        t.bump()
+        return
     array = t.writable().transpose(layouts.memory_order(layout))
     with LOCK():
         if array.flags.c_contiguous:
@@ -214,7 +217,7 @@ def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
     if not isinstance(p, Tensor):
         chance = _check_p(p)
         return lambda out: draws.bernoulli(out, chance, engine)
-    chances = p.array()
+    chances = meta.checked(p)
     if chances.dtype.kind in "iub":
         chances = chances.astype(np.float32)
     bad = (chances < 0) | (chances > 1)

@@ -13,6 +13,7 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import rejection as draws_rejection
 from skimp._kernels.special.implicit import beta_shape_slope, gamma_shape_slope
 from skimp._ops import batching
+from skimp._ops.meta import shapes
 from skimp._ops.random.generator import LOCK, engine_of
 
 
@@ -27,7 +28,7 @@ def _only_floats(name: str, *tensors: Tensor) -> None:
             raise NotImplementedError(f"\"{name}\" not implemented for '{kind}'")
 
 
-@general(method=False, composite=False)
+@general(method=False, composite=False, meta=shapes.as_first)
 def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     """How gamma numbers `output` move with their shape parameters `input`."""
     _only_floats("_standard_gamma_grad_cpu", input)
@@ -35,7 +36,7 @@ def _standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
     return fresh(slope.astype(input.array().dtype), input._dtype)
 
 
-@general(method=False, composite=False)
+@general(method=False, composite=False, meta=shapes.as_first)
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     """How elements `x` of Dirichlet vectors move with their own parameters, over 1 - x."""
     _only_floats("_dirichlet_grad_cpu", x)
@@ -49,7 +50,7 @@ GAMMA = Rule(
 )
 
 
-@general(method=False, rule=GAMMA, batch=batching.dims.ELEMENTWISE)
+@general(method=False, rule=GAMMA, batch=batching.dims.ELEMENTWISE, meta=shapes.as_first)
 def _standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     """Gamma numbers of the shapes that `input` holds, and of scale 1."""
     _only_floats("gamma", input)
@@ -67,7 +68,11 @@ def _dirichlet_backward(g: Any, input: Any, result: Any) -> Any:
     return _dirichlet_grad(result, input, total) * (g - (result * g).sum(-1, True))
 
 
-@general(method=False, rule=Rule("_DirichletBackward", {"input": _dirichlet_backward}))
+@general(
+    method=False,
+    rule=Rule("_DirichletBackward", {"input": _dirichlet_backward}),
+    meta=shapes.as_first,
+)
 def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """Vectors of chances, along the last dim, of the concentrations that `input` holds."""
     _only_floats("dirichlet", input)
@@ -92,7 +97,7 @@ BINOMIAL = Rule(
 )
 
 
-@general(method=False, rule=BINOMIAL)
+@general(method=False, rule=BINOMIAL, meta=shapes.broadcast)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Numbers of successes among `count` trials of chance `prob`."""
     _only_floats("binomial_cpu", count)

@@ -14,7 +14,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.positions import in_windows
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import refuse, scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
@@ -81,6 +81,8 @@ def _cumulate(input: Tensor, dim: int, dtype: Any, ufunc: Any) -> Tensor:
     dim = layouts.normalize_dim(dim, input.ndim)
     input, kind = _summed(input, dtype)
     refuse(f"{_NAMES[ufunc]}_out_cpu", kind, (dtypes.bool, *dtypes.FLOAT8))
+    if input._hollow:
+        return meta.like(input, kind)
     result, target = blank(tuple(input.shape), kind)
     if target.size:
         scan(input.array(), target, dim, _WIDE.get(kind, kind.np), _with(ufunc))
@@ -208,6 +210,10 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
                 f"\"{name}_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
             )
         dim_ = layouts.normalize_dim(dim, input.ndim)
+        if input._hollow:
+            return getattr(return_types, name)(  # type: ignore[no-any-return]
+                meta.like(input), meta.like(input, dtypes.int64)
+            )
         values, into = blank(tuple(input.shape), input._dtype)
         indices, at = blank(tuple(input.shape), dtypes.int64)
         if into.size:
@@ -312,6 +318,8 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
             f"\"logcumsumexp_out_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
         )
     dim = layouts.normalize_dim(dim, input.ndim)
+    if input._hollow:
+        return meta.like(input)
     result, target = blank(tuple(input.shape), input._dtype)
     if target.size:
         scan(input.array(), target, dim, _WIDE.get(input._dtype, input._dtype.np), _log_add_step)

@@ -13,7 +13,7 @@ from skimp._engine.dispatch.forms import OPS, export, reduction
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.runners import run_out
 from skimp._engine.eval import reducers as R
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small
@@ -133,6 +133,8 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         places = reduced(input, dims, keepdim, how, dtypes.int64, input._dtype, in_order=True)
         if not dims:
             return pair(input.clone(), places)
+        if input._hollow:
+            return pair(meta.blank(places.shape, input._dtype), places)
         at = places if keepdim else places.unsqueeze(dims[0])
         values = np.take_along_axis(input.array(), at.array(), dims[0])
         shape = kept_shape(tuple(input.shape), dims, keepdim)

@@ -14,7 +14,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval import ranks
 from skimp._engine.eval.positions import bits
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import refuse, scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
@@ -80,6 +80,10 @@ def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     shape = tuple(input.shape)
     strides = layouts.empty_like_strides(input.layout_of())
+    if input._hollow:
+        return return_types.sort(  # type: ignore[no-any-return]
+            meta.blank(shape, input._dtype, strides), meta.blank(shape, dtypes.int64, strides)
+        )
     values, into = blank(shape, input._dtype, strides)
     indices, at = blank(shape, dtypes.int64, strides)
     if into.size:
@@ -178,6 +182,10 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
             f"{'' if kind == 'bool' else ' '}topk does not support {kind} dtypes on CPU"
         )
     kept = (*shape[:dim], k, *shape[dim + 1 :]) if shape else ()
+    if input._hollow:
+        return return_types.topk(  # type: ignore[no-any-return]
+            meta.blank(kept, input._dtype), meta.blank(kept, dtypes.int64)
+        )
     values, into = blank(kept, input._dtype)
     indices, at = blank(kept, dtypes.int64)
     if into.size:
@@ -207,6 +215,9 @@ def _chosen(name: str, input: Tensor, dim: int, keepdim: bool, choose: Any) -> P
     if shape and shape[dim] == 0:
         raise IndexError(f"{name}(): Expected reduction dim {dim} to have non-zero size.")
     kept = tuple([1 if d == dim else n for d, n in enumerate(shape)])
+    if input._hollow:
+        kept = kept if keepdim or not shape else (*shape[:dim], *shape[dim + 1 :])
+        return meta.blank(kept, input._dtype), meta.blank(kept, dtypes.int64)
     values, into = blank(kept, input._dtype)
     indices, at = blank(kept, dtypes.int64)
     if into.size:

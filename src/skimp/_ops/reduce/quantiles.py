@@ -8,8 +8,8 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import OPS, reduction
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.tensor import Tensor
 
 INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 
@@ -30,12 +30,12 @@ def _checked(name: str, input: Tensor, q: Any, interpolation: str) -> Tensor:
     else:
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
-        ranks = fresh(np.asarray(q, input._dtype.np), input._dtype)
+        ranks = meta.beside(np.asarray(q, input._dtype.np), input._dtype, input)
     if ranks.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     if ranks._dtype is not input._dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
-    values = ranks.array()
+    values = meta.checked(ranks)
     if values.size and not bool(((values >= 0) & (values <= 1)).all()):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return ranks

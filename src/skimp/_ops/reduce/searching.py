@@ -16,6 +16,7 @@ from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
 from skimp._ops.create.ranges import linspace
+from skimp._ops.meta import shapes
 from skimp._ops.reduce import small
 
 NARROW = (dtypes.float16, dtypes.bfloat16)
@@ -23,7 +24,7 @@ NARROW = (dtypes.float16, dtypes.bfloat16)
 # -- searchsorted ---------------------------------------------------------------------------------
 
 
-@general(out="same", composite=False, batch=batching.places.search)
+@general(out="same", composite=False, batch=batching.places.search, meta=shapes.searchsorted)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -215,7 +216,7 @@ def _only_floats(name: str, input: Tensor) -> Array:
     return input.array()
 
 
-@general(out="same", composite=False)
+@general(out="same", composite=False, meta=shapes.histc)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range
     if they are equal).
@@ -331,7 +332,7 @@ def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
 # -- membership -----------------------------------------------------------------------------------
 
 
-@general(method=False, out="same", composite=False)
+@general(method=False, out="same", composite=False, meta=shapes.isin)
 def isin(
     elements: Any = None,
     test_elements: Any = None,
@@ -383,6 +384,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """A new last dim with a 1 at the class that each element names, and 0 elsewhere."""
     if input._dtype is not dtypes.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if input._hollow:
+        return shapes.one_hot(input, num_classes)
     array = input.array()
     if not array.size:
         if num_classes <= 0:

@@ -23,7 +23,7 @@ from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import call_site, layout as layouts
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly, share
@@ -218,6 +218,9 @@ def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
 
 
 def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
+    if input._hollow:
+        layouts.normalize_dim(dim, input.ndim)
+        return meta.like(input)
     result, target = blank(tuple(input.shape), input._dtype)
     over_rows(input, layouts.normalize_dim(dim, input.ndim), fn, *more, target)
     return result
@@ -336,9 +339,8 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     ),
 )
 def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    return _typed(
-        _mapped(grad_output, dim, _softmax_back_block, contiguous_array(output)), input_dtype
-    )
+    others = () if output._hollow else (contiguous_array(output),)
+    return _typed(_mapped(grad_output, dim, _softmax_back_block, *others), input_dtype)
 
 
 # -- nn.functional's forms: the dim may be left out ------------------------------------------------

@@ -5,7 +5,7 @@ its reason.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,7 +29,8 @@ from skimp._engine.memory import (
 )
 from skimp._engine.memory.allocator import clear
 from skimp._engine.memory.layout import Layout, contiguous_strides
-from skimp._engine.tensor import devices, dtypes, formats
+from skimp._engine.memory.meta import NO_DATA
+from skimp._engine.tensor import devices, dtypes, formats, meta
 from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, fresh, wrap
 from skimp._ops import batching
 from skimp.config import config
@@ -54,6 +55,8 @@ def copied(
         told.told(a.size * dtype.itemsize, name, why)
         return fresh(a.astype(dtype.np), dtype)
     shape = tuple(t.shape)
+    if t._hollow:
+        return meta.blank(shape, dtype, strides)
     told.told(layouts.numel(shape) * dtype.itemsize, name, why)
     layout = Layout(shape, strides, 0)
     dense = layouts.is_non_overlapping_and_dense(layout)
@@ -154,8 +157,9 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     Takes `non_blocking`, `copy` and `memory_format` too.
     """
     dtype, where, copy_always, memory_format = _to_arguments(*args, **kwargs)
-    devices.check(where if where is not None else devices.CPU)
     dtype = input._dtype if dtype is None else dtype
+    if where is not None and devices.place(where) is not input.device:
+        return _moved(input, dtype, devices.place(where), memory_format)
     if dtype is not input._dtype:
         return to_copy(input, dtype, memory_format)
     keeps = memory_format in (None, formats.preserve_format)
@@ -165,6 +169,16 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 export("to", to, namespaces=())
+
+
+def _brought(input: Tensor, *_: Any) -> NoReturn:
+    raise NotImplementedError(NO_DATA)
+
+
+@general("_moved", method=False, namespaces=(), rule=TO_COPY, meta=_brought)
+def _moved(input: Tensor, dtype: dtypes.dtype, where: Any, memory_format: Any) -> Tensor:
+    """A tensor without bytes like one that has some."""
+    return meta.blank(tuple(input.shape), dtype, formats.strides_for(input, memory_format))
 
 
 def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
@@ -193,7 +207,7 @@ def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
             f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__})"
         )
     if other is not None:
-        dtype, where = other._dtype, None
+        dtype, where = other._dtype, other.device
     if len(rest) > 2 or not all([isinstance(v, bool) for v in rest]):
         got = ", ".join([type(v).__name__ for v in args])
         raise TypeError(f"to() received an invalid combination of arguments - got ({got})")
@@ -249,6 +263,8 @@ def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}"
         )
+    if other._meta is not None and input._meta is None:
+        raise NotImplementedError(NO_DATA)
     if other is input:
         history.before_inplace(input)
         input.bump()
@@ -309,6 +325,9 @@ def place(target: Tensor, src: Tensor) -> None:
     """Move `src`'s elements to `target`, unrecorded; a large deferred source is computed straight
     into its place.
     """
+    if target._hollow:
+        target.bump()
+        return
     if src._storage.deferred is not None and _overwritten(target, src):
         target.bump()
         return
@@ -350,6 +369,9 @@ def fill(target: Tensor, value: Any) -> None:
     matter here).
     """
     number = constant(value, target._dtype)
+    if target._hollow:
+        target.bump()
+        return
     array = target.writable()
     if array.size >= _LARGE and array.flags.c_contiguous and not any(number.tobytes()):
         clear(array)
@@ -392,7 +414,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             write(input, value)
             return input
         outs.check_overlap(input, ())
-        value = value.array()[()].item()
+        value = 0 if input._hollow else value.array()[()].item()
     elif not (isinstance(value, (bool, int, float, complex)) or hasattr(value, "item")):
         raise TypeError(
             "fill_() received an invalid combination of arguments - got "

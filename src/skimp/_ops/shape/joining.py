@@ -17,7 +17,7 @@ from skimp._engine.dispatch.targets import blank, pour, target
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.storage import POOLED
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._ops import batching
 from skimp._ops.sparse import rules as sparse
@@ -118,7 +118,9 @@ def cat(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     return made
 
 
-def _write(tensors: Sequence[Tensor], into: Array, dim: int) -> None:
+def _write(tensors: Sequence[Tensor], into: Array | None, dim: int) -> None:
+    if into is None:
+        return
     start = 0
     lead = (slice(None),) * dim
     for t in tensors:
@@ -234,6 +236,8 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
         name = promotion.scalar_type_name(out._dtype)
         raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {name}")
     made, into = target("stack", out, shape, dtype, given, _stacked_strides(given, shape, dim))
+    if into is None:
+        return made
     lead = (slice(None),) * dim
     for i, t in enumerate(given):
         place: Any = (*lead, i, ...)
@@ -349,7 +353,10 @@ def _block_diag_back(g: Tensor, tensors_shape: Any) -> list[Tensor]:
 )
 def _block_diag(tensors: Any) -> Tensor:
     sizes = [(1,) * (2 - t.ndim) + tuple(t.shape) for t in tensors]
-    made, into = blank((sum([s[0] for s in sizes]), sum([s[1] for s in sizes])), _promoted(tensors))
+    shape = sum([s[0] for s in sizes]), sum([s[1] for s in sizes])
+    if tensors[0]._hollow:
+        return meta.blank(shape, _promoted(tensors))
+    made, into = blank(shape, _promoted(tensors))
     row = column = 0
     for t, (rows, columns) in zip(tensors, sizes, strict=True):
         band = into[row : row + rows]

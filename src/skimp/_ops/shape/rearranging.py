@@ -14,10 +14,11 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, layout_views as V
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.formats import contiguous_format
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._ops import batching
+from skimp._ops.meta import shapes
 from skimp._ops.shape.copies import clone, contiguous
 from skimp._ops.shape.views import as_int, ints
 
@@ -51,6 +52,10 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
             f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(along)}"
         )
     shape = tuple(input.shape)
+    if input._hollow and (shape or not along):
+        for d in along:
+            layouts.normalize_dim(d, len(shape))
+        return meta.blank(shape, input._dtype)
     if not along:
         flat = contiguous(input).array().reshape(-1)
         made, into = blank(shape, input._dtype)
@@ -102,9 +107,10 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept."""
     along = layouts.normalize_dims(_chosen(order, dims), input.ndim)
     steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])
-    made, into = blank(
-        tuple(input.shape), input._dtype, layouts.empty_like_strides(input.layout_of())
-    )
+    strides = layouts.empty_like_strides(input.layout_of())
+    if input._hollow:
+        return meta.blank(input.shape, input._dtype, strides)
+    made, into = blank(tuple(input.shape), input._dtype, strides)
     copy(into, input.array()[steps])
     return made
 
@@ -178,6 +184,8 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     sizes = (1,) * (len(times) - input.ndim) + tuple(input.shape)
     shape = tuple([t * n for t, n in zip(times, sizes, strict=True)])
     layouts.check_shape(shape)
+    if input._hollow:
+        return meta.blank(shape, input._dtype)
     made, into = blank(shape, input._dtype)
     if 0 not in shape:
         pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]
@@ -193,7 +201,7 @@ def tile(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return input.repeat((1,) * (input.ndim - len(times)) + times)
 
 
-@general("_positions_repeated", method=False, namespaces=(), composite=False)
+@general("_positions_repeated", method=False, namespaces=(), composite=False, meta=shapes.repeated)
 def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     """0 as often as the first repeat says, 1 as often as the second..."""
     if repeats.ndim > 1:

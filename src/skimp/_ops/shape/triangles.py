@@ -13,7 +13,7 @@ from skimp._engine.dispatch.targets import blank, check_out, pour, target
 from skimp._engine.eval.convert import laid
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import promotion
+from skimp._engine.tensor import meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching
 
@@ -51,14 +51,15 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
 
     def f(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
         _check(name, input)
-        if out is input:
+        if out is input and not input._hollow:
             _clear(input.writable(), diagonal, lower)
             return input
         if out is not None:
             check_out(out, input._dtype, tuple(input.shape), name)
         made, into = target(name, out, tuple(input.shape), input._dtype, (input,))
-        pour(input, into)
-        _clear(into, diagonal, lower)
+        if into is not None:
+            pour(input, into)
+            _clear(into, diagonal, lower)
         return made
 
     def in_place(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -66,7 +67,10 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         history.before_inplace(input)
         given = {"input": input, "diagonal": diagonal}
         kept = history.prepare(input, rule, given) if modes.state.grad and input._rg else None
-        _clear(input.writable(), diagonal, lower)
+        if input._hollow:
+            input.bump()
+        else:
+            _clear(input.writable(), diagonal, lower)
         if kept is not None:
             history.rebase(input, kept)
         return input
@@ -112,6 +116,8 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     shape = list(input.shape[:-1])
     for d in sorted((a, b)):
         shape.insert(d, size)
+    if input._hollow:
+        return meta.blank(shape, input._dtype)
     made, into = blank(tuple(shape), input._dtype)
     into[...] = 0
     n = input.shape[-1]
@@ -139,6 +145,8 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
 )
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)
+    if view._hollow:
+        return meta.blank(view.shape, input._dtype)
     made, into = blank(tuple(view.shape), input._dtype)
     copy(into, view.array())
     return made
@@ -222,6 +230,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             f"Number of channels must be divisible by groups. Got {channels} channels and {groups} "
             "groups."
         )
+    if input._hollow:
+        return meta.blank(input.shape, input._dtype)
     made, into = blank(tuple(input.shape), input._dtype)
     each = channels // groups
     source = input.array().reshape(batch, groups, each, *rest)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from skimp._engine.autograd.modes import no_grad
+from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import devices, dtypes
 from skimp._engine.tensor.options import default_of
 from skimp._engine.tensor.tensor import Tensor
@@ -121,14 +122,17 @@ class Module(Hooked, State):
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        for param in self._parameters.values():
+        for name, param in self._parameters.items():
             if param is None:
                 continue
             grad = param.grad
             with no_grad():
-                _settle(param, fn(param))
+                settled = _settle(param, fn(param))
                 if grad is not None:
-                    _settle(grad, fn(grad))
+                    grad = _settle(grad, fn(grad))
+            if settled is not param:
+                self._parameters[name] = settled
+                settled.grad = grad
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
@@ -144,7 +148,8 @@ class Module(Hooked, State):
     def to(self, *args: Any, **kwargs: Any) -> Any:
         """Change device, dtype (of what is floating point) or memory format, in place."""
         dtype, where, _, memory_format = to_arguments(*args, **kwargs)
-        devices.check(where if where is not None else devices.CPU)
+        if where is not None:
+            where = devices.place(where)
         if dtype is not None:
             if dtype.category < dtypes.FLOAT:
                 raise TypeError(
@@ -166,9 +171,14 @@ class Module(Hooked, State):
 
         def convert(t: Tensor) -> Tensor:
             wanted = dtype if t.is_floating_point() or t.is_complex() else None
+            if t._meta is not None and where is devices.CPU:
+                raise NotImplementedError(
+                    f"{NO_DATA} Please use torch.nn.Module.to_empty() instead of "
+                    "torch.nn.Module.to() when moving module from meta to a different device."
+                )
             if memory_format is not None and t.dim() in (4, 5):
-                return t.to(dtype=wanted, memory_format=memory_format)
-            return t.to(dtype=wanted)
+                return t.to(where, wanted, memory_format=memory_format)
+            return t.to(where, wanted)
 
         return self._apply(convert)
 
@@ -197,7 +207,7 @@ class Module(Hooked, State):
 
     def cpu(self) -> Any:
         """Stay on the CPU."""
-        return self
+        return self._apply(lambda t: t.cpu())
 
     def cuda(self, device: Any = None) -> Any:
         """Raises: no CUDA here."""
@@ -206,8 +216,7 @@ class Module(Hooked, State):
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Fresh, uninitialised storages for everything."""
-        devices.check(device)
-        return self._apply(lambda t: whole.empty_like(t), recurse=recurse)
+        return self._apply(lambda t: whole.empty_like(t, device=device), recurse=recurse)
 
     def share_memory(self) -> Any:
         """Move everything to memory that other processes can map."""
@@ -294,9 +303,16 @@ def _shown(module: Module, what: str) -> str | None:
     return text if what == name else f"{name}={text}"
 
 
-def _settle(t: Tensor, new: Tensor) -> None:
-    if new is not t:
-        t.data = new
+def _settle(t: Any, new: Tensor) -> Any:
+    """The tensor on the bytes of `new`; another one where it had none, or has none now."""
+    if new is t:
+        return t
+    if (t._meta is None) is not (new._meta is None):
+        if isinstance(t, Parameter):
+            return Parameter(new, t.requires_grad)
+        return new.requires_grad_(t.requires_grad)
+    t.data = new
+    return t
 
 
 def _indented(text: str) -> str:

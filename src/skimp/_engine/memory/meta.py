@@ -1,0 +1,45 @@
+"""The storage of tensors on the device "meta": as long as theirs would be, and no byte of it."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from skimp._engine.memory.storage import Storage
+
+NO_DATA = "Cannot copy out of meta tensor; no data!"
+
+
+class MetaStorage(Storage):
+    """A number of bytes that are nowhere: nothing is counted, written or handed out.
+
+    Whoever asks for them gets NotImplementedError.
+    """
+
+    def flat(self) -> NoReturn:
+        raise NotImplementedError(NO_DATA)
+
+    export = flat
+
+    def address(self) -> int:
+        return 0
+
+    def will_write(self) -> None:
+        """Nobody reads them."""
+
+    def resize(self, nbytes: int) -> None:
+        self.size = nbytes
+
+    def __deepcopy__(self, memo: dict[int, object]) -> MetaStorage:
+        new = without_bytes(len(self))
+        memo[id(self)] = new
+        return new
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return without_bytes, (len(self),)
+
+
+def without_bytes(nbytes: int) -> MetaStorage:
+    """A storage of that length."""
+    s = MetaStorage.__new__(MetaStorage)
+    s.size = nbytes
+    return s
