@@ -16,7 +16,7 @@ from skimp import lens as report
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import Ledger
 from skimp.lens.collect import BATCH, Collector
-from skimp.lens.render import ROWS
+from skimp.lens.sections import ROWS
 
 LOAD, RELU, COPY = (
     Site("train.py", 3, "randn"),
@@ -253,7 +253,7 @@ def test_a_file_gets_plain_text(result: report.Report, monkeypatch: pytest.Monke
         monkeypatch.delenv(name, raising=False)
     file = StringIO()
     report.show(result, file)
-    assert file.getvalue() == report.to_text(result)
+    assert file.getvalue() == report.to_text(result, ())
 
 
 def test_a_terminal_gets_colours(result: report.Report, monkeypatch: pytest.MonkeyPatch) -> None:

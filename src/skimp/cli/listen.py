@@ -16,10 +16,13 @@ Destination = Path | Literal["json"] | None
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """Where the report goes: a file, or stderr as JSON or as text. Quiet: not to stderr."""
+    """Where the report goes: a file, or stderr as JSON or as text. Quiet: not to stderr. `show`:
+    the sections that the text on stderr has.
+    """
 
     destination: Destination
     quiet: bool
+    show: tuple[str, ...] = ()
 
     def nothing(self) -> bool:
         """Whether nobody will read the report: then nothing is collected for it."""
@@ -57,7 +60,7 @@ class Listener:
             if destination == "json":
                 print(report.to_json(result), file=self._stderr)
             else:
-                report.show(result, self._stderr)
+                report.show(result, self._stderr, self._wishes.show)
 
     def _save(self, result: report.Report, path: Path) -> None:
         as_json = path.suffix == ".json"

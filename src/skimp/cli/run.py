@@ -15,9 +15,10 @@ from skimp._engine.memory.sizes import parse_size
 from skimp.cli import tracebacks
 from skimp.cli.listen import Destination, Listener, Wishes
 from skimp.cli.program import BadProgram, Program, load_file, load_module
+from skimp.lens.sections import SECTIONS
 
 USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
-TAKES_VALUE = ("--report", "--limit", "--budget", "--spill-dir")
+TAKES_VALUE = ("--report", "--limit", "--show", "--budget", "--spill-dir")
 INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
 
 
@@ -36,6 +37,13 @@ def add_to(commands: Any) -> None:
         type=_destination,
         metavar="json|FILE",
         help="write the report as JSON to stderr, or to FILE (as JSON if it ends in .json)",
+    )
+    parser.add_argument(
+        "--show",
+        type=_sections,
+        default=(),
+        metavar="SECTION,...",
+        help=f"what the report on stderr says beside its summary: {', '.join(SECTIONS)}, or all",
     )
     parser.add_argument("--quiet", action="store_true", help="no report on stderr")
     parser.add_argument(
@@ -86,7 +94,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     if not options.full_traceback:
         sys.excepthook = tracebacks.print_without_our_frames
     name = " ".join(words[:2]) if words[0] == "-m" else words[0]
-    wishes = Wishes(options.report, options.quiet)
+    wishes = Wishes(options.report, options.quiet, options.show)
     listener = None if wishes.nothing() else Listener(name, wishes)
     try:
         return _run(words)
@@ -128,6 +136,16 @@ def _destination(text: str) -> Destination:
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no directory {str(path.parent)!r}")
     return path.absolute()  # the program may change its directory
+
+
+def _sections(text: str) -> tuple[str, ...]:
+    names = tuple(SECTIONS) if text == "all" else tuple(text.split(","))
+    for name in names:
+        if name not in SECTIONS:
+            raise argparse.ArgumentTypeError(
+                f"there is no section {name!r}: {', '.join(SECTIONS)}, or all"
+            )
+    return names
 
 
 def _size(text: str) -> int:

@@ -54,7 +54,8 @@ class Held:
     """What one place had allocated and not yet given back, of one role.
 
     `module` is whom it is charged to: the place's own, but for parameters, buffers, gradients and
-    optimizer state the module that has the parameter. `name` is the parameter's or buffer's.
+    optimizer state the module that has the parameter. `name` is the parameter's or buffer's, `root`
+    the class of the outermost module that `module` is in.
     """
 
     place: Place
@@ -63,6 +64,7 @@ class Held:
     role: str = "temporary"
     module: str = ""
     name: str = ""
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,8 @@
-"""A report as text (rich on a terminal, plain elsewhere) and as JSON."""
+"""A report as text, rich on a terminal and plain elsewhere: ten lines, and sections on demand."""
 
 from __future__ import annotations
 
-import linecache
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import TextIO
 
@@ -15,133 +13,154 @@ from rich.table import Table
 from rich.text import Text
 
 from skimp._engine.memory.sizes import readable
-from skimp.lens.data import Place, Report
+from skimp.lens import totals
+from skimp.lens.data import Report
+from skimp.lens.sections import SECTIONS, Row, Section, short, times, where
 
-ROWS = 10  # of each table; the rest is one line
 PLAIN_WIDTH = 160  # without a terminal: wide enough that little is cut off
+NUMBERS = ("bytes", "tensors", "times", "share", "peak", "at its end", "seconds")
 
 
-def to_text(report: Report) -> str:
-    """The report without colours and frames, as for a log."""
+def to_text(report: Report, show: Sequence[str] = tuple(SECTIONS)) -> str:
+    """The report without colours and frames, as for a log; `show`: sections behind its summary."""
     buffer = StringIO()
     console = Console(file=buffer, width=PLAIN_WIDTH, color_system=None)
-    console.print(_everything(report, None))
+    console.print(_everything(report, None, show))
     return "".join(line.rstrip() + "\n" for line in buffer.getvalue().splitlines())
 
 
-def show(report: Report, file: TextIO) -> None:
+def show(report: Report, file: TextIO, sections: Sequence[str] = ()) -> None:
     """Write the report to a terminal with colours, to anything else as `to_text` has it."""
     console = Console(file=file)
     if not console.is_terminal:
-        file.write(to_text(report))
+        file.write(to_text(report, sections))
         return
-    console.print(_everything(report, box.SIMPLE_HEAD))
+    console.print(_everything(report, box.SIMPLE_HEAD, sections))
 
 
-def _everything(report: Report, frame: box.Box | None) -> RenderableType:
-    parts: list[RenderableType] = [_summary(report)]
-    if report.peak.held:
-        parts += [_heading("live at the peak"), _indented(_held_table(report, frame))]
-    if report.copies:
-        parts += [_heading("copies"), _indented(_copies_table(report, frame))]
+def _everything(report: Report, frame: box.Box | None, show: Sequence[str]) -> RenderableType:
+    parts: list[RenderableType] = [_summary(report, show)]
+    for name in show:
+        section = SECTIONS[name](report)
+        parts.append(Text(f"\n{section.title}", style="bold"))
+        if section.rows:
+            parts.append(Padding(_table(section, frame), (0, 0, 0, 2), expand=False))
+        if section.note:
+            parts.append(Text(f"  {section.note}", style="dim"))
     return Group(*parts)
 
 
-def _indented(table: Table) -> Padding:
-    return Padding(table, (0, 0, 0, 2), expand=False)
+def _table(section: Section, frame: box.Box | None) -> Table:
+    table = Table(box=frame, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in section.columns:
+        table.add_column(
+            name,
+            justify="right" if name in NUMBERS else "left",
+            style="cyan" if name == "bytes" else "",
+            no_wrap=name is not section.columns[-1],  # the last gives way on a narrow terminal
+        )
+    for row in section.rows:
+        table.add_row(*[Text(cell) for cell in row])
+    return table
 
 
-def _heading(words: str) -> Text:
-    return Text(f"\n{words}", style="bold")
+# -- the first lines -------------------------------------------------------------------------------
 
 
-def _summary(report: Report) -> RenderableType:
+def _summary(report: Report, show: Sequence[str]) -> RenderableType:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right", style="cyan", no_wrap=True)
     table.add_column()
-    copies = sum(copy.times for copy in report.copies)
-    table.add_row("  peak", readable(report.peak.bytes), _peak_words(report))
-    table.add_row("  allocated", readable(report.allocated), times(report.allocations))
-    table.add_row("  copied", readable(report.copied), times(copies))
-    table.add_row("  never written", readable(report.unwritten), "of results, thanks to deferral")
-    table.add_row("  live at the end", readable(report.live), "")
+    for name, figure, words in _lines(report, show):
+        table.add_row(f"  {name}", figure, Text(words))
     title = Text("\nskimp: ", style="bold")
-    title.append(f"{report.program}, {report.seconds:.3f} s", "not bold")
+    steps = len(report.steps) - 1
+    count = report.steps[-1].first if steps > 0 else 0
+    ran = f", {count} step{'s' * (count != 1)}" if count else ""
+    title.append(f"{report.program}, {report.seconds:.3f} s{ran}", "not bold")
     return Group(title, table)
+
+
+def _lines(report: Report, show: Sequence[str]) -> Iterable[Row]:
+    peak = report.peak
+    yield "peak", readable(peak.bytes), _peak_words(report)
+    if peak.bytes:
+        roles = totals.by_role(peak.held).items()
+        yield "by role", "", ", ".join([f"{role} {readable(t.bytes)}" for role, t in roles])
+        if any(held.root for held in peak.held):
+            yield "by module", "", _modules_words(report)
+        yield "by line", "", _lines_words(report)
+    copied = sum(copy.times for copy in report.copies)
+    yield "copied", readable(report.copied), _copies_words(report) if copied else ""
+    yield "never written", readable(report.unwritten), "of results, thanks to deferral"
+    yield "at the end", readable(report.live), _end_words(report)
+    if len(report.steps) > 2:
+        yield "each step", "", growth_words(report)
+    for advice in report.advice[:1]:
+        yield "advice", readable(advice.saves), f"less at the peak: {advice.text}"
+    if not show and peak.bytes:
+        yield "more", "", f"skimp run --show {','.join(SECTIONS)}"
 
 
 def _peak_words(report: Report) -> str:
     peak = report.peak
     if not peak.bytes:
         return "nothing was allocated"
-    where = f" at {_where(peak.place)}" if peak.place.line else ""
-    op = f" ({peak.place.op})" if peak.place.op else ""
+    place = peak.place
     exact = f"{peak.bytes:,} bytes, " if peak.bytes >= 1024 else ""  # else it stands there already
-    return f"{exact}reached after {peak.seconds:.3f} s{where}{op}"
+    step = f" in step {peak.step + 1}'s {place.phase}" if len(report.steps) > 1 else ""
+    at = f" at {where(place)}" if place.line else ""
+    module = f", {place.module}" if place.module else ""
+    op = f" ({place.op}{module})" if place.op else ""
+    return f"{exact}reached after {peak.seconds:.3f} s{step}{at}{op}"
 
 
-def _held_table(report: Report, frame: box.Box | None) -> Table:
-    table = _table(frame, "bytes", "tensors", "where", "op", "line")
-    for held in report.peak.held[:ROWS]:
-        place = held.place
-        table.add_row(
-            readable(held.bytes),
-            str(held.allocations or ""),
-            _where(place),
-            place.op,
-            _source(place),
-        )
-    _add_rest(table, (held.bytes for held in report.peak.held[ROWS:]))
-    return table
+def _modules_words(report: Report) -> str:
+    words: list[str] = []
+    rest = 0
+    for path, total in totals.widest(report.peak.held):
+        if len(words) < 6 and total.bytes * 100 >= report.peak.bytes:
+            itself = " itself" * (path[-1] == totals.ITSELF)
+            path = path[:-1] if itself else path
+            words.append(f"{'.'.join(path[1:]) or path[0]}{itself} {readable(total.bytes)}")
+        else:
+            rest += total.bytes
+    return ", ".join([*words, *([f"others {readable(rest)}"] if rest else [])])
 
 
-def _copies_table(report: Report, frame: box.Box | None) -> Table:
-    table = _table(frame, "bytes", "times", "where", "op", "why")
-    for copy in report.copies[:ROWS]:
-        place = copy.place
-        table.add_row(
-            readable(copy.bytes), str(copy.times), _where(place), place.op, Text(copy.reason)
-        )
-    _add_rest(table, (copy.bytes for copy in report.copies[ROWS:]))
-    return table
+def _lines_words(report: Report) -> str:
+    words = []
+    for (file, line), total in list(totals.by_line(report.peak.held).items())[:3]:
+        at = f"{short(file)}:{line}" if line else "before the report began"
+        words.append(f"{at} {readable(total.bytes)}")
+    return ", ".join(words)
 
 
-def _table(frame: box.Box | None, *names: str) -> Table:
-    table = Table(box=frame, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in names:
-        numeric = name in ("bytes", "tensors", "times")
-        table.add_column(
-            name,
-            justify="right" if numeric else "left",
-            style="cyan" if name == "bytes" else "",
-            no_wrap=name is not names[-1],  # the last column gives way on a narrow terminal
-        )
-    return table
+def _copies_words(report: Report) -> str:
+    most = report.copies[0]
+    count = sum(copy.times for copy in report.copies)
+    return f"{times(count)}; most by {most.place.op} at {where(most.place)}: {most.reason}"
 
 
-def _add_rest(table: Table, rest: Iterable[int]) -> None:
-    sizes = list(rest)
-    if sizes:
-        table.add_row(readable(sum(sizes)), "", f"{len(sizes)} more places", "", "")
+def _end_words(report: Report) -> str:
+    if not report.alive:
+        return f"alive, of {readable(report.allocated)} in {report.allocations:,} allocations"
+    one = report.alive[0]
+    held = f"held by {one.chain}" if one.chain else f"made at {where(one.held.place)}"
+    return f"alive; the largest, {readable(one.held.bytes)}, {held}"
 
 
-def _where(place: Place) -> Text:
-    if not place.line:
-        return Text("")
-    return Text(f"{_short(place.file)}:{place.line}")
-
-
-def _short(path: str) -> str:
-    """The path from here if it is below the working directory, else as it is."""
-    here = os.getcwd() + os.sep
-    return path[len(here) :] if path.startswith(here) else path
-
-
-def _source(place: Place) -> Text:
-    line = linecache.getline(place.file, place.line).strip()
-    return Text(line, style="dim", no_wrap=True, overflow="ellipsis")
-
-
-def times(n: int) -> str:
-    return "1 time" if n == 1 else f"{n:,} times"
+def growth_words(report: Report) -> str:
+    """One sentence on whether steps leave more and more behind."""
+    growth = report.growth
+    if growth is None:
+        steps = report.steps[:-1]
+        low, high = min(s.end for s in steps[-3:]), max(s.end for s in steps[-3:])
+        ends = readable(high) if low == high else f"{readable(low)} to {readable(high)}"
+        return f"no growth: the last steps ended with {ends}"
+    words = f"grows {readable(round(growth.bytes_per_step))} a step: "
+    if growth.line:
+        return f"{words}`{growth.text}` at {growth.line} holds {growth.chain}"
+    made = f"what {growth.place.op} makes at {where(growth.place)} stays"
+    return f"{words}{made}, held by {growth.chain}" if growth.chain else f"{words}{made}"

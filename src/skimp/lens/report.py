@@ -102,13 +102,15 @@ def _last(collector: Collector) -> Step:
     return Step(now.number, now.number, now.start, seconds, now.peak, collector.live.total)
 
 
-def module_of(record: Record, place: Place, places: Places) -> str:
+def module_of(record: Record, place: Place, places: Places) -> Path:
     """Whom a record is charged to: the module with its parameter, or the place's."""
-    return places.path(record.owner).path if record.owner >= 0 else place.module
+    if record.owner >= 0:
+        return places.path(record.owner)
+    return Path(place.root, place.module)
 
 
 def _held(records: list[Record], event: int, places: Places) -> tuple[Held, ...]:
-    totals: dict[tuple[Place, str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    totals: dict[tuple[Place, str, Path, str], list[int]] = defaultdict(lambda: [0, 0])
     for record in records:
         place = places.of(record.site)
         role = record.role_at(event)
@@ -116,8 +118,8 @@ def _held(records: list[Record], event: int, places: Places) -> tuple[Held, ...]
         total[0] += record.bytes
         total[1] += record.count
     held = [
-        Held(place, nbytes, count, role, module, name)
-        for (place, role, module, name), (nbytes, count) in totals.items()
+        Held(place, nbytes, count, role, path.path, name, path.root)
+        for (place, role, path, name), (nbytes, count) in totals.items()
         if nbytes
     ]
     return tuple(sorted(held, key=lambda h: (-h.bytes, h.place.file, h.place.line, h.place.op)))
@@ -177,7 +179,7 @@ def _detail(collector: Collector, places: Places) -> Allocations:
         was_saved = r.saves > 0 or r.unsaved >= 0
         role = r.role or ("saved for backward" if was_saved else "temporary")
         made.role.append(index[role])
-        made.module.append(module_of(r, place, places))
+        made.module.append(module_of(r, place, places).path)
         made.born.append(r.born)
         made.freed.append(r.freed)
         made.saved.append(r.unsaved_at if not r.saves else -1.0)
