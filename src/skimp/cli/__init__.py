@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from skimp.cli import check, run
+from skimp.cli import check, launch, run, torchrun
 from skimp.version import VERSION
 
 __all__ = ["main"]
@@ -22,10 +22,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run.add_to(commands)
     check.add_to(commands)
-    if words[:1] not in (["run"], ["check"]):
+    launch.add_to(commands)
+    torchrun.add_to(commands)
+    if not words or words[0] not in commands.choices:
         parser.parse_args(words[:1])  # `--help`, `--version`, or an error: it does not return
     own = commands.choices[words[0]]  # the command's own parser: its errors show its own usage
     if words[0] == "run":
         options, program = run.split(words[1:])
         return run.main(own.parse_args(options), program)
+    if words[0] == "launch":
+        options, program = launch.split(words[1:])
+        return launch.main(own.parse_args(options), program)
+    if words[0] == "torchrun":
+        return torchrun.main(own.parse_args(words[1:]))
     return check.main(own.parse_args(words[1:]))

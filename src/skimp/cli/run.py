@@ -15,6 +15,7 @@ from skimp._engine.memory.sizes import parse_size
 from skimp.cli import tracebacks
 from skimp.cli.listen import Destination, Listener, Wishes
 from skimp.cli.program import BadProgram, Program, load_file, load_module
+from skimp.distributed import mpi
 from skimp.lens.sections import SECTIONS
 
 USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
@@ -80,6 +81,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the program that `words` name; the result is its exit code."""
     if not words or words == ["-m"]:
         return _refuse(f"there is no program to run\nusage: {USAGE}", 2)
+    mpi.tell_program()
     try:
         compat.install()
     except RuntimeError as error:

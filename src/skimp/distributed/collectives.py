@@ -23,8 +23,9 @@ from skimp.distributed.arguments import (
     room,
     root,
 )
+from skimp.distributed.debug import wanted
 from skimp.distributed.errors import DistError
-from skimp.distributed.fingerprints import compare, wanted
+from skimp.distributed.fingerprints import compare
 from skimp.distributed.groups import ProcessGroup, chosen, outside
 from skimp.distributed.reduce_ops import ReduceOp
 from skimp.distributed.stores import PrefixStore

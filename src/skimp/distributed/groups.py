@@ -13,6 +13,7 @@ from typing import Any
 
 from skimp._engine.memory import call_site
 from skimp.distributed import mpi, rendezvous, watch
+from skimp.distributed.debug import wanted
 from skimp.distributed.errors import DistBackendError, DistError
 from skimp.distributed.stores import PrefixStore, Store
 from skimp.distributed.work import progress
@@ -48,7 +49,7 @@ class ProcessGroup:
         self.group_desc, self.bound_device_id = "undefined", None
         self._rank: int = comm.rank
         self._size: int = comm.size
-        self._checks: Any = None
+        self._checks: Any = comm.Dup() if wanted() else None
 
     def __repr__(self) -> str:
         place = f"rank {self._rank} of {self._size}"
@@ -269,6 +270,8 @@ def leave() -> None:
         ending = None
     if ending is not None:
         now.failed = True
+        if isinstance(ending, SystemExit):
+            now.announce(f"ended with exit code {ending.code}")
         return
     if now.failed:
         return

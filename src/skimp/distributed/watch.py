@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
+from skimp.distributed import mpi
 from skimp.distributed.errors import DistBackendError, DistError
 from skimp.distributed.tcp import TCPStore
 
 LOOK_AFTER = 0.25  # seconds between looks, for who waits
+LAST_WORDS = 1.5  # seconds for the others' lines: mpiexec ends them as soon as this process ends
 LEFT, KILLED = "has ended", "was killed, or ended without a farewell"
+GAVE_UP = "waited for a rank that had failed"
 
 
 class PeerFailure(DistBackendError):
@@ -118,7 +122,8 @@ def failure(work: Any, found: dict[int, str]) -> PeerFailure:
     """The error of who waits for ranks that have ended."""
     if _now:
         _now[0].failed = True
-    told = "; ".join([f"rank {rank} {text}" for rank, text in found.items()])
+    first = {rank: text for rank, text in found.items() if text != GAVE_UP} or found
+    told = "; ".join([f"rank {rank} {text}" for rank, text in first.items()])
     return PeerFailure(f"waited in {work.where()}, but {told}")
 
 
@@ -153,14 +158,22 @@ def install_hook(rank: int) -> None:
         if isinstance(error, PeerFailure):
             sys.stderr.write(f"[rank{rank}]: {error}\n")
             sys.stderr.flush()
+            _announce(GAVE_UP)
             return
         _with_prefix(rank, lambda: before(kind, error, trace))
-        now = current()
-        if now is not None and not isinstance(error, KeyboardInterrupt):
-            now.failed = True
-            now.announce(f"failed: {''.join(traceback.format_exception_only(error)).strip()}")
+        if not isinstance(error, KeyboardInterrupt):
+            _announce(f"failed: {''.join(traceback.format_exception_only(error)).strip()}")
+            if mpi.launched() and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
+                time.sleep(LAST_WORDS)
 
     sys.excepthook = hook
+
+
+def _announce(text: str) -> None:
+    now = current()
+    if now is not None:
+        now.failed = True
+        now.announce(text)
 
 
 def _with_prefix(rank: int, write: Callable[[], None]) -> None:

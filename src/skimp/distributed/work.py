@@ -18,7 +18,7 @@ SPINS = 64  # polls without a pause: two ranks that meet lose nothing
 YIELDING = 0.05  # seconds in which the core is only offered to others between polls
 NAP, LONG_NAP = 0.0001, 0.001  # then: for the first second, and later
 BUSY = 2e-5  # a poll that took so long moved bytes: no nap after it
-GRACE = 1.0  # seconds in which what a rank sent before it left may still arrive
+GRACE = 0.5  # seconds in which what a rank sent before it left may still arrive
 _abandoned: list[Any] = []
 ACCOUNTS: list[Callable[[Work, float], None]] = []  # who is told of each operation and its time
 

