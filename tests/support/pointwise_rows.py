@@ -1,200 +1,52 @@
-"""The names of pointwise functions, and numbers to try them on."""
+"""The pointwise functions of the registry by their arguments, and numbers to try them on."""
 
 from __future__ import annotations
 
 import torch
+from torch.testing._internal.common_methods_invocations import op_db
 
+import skimp  # noqa: F401  (declares the rows)
+from skimp._engine.dispatch.pointwise_forms import ROWS
+from skimp._engine.dispatch.row import FORMS, NAMESPACES
 from tests.support.samples import numbers
 
 INF, NAN = float("inf"), float("nan")
 HALVES = ("float16", "bfloat16")
 
-UNARY = [
-    "abs",
-    "acos",
-    "acosh",
-    "angle",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "bitwise_not",
-    "ceil",
-    "conj_physical",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "digamma",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "frac",
-    "i0",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "isneginf",
-    "isposinf",
-    "isreal",
-    "lgamma",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "logical_not",
-    "logit",
-    "nan_to_num",
-    "neg",
-    "positive",
-    "rad2deg",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "sgn",
-    "sigmoid",
-    "sign",
-    "signbit",
-    "sin",
-    "sinc",
-    "sinh",
-    "sqrt",
-    "square",
-    "tan",
-    "tanh",
-    "trunc",
-]
-SPECIAL = [
-    "airy_ai",
-    "bessel_j0",
-    "bessel_j1",
-    "bessel_y0",
-    "bessel_y1",
-    "digamma",
-    "entr",
-    "erf",
-    "erfc",
-    "erfcx",
-    "erfinv",
-    "exp2",
-    "expit",
-    "expm1",
-    "gammaln",
-    "i0",
-    "i0e",
-    "i1",
-    "i1e",
-    "log1p",
-    "log_ndtr",
-    "logit",
-    "modified_bessel_i0",
-    "modified_bessel_i1",
-    "modified_bessel_k0",
-    "modified_bessel_k1",
-    "ndtr",
-    "ndtri",
-    "psi",
-    "round",
-    "scaled_modified_bessel_k0",
-    "scaled_modified_bessel_k1",
-    "sinc",
-    "spherical_bessel_j0",
-]
-BINARY = [
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "floor_divide",
-    "remainder",
-    "fmod",
-    "maximum",
-    "minimum",
-    "fmax",
-    "fmin",
-    "atan2",
-    "hypot",
-    "copysign",
-    "nextafter",
-    "ldexp",
-    "logaddexp",
-    "logaddexp2",
-    "xlogy",
-    "gcd",
-    "lcm",
-    "heaviside",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "bitwise_left_shift",
-    "bitwise_right_shift",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "pow",
-    "float_power",
-]
-TWO_SPECIAL = [
-    "zeta",
-    "xlog1py",
-    "gammainc",
-    "gammaincc",
-    "chebyshev_polynomial_t",
-    "hermite_polynomial_h",
-    "laguerre_polynomial_l",
-    "legendre_polynomial_p",
-    "shifted_chebyshev_polynomial_u",
-]
-OPERATORS = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "and_",
-    "or_",
-    "xor",
-    "lshift",
-    "rshift",
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-]
+# functions of one and of two tensors that are not made of a row alone
+OF_ONE = ("conj_physical", "logit", "nan_to_num", "positive", "round")
+OF_TWO = ("float_power", "pow")
+
+
+def _of(count: int, space: str) -> dict[str, str]:
+    """The functions of so many tensors in a namespace, and what the registry calls each."""
+    rows = {name for name, row in ROWS.items() if len(row.args) == count}
+    rows.update((OF_ONE, OF_TWO)[count - 1])
+    theirs = torch.special if space else torch
+    forms = {name: FORMS[f] for name, f in NAMESPACES[space].items() if f in FORMS}
+    return {
+        name: form.name
+        for name, form in sorted(forms.items())
+        if form.op.name in rows and not form.writes and hasattr(theirs, name)
+    }
+
+
+SPECIAL, TWO_SPECIAL = list(_of(1, "special")), list(_of(2, "special"))
+UNARY, BINARY = ([n for n, title in _of(k, "").items() if n == title] for k in (1, 2))
+# by PyTorch's database other names, but with fewer arguments or with names of their own
+OTHER_ARGUMENTS = ("true_divide", "maximum", "minimum", "swapaxes")
+# by PyTorch's database: other names of the same function
 ALIASES = {
-    "absolute": "abs",
-    "arccos": "acos",
-    "arccosh": "acosh",
-    "arcsin": "asin",
-    "arcsinh": "asinh",
-    "arctan": "atan",
-    "arctanh": "atanh",
-    "arctan2": "atan2",
-    "clip": "clamp",
-    "divide": "div",
-    "fix": "trunc",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "multiply": "mul",
-    "negative": "neg",
-    "not_equal": "ne",
-    "subtract": "sub",
+    alias.name: info.name
+    for info in op_db
+    for alias in info.aliases
+    if "." not in alias.name + info.name and hasattr(torch, info.name)
+    if alias.name not in OTHER_ARGUMENTS
 }
+OPERATORS = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"),
+    *("and_", "or_", "xor", "lshift", "rshift", "eq", "ne", "lt", "le", "gt", "ge"),
+)
 
 
 def tolerance(*dtypes: str) -> float:
