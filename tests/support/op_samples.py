@@ -12,9 +12,10 @@ import torch as oracle
 from torch.testing._internal.common_methods_invocations import op_db
 
 import skimp
+from skimp._compat.refusals import is_refused
 from skimp._engine.dispatch.forms import METHODS, NAMESPACES, OPS
 from skimp._engine.dispatch.pointwise_forms import ROWS
-from skimp._engine.dispatch.row import FORMS
+from skimp._engine.dispatch.row import FORMS, Op
 from tests.support.samples import twin
 
 
@@ -41,8 +42,15 @@ def _entered(library: Any, value: Any, made: dict[int, Any]) -> Any:
     if isinstance(value, (list, tuple)):
         values = [_entered(library, v, made) for v in value]
         return type(value)(*values) if hasattr(value, "_fields") else type(value)(values)
+    if value is oracle.Tensor:
+        return library.Tensor
+    if getattr(value, "__module__", "") == "torch.masked._ops":
+        return getattr(library.masked, value.__name__)
     if not isinstance(value, oracle.Tensor):
         return twin(value) if library is skimp else value
+    if value.layout is oracle.sparse_coo:
+        parts = [_entered(library, part, made) for part in (value._indices(), value._values())]
+        return library.sparse_coo_tensor(*parts, tuple(value.shape))
     if id(value) not in made:
         own = value.detach().clone().requires_grad_(value.requires_grad)
         made[id(value)] = twin(own) if library is skimp else own
@@ -88,59 +96,23 @@ OWN: dict[str, list[tuple[Any, ...]]] = {
     "_standard_gamma_grad": [(X.abs() + 0.1, X.abs() + 0.2)],
     "_sample_dirichlet": [(X.abs() + 0.1,)],
     "_dirichlet_grad": [(X.abs() / 4 + 0.1, X.abs() + 0.5, X.abs() + 2)],
+    "from_file": [(__file__, False, 4), (__file__, False, 2, {"dtype": oracle.int32})],
+    "slice_copy": [(X, 0, 0, 1), (X, 1, -2)],
+    "_input_mask": [(X, {"mask": X > 0})],
+    "_output_mask": [(oracle.masked.sum, X, {"dim": 1, "mask": X > 0})],
     "binomial": [(X.abs().ceil() * 4, oracle.full((2, 3), 0.25, dtype=oracle.float64))],
 }
 
 
-# Rows that wait for samples of their own: the database has none, or calls them in another way.
-# An op that is new is never added here.
-WITHOUT = frozenset(
-    """
-    ByteTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor _input_mask _output_mask
-    abs_ adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices
-    adaptive_max_pool3d_with_indices add_ addbmm_ addcdiv_ addcmul_ adjoint affine_grid
-    alpha_dropout_ apply_ as_masked_tensor as_strided_ as_subclass as_tensor asarray
-    bartlett_window batch_norm bernoulli_ blackman_window byte cauchy_ ccol_indices celu_
-    chain_matmul char clamp_ clamp_max_ clamp_min_ coalesce col_indices conj_physical_
-    const_data_ptr conv_tbc crow_indices data_ptr dense_dim dequantize detach detach_
-    detach_copy dim dim_order div_ dropout1d dropout_ element_size elu_ embedding_renorm_
-    exponential exponential_ feature_alpha_dropout_ feature_dropout feature_dropout_ fftfreq
-    fill_diagonal_ float_power_ fold fractional_max_pool2d_with_indices
-    fractional_max_pool3d_with_indices from_dlpack from_file from_numpy frombuffer geometric_
-    get_device grid_sampler gumbel_softmax hamming_window hann_window hardtanh_
-    index indices int_repr ipu is_coalesced is_complex is_conj is_contiguous
-    is_distributed is_floating_point is_masked_tensor is_neg is_nonzero is_pinned is_same_size
-    is_set_to is_shared is_signed kaiser_window leaky_relu_ lerp_ log_normal_ logit_ lp_pool1d
-    lp_pool2d lp_pool3d map2_ map_ masked_fill_ masked_tensor
-    max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices module_load
-    mvlgamma_ nan_to_num_ new new_tensor normal normal_ numel numpy pin_memory poisson polygamma
-    polygamma_ pow_ q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale
-    q_zero_point qscheme rand random_ randperm range record_stream reinforce relu_ renorm_
-    resize resize_as resize_as_sparse_ result_type rfftfreq round_ row_indices rrelu_
-    segment_reduce select_copy selu_ set_ share_memory_ size slice_copy
-    slice_inverse smm sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
-    sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor sparse_dim sparse_mask sparse_resize_
-    sparse_resize_and_clear_ spdiags split_copy sspaddmm storage_offset storage_type stride sub_
-    symeig tensor threshold_ to to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
-    to_sparse_bsr to_sparse_csc to_sparse_csr tolist tril_ triplet_margin_with_distance_loss
-    triu_ type type_as uniform_ untyped_storage upsample values view_as_complex_copy
-    view_as_real_copy where
-    """.split()  # noqa: SIM905
-)
-
-
 def registry() -> dict[str, tuple[str, ...]]:
     """The rows of all ops that a program can reach, each with its names in PyTorch."""
-    places: dict[int, list[str]] = {}
-    for space, functions in NAMESPACES.items():
+    titles = {id(row): title for title, row in OPS.items()}
+    found: dict[str, list[str]] = {}
+    for space, functions in (*NAMESPACES.items(), ("", METHODS)):
         for name, f in functions.items():
-            places.setdefault(_behind(f), []).append(f"{space}.{name}" if space else name)
-    for name, f in METHODS.items():
-        places.setdefault(_behind(f), []).append(name)
-    found = {
-        title: [name for f in row.forms.values() for name in places.get(_behind(f), ())]
-        for title, row in OPS.items()
-    }
+            title = titles.get(id(FORMS[f].op)) if f in FORMS else None
+            if title is not None and not is_refused(OPS[title].raw):
+                found.setdefault(title, []).append(f"{space}.{name}" if space else name)
     found = {title: names for title, names in found.items() if any(map(_reached, names))}
     spaces = ("", *(f"{space}." for space in NAMESPACES if space))
     return {
@@ -148,11 +120,6 @@ def registry() -> dict[str, tuple[str, ...]]:
         for title in sorted([*found, *ROWS])
         if not title.startswith("_foreach_")  # tests/ops/math/test_foreach.py has them all
     }
-
-
-def _behind(f: Any) -> int:
-    """What runs for a public function: functions that bind nothing are twins of those that do."""
-    return id(FORMS[f].run if f in FORMS else getattr(f, "__wrapped__", f))
 
 
 def _reached(name: str) -> bool:
@@ -179,19 +146,49 @@ def _values(numbers: Any) -> Any:
 
 
 def samples_of(title: str, names: tuple[str, ...], count: int) -> list[Sample]:
-    """The first samples of an op by any of its names, of the widest type that it takes."""
-    if title in WITHOUT:
-        return []
-    if title in OWN:
-        return [Sample(title, i, args, {}) for i, args in enumerate(OWN[title])][:count]
-    declared = OPS[title].samples if title in OPS else None
-    if declared is not None:
-        return [Sample(title, i, args, {}) for i, args in enumerate(declared(_values))][:count]
+    """The first samples of an op: its row's, or by any of its names those of the database, of the
+    widest type that it takes; a form in place has those of its function whose results fit, and a
+    copy those of its view.
+    """
+    row = OPS.get(title)
+    if title in OWN and row is not None:
+        return [_declared(row, i, call) for i, call in enumerate(OWN[title])][:count]
+    if row is not None and row.samples is not None:
+        return [_declared(row, i, call) for i, call in enumerate(row.samples(_values))][:count]
+    found = _of_database(names, count)
+    if found or row is None:
+        return found
+    if row.looks:  # at a tensor
+        return [Sample(title, i, (x,), {}) for i, x in enumerate((X, X.t()))][:count]
+    for ending, fits in (("_", _fits), ("_copy", bool)):
+        base = title.removesuffix(ending)
+        if base != title and base in OPS:
+            known = samples_of(base, registry().get(base, (base,)), 8)
+            return [s._replace(op=s.op + ending) for s in known if fits(s)][:count]
+    return []
+
+
+def _declared(row: Op, number: int, call: tuple[Any, ...]) -> Sample:
+    called = [f"{space}.{row.name}" if space else row.name for space in row.namespaces]
+    kwargs = call[-1] if isinstance(call[-1], dict) else {}
+    args = call[:-1] if kwargs else call
+    return Sample(next(filter(_reached, called), row.name), number, args, kwargs)
+
+
+def _fits(s: Sample) -> bool:
+    """Whether the result could be written over the first argument."""
+    if not s.args or not isinstance(s.args[0], oracle.Tensor):
+        return False
+    made = s.call(oracle)
+    return bool(made.shape == s.args[0].shape and made.dtype == s.args[0].dtype)
+
+
+def _of_database(names: tuple[str, ...], count: int) -> list[Sample]:
     infos = [info for name in names for info in _infos().get(name, ())]
     found = []
     for info in {id(i): i for i in infos if not i.name.startswith("sparse.")}.values():
-        dtype = next(d for d in (*WIDEST, *info.dtypes) if info.supports_dtype(d, "cpu"))
-        for i, s in enumerate(_of(info, count, dtype, grad=False)):
+        dtype = next((d for d in (*WIDEST, *info.dtypes) if info.supports_dtype(d, "cpu")), None)
+        for i, s in enumerate(_of(info, count, dtype, grad=False) if dtype else ()):
             found.append(Sample(info.name, i, (s.input, *s.args), s.kwargs))
     return found
 

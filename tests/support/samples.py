@@ -105,6 +105,8 @@ def same(ours: Any, theirs: Any, tolerance: float | None = 0.0, strides: bool = 
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
             same(one, other, tolerance, strides)
+    elif isinstance(theirs, np.ndarray):
+        np.testing.assert_array_equal(ours, theirs)
     else:
         assert ours == theirs
 

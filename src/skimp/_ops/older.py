@@ -12,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd import alias as history
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.dtypes import float32
 from skimp._engine.tensor.promotion import get_default_dtype
@@ -22,6 +23,7 @@ _BEGIN = {"sum": 0.0, "mean": 0.0, "max": -float("inf"), "min": float("inf"), "p
 _SCATTERED = {"sum": "sum", "mean": "sum", "max": "amax", "min": "amin", "prod": "prod"}
 
 
+@sampled(lambda tensor: [(tensor([[1.0, 2.0], [3.0, 4.0]]), 5.0)])
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """Write one number over the main diagonal; `wrap` goes on below it in tall matrices."""
     if self.ndim < 2:
@@ -40,11 +42,13 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     return self
 
 
+@sampled(lambda tensor: [(tensor([1.0, 2.0]), lambda v: v * 2)])
 def apply_(self: Tensor, callable: Callable[[Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it: slow, and not differentiable."""
     return _by_element("apply_", self, (), callable)
 
 
+@sampled(lambda tensor: [(tensor([1.0, 2.0]), tensor([3.0, 4.0]), lambda a, b: a + b)])
 def map_(self: Tensor, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it and its partner in `tensor`."""
     return _by_element("map_", self, (tensor,), callable)
@@ -67,6 +71,7 @@ def _by_element(
     return target
 
 
+@sampled(lambda tensor: [(1, 4), (0, 1, 0.5)])
 def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
     """Numbers from start to end, both included: PyTorch's first form of arange."""
     warn(
@@ -86,6 +91,7 @@ def range_(start: Any, end: Any = None, step: Any = 1, **words: Any) -> Tensor:
     return result
 
 
+@sampled(lambda tensor: [(tensor([1.0, 2.0, 3.0]), "sum", {"lengths": tensor([2, 1]).long()})])
 def segment_reduce(
     data: Tensor,
     reduce: str,
@@ -128,11 +134,13 @@ def segment_reduce(
     return mean if initial is None else found.where(size == 0, mean)
 
 
+@sampled(lambda tensor: [(tensor([1.0]), tensor([2.0]), tensor([3.0]), lambda a, b, c: a + b * c)])
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
     """Replace each element by what a Python function makes of it and its partners."""
     return _by_element("map2_", self, (x, y), callable)
 
 
+@sampled(lambda tensor: [(tensor([[1.0, 2.0]]),), (tensor([[1.0, 2.0], [3.0, 4.0]]).t(),)])
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """The dimensions from the outermost to the innermost in memory.
 
@@ -151,6 +159,7 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     return found
 
 
+@sampled(lambda tensor: [(tensor([1.0]), type(tensor([])))])
 def as_subclass(self: Tensor, cls: type) -> Tensor:
     """The tensor as an instance of a subclass: the same bytes, and gradients go through."""
     if not (issubclass(cls, Tensor)):
@@ -175,6 +184,7 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Tenso
 setattr(Tensor, "_make_subclass", staticmethod(_make_subclass))  # noqa: B010  (the stub)
 
 
+@sampled(lambda tensor: [(tensor([1.0, 2.0]), tensor([3.0, 4.0]))])
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What `load_state_dict` puts in this tensor's place where swapping is asked for."""
     if assign:
@@ -182,11 +192,13 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     return self.copy_(other).detach()
 
 
+@sampled(lambda tensor: [(tensor([1.0]),)])
 def const_data_ptr(self: Tensor) -> int:
     """The address of the first element, for reading."""
     return self.data_ptr()
 
 
+@sampled(lambda tensor: [(tensor([1.0, 2.0, 3.0, 4.0]), 2, 2)])
 def resize(self: Tensor, *sizes: Any) -> Tensor:
     """A view of another shape; PyTorch has deprecated the name."""
     warn("non-inplace resize is deprecated")
@@ -194,12 +206,14 @@ def resize(self: Tensor, *sizes: Any) -> Tensor:
     return self.view(shape)
 
 
+@sampled(lambda tensor: [(tensor([1.0, 2.0]), tensor([[1.0], [2.0]]))])
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """A view of another tensor's shape; PyTorch has deprecated the name."""
     warn("non-inplace resize_as is deprecated")
     return self.view(tensor.shape)
 
 
+@sampled(lambda tensor: [(tensor([1.0, 2.0]),)])
 def dequantize(input: Any) -> Any:
     """A tensor, or each of a list, as float32: no tensor is quantised."""
     if isinstance(input, (list, tuple)):
@@ -207,6 +221,7 @@ def dequantize(input: Any) -> Any:
     return input.to(float32)
 
 
+@sampled(lambda tensor: [(tensor(range(6)), tensor([1, 1, 1]), 0, 0, 3, 1)])
 def slice_inverse(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Tensor:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
@@ -162,6 +163,7 @@ reduction.ForkingPickler.register(Tensor, _reduce_tensor)
 # -- as methods -----------------------------------------------------------------------------------
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def share_memory_(self: Tensor) -> Tensor:
     """Move the bytes into memory that processes started later share; they see each other's
     writes.

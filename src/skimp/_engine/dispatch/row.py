@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
 # one, or the one for the arguments of a call
 AnyRule: TypeAlias = Rule | Callable[[dict[str, Any]], Rule]
 
@@ -45,7 +46,8 @@ class Op:
     `meta` is the body on tensors without bytes, where the body itself would ask for them.
     `sparse` answers for sparse tensors, or is "values" where 0 stays 0, so that a pointwise op runs
     on the entries alone; `composite`: the body is made of ops alone. `samples` gives
-    calls to try the op on: from `tensor(values)` of any library, a list of tuples of arguments.
+    calls to try the op on: from `tensor(values)` of any library, a list of tuples of arguments, the
+    last of which may be a dict of those by name.
     """
 
     name: str
@@ -72,8 +74,22 @@ class Op:
     row: Any = None  # the table entry of a pointwise op
     forms: dict[str, Function] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.samples is None:
+            self.samples = getattr(self.raw, "samples", None)
+
     def __repr__(self) -> str:
         return f"<op {self.name}, {self.kind}>"
+
+
+def sampled(calls: Callable[[Function], list[tuple[Any, ...]]]) -> Callable[[F], F]:
+    """Put sample calls on the row of a function, where it is declared without its own decorator."""
+
+    def declare(f: F) -> F:
+        f.samples = calls  # type: ignore[attr-defined]
+        return f
+
+    return declare
 
 
 class Form:

@@ -11,7 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.spans import over
@@ -126,6 +126,7 @@ def is_signed(input: Tensor) -> bool:
 
 
 @both
+@sampled(lambda tensor: [(tensor([2.0]),), (tensor(0.0),)])
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element is not zero."""
     return _truth(input)
@@ -150,6 +151,7 @@ def item(self: Tensor) -> Any:
 
 
 @method
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers."""
     a = self.array()
@@ -157,6 +159,7 @@ def tolist(self: Tensor) -> Any:
 
 
 @method
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def numpy(self: Tensor, *, force: bool = False) -> Array:
     """The elements as a NumPy array on the same bytes: writes show on both sides, and each keeps
     the block alive.

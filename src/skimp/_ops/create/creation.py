@@ -12,6 +12,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, move
 from skimp._engine.dispatch.operands import constant
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.call_site import warn
@@ -90,6 +91,7 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
 
 
 @create
+@sampled(lambda tensor: [([[1.0, 2.0], [3.0, 4.0]],), ([1, 2],)])
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
            pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A new tensor with a copy of `data`: numbers, nested sequences, arrays."""
@@ -171,6 +173,7 @@ def _ctype(dtype: dtypes.dtype) -> str:
 
 
 @create
+@sampled(lambda tensor: [(np.arange(3.0),)])
 def from_numpy(ndarray: Any) -> Tensor:
     """A tensor on the array's own bytes: writes show on both sides."""
     if not isinstance(ndarray, np.ndarray):
@@ -221,6 +224,7 @@ def _warn_readonly() -> None:
 
 
 @create
+@sampled(lambda tensor: [([1.0, 2.0],), (tensor([1.0]),)])
 def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, on the same bytes where they can be shared (a tensor, an ndarray of the
     dtype).
@@ -363,6 +367,7 @@ def new_full(
 
 
 @making()
+@sampled(lambda tensor: [(tensor([1.0]), [2, 3])])
 def new_tensor(
     input: Tensor, data: Any, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import converted
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout
@@ -128,6 +129,7 @@ class _Producer:
         return HERE
 
 
+@sampled(lambda tensor: [(tensor([1.0, 2.0]),)])
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the bytes of another library's array (anything with `__dlpack__`), or of a
     capsule.
@@ -159,6 +161,7 @@ def _of_capsule(given: Any) -> Tensor:
 # -- buffers --------------------------------------------------------------------------------------
 
 
+@sampled(lambda tensor: [(bytearray(16), {"dtype": tensor([]).dtype})])
 def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
@@ -230,6 +233,7 @@ def buffer_of(self: Tensor, flags: int, /) -> memoryview:
 # -- asarray --------------------------------------------------------------------------------------
 
 
+@sampled(lambda tensor: [([1.0, 2.0],), (tensor([1.0]), {"copy": True})])
 def asarray(
     obj: Any,
     *,

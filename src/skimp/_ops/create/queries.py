@@ -9,6 +9,7 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.overrides import DisableTorchFunctionSubclass, given_class
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import devices, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create import tensor_types
@@ -67,6 +68,7 @@ def get_device_module(device: Any = None) -> Any:
     return sys.modules[f"skimp.{kind}"]  # both are there, above this room
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]),), (tensor([[1, -2, 3]]), "torch.FloatTensor")])
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:
     """The name of the tensor's type; given a type, its name or a dtype, the tensor as that."""
     if dtype is None:
@@ -78,11 +80,13 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False, **_: Any)
     return self.to(wanted)
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]), tensor([1]).int())])
 def type_as(self: Tensor, other: Tensor) -> Tensor:
     """The tensor in the dtype, and on the device, of another."""
     return self.to(other)
 
 
+@sampled(lambda tensor: [(tensor([1.0]), [2.0, 3.0])])
 def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: Any = None) -> Tensor:
     """A tensor of this dtype: of sizes uninitialised, of data with its values."""
     args = args or tuple(size or ()) if data is None else (data,)
@@ -90,11 +94,13 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None, data: An
     return made.detach() if made is (args[0] if args else None) else made
 
 
+@sampled(lambda tensor: [(tensor([1.0]),)])
 def storage_type(self: Tensor) -> Any:
     """The class of the tensor's typed storage: `torch.FloatStorage` and the like."""
     return tensor_types.STORAGE_TYPES.get(self.dtype, TypedStorage)
 
 
+@sampled(lambda tensor: [(tensor([1.0]),)])
 def is_distributed(input: Tensor) -> bool:
     """Whether the tensor is spread over processes: never."""
     return False

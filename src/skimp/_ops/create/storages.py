@@ -12,6 +12,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import layout as layouts, layout_bits as B, storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.memory.meta import MetaStorage, without_bytes
@@ -265,6 +266,7 @@ def storage(self: Tensor) -> TypedStorage:
 
 
 @_method
+@sampled(lambda tensor: [(tensor([1.0]), tensor([1.0]))])
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
     """Whether both tensors are the same part of the same storage."""
     return self._storage is tensor._storage and self.layout_of() == tensor.layout_of()
@@ -372,6 +374,7 @@ SET = Rule("NotImplemented", {("input", "source"): _no_derivative})
 
 
 @_method
+@sampled(lambda tensor: [(tensor([1.0, 2.0]), tensor([3.0]))])
 def set_(
     self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
 ) -> Tensor:

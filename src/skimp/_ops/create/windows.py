@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import dtypes, formats, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import arange, full, tensor
@@ -96,6 +97,7 @@ def _window(
 
 
 @making()
+@sampled(lambda tensor: [(5,), (6, False)])
 def hann_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
@@ -106,6 +108,7 @@ def hann_window(
 
 
 @making()
+@sampled(lambda tensor: [(5,), (6, False)])
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -122,6 +125,7 @@ def hamming_window(
 
 
 @making()
+@sampled(lambda tensor: [(5,), (6, False)])
 def bartlett_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
@@ -130,6 +134,7 @@ def bartlett_window(
 
 
 @making()
+@sampled(lambda tensor: [(5,), (6, False)])
 def blackman_window(
     window_length: int, periodic: bool = True, *, dtype: Any = None, **options: Unpack[Options]
 ) -> Tensor:
@@ -138,6 +143,7 @@ def blackman_window(
 
 
 @making()
+@sampled(lambda tensor: [(5,), (6, False)])
 def kaiser_window(
     window_length: int,
     periodic: bool = True,
@@ -193,7 +199,9 @@ def _spectral(curve: Curve, refused_as: str = "") -> Curve:
     window.__signature__ = own.replace(  # type: ignore[attr-defined]
         parameters=[*parameters, *named_options("dtype", "layout", "device", "requires_grad")]
     )
-    return export(name, named(window, name, curve.__doc__), ("signal.windows",), method=False)
+    known = getattr(curve, "samples", None)
+    made = named(window, name, curve.__doc__)
+    return export(name, made, ("signal.windows",), method=False, samples=known)
 
 
 def _points(start: float, step: float, n: int, forms: Forms) -> Tensor:
@@ -201,6 +209,7 @@ def _points(start: float, step: float, n: int, forms: Forms) -> Tensor:
 
 
 @_spectral
+@sampled(lambda tensor: [(5,)])
 def exponential(
     M: int,  # noqa: N803
     forms: Forms,

@@ -10,6 +10,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, export, general
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes, meta, promotion
@@ -330,6 +331,7 @@ def _frequencies(n: int, d: float, whole: bool, forms: dict[str, Any]) -> Tensor
 
 
 def _frequency(name: str, whole: bool, doc: str) -> None:
+    @sampled(lambda tensor: [(5,), (6, 0.5)])
     @making()
     def f(
         n: int,

@@ -20,6 +20,7 @@ from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.result_types import common
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr, Kernel
 from skimp._engine.eval.positions import bits
@@ -133,6 +134,7 @@ def _where_method(self: Tensor, condition: Any, other: Any) -> Any:
 
 
 @general(method=False, fast=_small_where)
+@sampled(lambda tensor: [(tensor([1, 0]).bool(), tensor([[3, 4]]), tensor([5, 6]))])
 def where(
     condition: Any, input: Any = None, other: Any = None, *, out: Tensor | None = None
 ) -> Any:

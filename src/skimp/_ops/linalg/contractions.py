@@ -13,6 +13,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.outs import resize_out
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import check_out, target
 from skimp._engine.memory import layout as layouts
@@ -253,6 +254,7 @@ def _part(matrices: list[Tensor], split: list[list[int]], i: int, j: int) -> Ten
     return mm(_part(matrices, split, i, k), _part(matrices, split, k + 1, j))
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]), tensor([[1, -2, 3]]).t(), tensor([[1, -2, 3]]))])
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     """The product of matrices in the order that takes the fewest multiplications (deprecated)."""
     warn(

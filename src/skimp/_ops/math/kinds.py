@@ -6,10 +6,12 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.result_types import operand_kind
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]), 3), (tensor([1]).int(), 2.5)])
 def result_type(
     tensor1: Any = None,
     tensor2: Any = None,
@@ -38,6 +40,12 @@ def result_type(
     return promotion.result_dtype((operand_kind(tensor1), operand_kind(tensor2)))
 
 
+@sampled(
+    lambda tensor: [
+        (tensor([[1, -2, 3]]), tensor([[1, -2, 3]])),
+        (tensor([[1, -2, 3]]), tensor([[1, -2, 3]]).t()),
+    ]
+)
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape."""
     return tuple(input.shape) == tuple(other.shape)

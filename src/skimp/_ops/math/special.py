@@ -11,6 +11,7 @@ from skimp._engine.dispatch.forms import METHODS, NAMESPACES, export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import binary
 from skimp._engine.dispatch.result_types import floating, same
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import FLOAT, NO_HALVES, PAIR, node_name, unary_row
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A, special as S
@@ -150,13 +151,14 @@ def _polygamma(self: Tensor, n: int) -> Tensor:
     return polygamma(n, self)
 
 
+@sampled(lambda tensor: [(tensor([[1, 2, 3]]), 1)])
 def _polygamma_(self: Tensor, n: int) -> Tensor:
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
     return call(POLYGAMMA, (self,), (int(n),), self, True)
 
 
-export("polygamma", polygamma, BOTH, False)
+export("polygamma", polygamma, BOTH, False, samples=lambda tensor: [(1, tensor([[1, 2, 3]]))])
 export("polygamma", _polygamma, ())
 export("polygamma_", _polygamma_, ())
 

@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, watching
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -493,6 +494,7 @@ for _nd in (1, 2, 3):
     _declare(_nd)
 
 
+@sampled(lambda tensor: [(tensor([[[1, 2]], [[3, 4]]]), tensor([[[1], [2]]]), tensor([5]))])
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
     """Convolution of (time, batch, channels) by (kernel, ci, co)."""
     moved = _convolve(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)

@@ -128,6 +128,10 @@ def _alpha(input: Any, p: float, training: bool, feature: bool) -> Any:
 # -- the public functions -------------------------------------------------------------------------
 
 
+def _half(tensor: Any) -> list[tuple[Any, ...]]:
+    return [(tensor([[[1.0, 2.0], [3.0, 4.0]]]), 0.5, True)]
+
+
 def _declare(
     name: str,
     f: Callable[..., Any],
@@ -144,9 +148,10 @@ def _declare(
         result = result if result.ndim == input.ndim else result.squeeze(0)
         return _written(input, result) if inplace else result
 
+    samples = _half if name == "dropout1d" else None  # whose like PyTorch's database has
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    export(name, drawn(function), ("nn.functional",), method=False, fast=fast)
+    export(name, drawn(function), ("nn.functional",), method=False, fast=fast, samples=samples)
 
 
 def _batched(name: str, input: Any) -> Any:
@@ -233,7 +238,7 @@ def _torch_form(name: str, f: Callable[..., Any], feature: bool) -> None:
     for made, title in ((function, name), (function_, f"{name}_")):
         made.__name__ = made.__qualname__ = title
         made.__doc__ = f"nn.functional.{name}, its arguments by position."
-        export(title, drawn(made), method=False)
+        export(title, drawn(made), method=False, samples=_half)
 
 
 _torch_form("dropout", _dropout, False)

@@ -11,6 +11,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
@@ -267,6 +268,7 @@ def _torch_embedding(
     return lookup(weight, indices, padding_idx, scale_grad_by_freq)
 
 
+@sampled(lambda tensor: [(tensor([[3.0, 4.0], [0.5, 0.5]]), tensor([0, 1]).long(), 1.0, 2.0)])
 def embedding_renorm_(input: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
     """Scale the rows that `indices` names down to a norm of `max_norm`."""
     renorm_rows(input, indices, max_norm, norm_type)

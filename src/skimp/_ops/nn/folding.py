@@ -7,6 +7,7 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
@@ -93,6 +94,7 @@ def unfold(
     return found if input.ndim == 4 else found.squeeze(0)
 
 
+@sampled(lambda tensor: [(tensor(range(36)).reshape(1, 4, 9), (4, 4), 2)])
 def fold(
     input: Any,
     output_size: Any,

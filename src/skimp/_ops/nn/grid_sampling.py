@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
 from skimp._ops.create.ranges import linspace
@@ -37,6 +38,7 @@ def _ticks(n: int, align: bool, dtype: Any) -> Any:
     return found if align else found * (n - 1) / n
 
 
+@sampled(lambda tensor: [(tensor([[[1.0, 0.5, 0.0], [0.0, 1.0, 0.25]]]), [1, 1, 2, 2])])
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
     """The points at which images of `size` are read under the affine maps `theta` (n, d, d + 1)."""
     align = _default("affine_grid and grid_sample", align_corners)
@@ -244,7 +246,7 @@ _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 
 
-def _numbered(name: str, rank: int | None, doc: str) -> None:
+def _numbered(name: str, rank: int | None, doc: str, known: Any = None) -> None:
     def f(
         input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
     ) -> Any:
@@ -256,9 +258,14 @@ def _numbered(name: str, rank: int | None, doc: str) -> None:
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
-    export(name, f, method=False, composite=False)
+    export(name, f, method=False, composite=False, samples=known)
 
 
-_numbered("grid_sampler", None, "`grid_sample` with its modes as numbers.")
+_numbered(
+    "grid_sampler",
+    None,
+    "`grid_sample` with its modes as numbers.",
+    lambda tensor: [(tensor([[[[1, 2], [3, 4]]]]), tensor([[[[0.25, -0.5]]]]), 0, 0, False)],
+)
 _numbered("grid_sampler_2d", 4, "`grid_sample` of images with its modes as numbers.")
 _numbered("grid_sampler_3d", 5, "`grid_sample` of volumes with its modes as numbers.")

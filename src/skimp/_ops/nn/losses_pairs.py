@@ -11,6 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array
@@ -221,6 +222,7 @@ def _triplet(
     return reduced((near - far + margin).clamp_min(0), reduction)
 
 
+@sampled(lambda tensor: [(tensor([[1, -2]]), tensor([[0, 1]]), tensor([[3, 3]]))])
 def triplet_margin_with_distance_loss(
     anchor: Any,
     positive: Any,

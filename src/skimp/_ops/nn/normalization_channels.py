@@ -13,6 +13,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, fresh
@@ -257,6 +258,7 @@ def _check_batch(
     floating("batch_norm", input)
 
 
+@sampled(lambda tensor: [(tensor([[1, 2], [3, 5]]), tensor([1, 2]), tensor([1, 4]))])
 def batch_norm(
     input: Any,
     running_mean: Any,

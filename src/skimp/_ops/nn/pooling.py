@@ -347,12 +347,26 @@ def _lp(nd: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil: b
 # -- the public functions -------------------------------------------------------------------------
 
 
-def export_pool(name: str, f: Any, doc: str) -> None:
+def export_pool(name: str, f: Any, doc: str, samples: Any = None) -> None:
     """Reachable as `torch.name` and `nn.functional.name`; autocast keeps volumes in float32."""
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
     autocast = "float32" if name.endswith("3d") else None
-    export(name, f, ("", "nn.functional"), method=False, composite=False, autocast=autocast)
+    export(
+        name,
+        f,
+        ("", "nn.functional"),
+        method=False,
+        composite=False,
+        autocast=autocast,
+        samples=samples,
+    )
+
+
+def plane_samples(nd: int, *more: Any) -> Any:
+    """Sample calls that PyTorch's database lacks: of one plane of numbers in no order."""
+    shape = (1, 1, *(4,) * nd)
+    return lambda tensor: [(tensor([i * 7 % 11 for i in range(4**nd)]).reshape(shape), *more)]
 
 
 def _declare(nd: int) -> None:
@@ -403,10 +417,11 @@ def _declare(nd: int) -> None:
         f"max_pool{nd}d_with_indices",
         with_indices,
         "`max_pool` and where in its plane each maximum is.",
+        plane_samples(nd, 2),
     )
     average.__doc__ = f"The mean of each window over {nd} dimensions."
     general(f"avg_pool{nd}d", out=nd > 1, method=False, namespaces=("", "nn.functional"))(average)
-    export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.")
+    export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.", plane_samples(nd, 2.0, 2))
 
 
 for _nd in (1, 2, 3):

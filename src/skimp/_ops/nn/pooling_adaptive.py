@@ -16,7 +16,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.pool import Pool
-from skimp._ops.nn.pooling import _avg_pool, export_pool, per_dim
+from skimp._ops.nn.pooling import _avg_pool, export_pool, per_dim, plane_samples
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
@@ -320,7 +320,7 @@ def _declare(nd: int) -> None:
     )
 
 
-def export_with_indices(name: str, pool: Any) -> None:
+def export_with_indices(name: str, pool: Any, *more: Any) -> None:
     """The function that always returns the indices too."""
 
     @functools.wraps(pool)
@@ -331,7 +331,14 @@ def export_with_indices(name: str, pool: Any) -> None:
 
     both.__name__ = both.__qualname__ = f"{name}_with_indices"
     both.__doc__ = f"`{name}` and where in its plane each maximum is."
-    export(both.__name__, both, ("nn.functional",), method=False, composite=False)
+    export(
+        both.__name__,
+        both,
+        ("nn.functional",),
+        method=False,
+        composite=False,
+        samples=plane_samples(int(name[-2]), 2, *more),
+    )
 
 
 def _declare_fractional(nd: int) -> None:
@@ -357,7 +364,7 @@ def _declare_fractional(nd: int) -> None:
         composite=False,
         autocast="float32" if nd > 1 else None,
     )
-    export_with_indices(f"fractional_max_pool{nd}d", fractional)
+    export_with_indices(f"fractional_max_pool{nd}d", fractional, 2)
 
 
 def _maximum_and_places(input: Any, output_size: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
@@ -293,6 +294,7 @@ def _deprecated(name: str, stacklevel: int = 3) -> None:
     warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.")
 
 
+@sampled(lambda tensor: [(tensor([[[1.0, 2.0, 3.0]]]), {"scale_factor": 2})])
 def upsample(
     input: Any,
     size: Any = None,

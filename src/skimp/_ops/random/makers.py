@@ -13,6 +13,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta, promotion
@@ -100,6 +101,7 @@ def _maker(
         draw_into(t, lambda a: draw(a, engine), scattered and scattered(engine))
         return t
 
+    @sampled(lambda tensor: [((2, 3),)])
     @making()
     def f(
         *size: Any,
@@ -197,6 +199,7 @@ def randint_like(
 
 
 @making()
+@sampled(lambda tensor: [(5,)])
 def randperm(
     n: int,
     *,
@@ -252,6 +255,7 @@ def _few_in_order(n: Any, **words: Any) -> Tensor | None:
 
 
 @making()
+@sampled(lambda tensor: [(tensor([1.0, 2.0]), 0.5)])
 def normal(
     mean: Any,
     std: Any = 1.0,
@@ -334,6 +338,7 @@ def multinomial(
     return out
 
 
+@sampled(lambda tensor: [(tensor([1.0, 4.0, 9.0]),)])
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers of the rates that `input` holds."""
     if input._hollow:

@@ -14,6 +14,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise_forms import named
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
@@ -99,7 +100,9 @@ def _sampler(
         overwrite(self, lambda: draw_into(self, draw, scattered))
         return self
 
-    export(name, drawn(named(f, name, doc)), namespaces=())
+    given = (0.5,) if None in defaults.values() else ()
+    f = sampled(lambda tensor: [(tensor([0.0, 0.0, 0.0]), *given)])(named(f, name, doc))
+    export(name, drawn(f), namespaces=())
 
 
 def overwrite(t: Tensor, write: Callable[[], None]) -> None:
@@ -130,6 +133,7 @@ def _normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
     return lambda out: draws_normal.normal(out, mean, std, engine)
 
 
+@sampled(lambda tensor: [(tensor([0.0, 0.0, 0.0]), 5)])
 def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Tensor:
     """Whole numbers: `random_(to)`, `random_(from, to)`, or all that the dtype can hold."""
     if len(args) > 2:
@@ -228,6 +232,7 @@ def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
     return lambda out: draws.bernoulli_each(out, each.copy(), engine)
 
 
+@sampled(lambda tensor: [(tensor([0.0, 0.0, 0.0]), 0.5)])
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Ones with chance `p` (a number, or a tensor of chances), else zeros."""
     draw = _bernoulli_draw(p, engine_of(generator), self)

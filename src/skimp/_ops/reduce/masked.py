@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES, export
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.index.masks import where
@@ -368,6 +369,7 @@ for _name in ("masked_tensor", "as_masked_tensor"):
 
 
 @_declared
+@sampled(lambda tensor: [(tensor([1]),)])
 def is_masked_tensor(obj: Any) -> bool:
     """No tensor is."""
     return False

@@ -18,6 +18,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.reduction import source_of
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
@@ -381,6 +382,7 @@ def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     return _softmax(x, dim).masked_fill((x == -math.inf).all(dim, True), 0.0)
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from skimp._engine.autograd import alias as history
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import copy_twin, export
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import layout_bits as B, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
@@ -134,6 +135,7 @@ def is_neg(input: Tensor) -> bool:
 
 
 @_both
+@sampled(lambda tensor: [(tensor([[1, 2, 3]]),)])
 def adjoint(input: Tensor) -> Tensor:
     """The conjugate transpose of the last two dimensions."""
     V.matrix_transpose(input.layout_of(), "adjoint()")

@@ -18,7 +18,7 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import constant, empty_dense
 from skimp._engine.dispatch.pointwise import WHOLE, Pointwise, assign
 from skimp._engine.dispatch.pointwise_forms import FLOATS, named
-from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Expr
 from skimp._engine.memory import (
@@ -150,6 +150,9 @@ def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Te
     return copied(input, formats.strides_for(input, memory_format), dtype, "to", why)
 
 
+@sampled(
+    lambda tensor: [(tensor([1, 2]), tensor([1]).int().dtype), (tensor([1]), tensor([1]).int())]
+)
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`: the tensor itself where nothing
     changes.
@@ -472,7 +475,8 @@ def _cast_method(name: str, dtype: dtypes.dtype) -> None:
             return None
         return input if dtype is input._dtype else _small_cast(input, dtype)
 
-    export(name, named(method, name, f"`to({dtype})`."), namespaces=(), fast=fast)
+    made = sampled(lambda tensor: [(tensor([1, 2]),)])(named(method, name, f"`to({dtype})`."))
+    export(name, made, namespaces=(), fast=fast)
 
 
 for _name, _dtype in {

@@ -460,7 +460,7 @@ def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | Non
     return _as_strided_(input, size, stride, storage_offset)
 
 
-export("as_strided_", as_strided_)
+export("as_strided_", as_strided_, samples=lambda tensor: [(tensor([1, 2, 3, 4]), (2,), (2,))])
 
 
 def _matrix(name: str, f: Any, rule: Rule | None, doc: str, batch: Any) -> Any:
@@ -486,5 +486,16 @@ _matrix(
 )
 
 
-export("detach", Tensor.detach, method=False, composite=False, batch=batching.dims.ELEMENTWISE)
-export("detach_", Tensor.detach_, method=False, composite=False)
+def _one(tensor: Any) -> list[tuple[Any, ...]]:
+    return [(tensor([1, 2]),)]
+
+
+export(
+    "detach",
+    Tensor.detach,
+    method=False,
+    composite=False,
+    batch=batching.dims.ELEMENTWISE,
+    samples=_one,
+)
+export("detach_", Tensor.detach_, method=False, composite=False, samples=_one)

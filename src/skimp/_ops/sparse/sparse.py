@@ -10,6 +10,7 @@ import numpy as np
 
 from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, export
+from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.transforms import SPARSE, TRANSFORMS, Call, tensors_in
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -132,6 +133,7 @@ def _check_inside(at: Any, shape: Ints) -> None:
             )
 
 
+@sampled(lambda tensor: [(tensor([[0, 1], [2, 0]]).long(), tensor([3.0, 4.0]), (2, 3))])
 def sparse_coo_tensor(
     indices: Any = None,
     values: Any = None,
@@ -243,11 +245,13 @@ def to_sparse(
     return made(at, input[tuple(at.unbind(0))], tuple(input.shape), True)
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def to_dense(input: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
     """The tensor itself, which is dense."""
     return input if dtype is None else input.to(dtype)
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]), tensor([[1, -2, 3]]).to_sparse())])
 def sparse_mask(input: Tensor, mask: Any) -> SparseTensor:
     """The elements where the sparse tensor `mask` has entries."""
     if not isinstance(mask, SparseTensor):
@@ -275,13 +279,19 @@ for _name in ("coalesce", "indices", "values", "is_coalesced"):
     export(_name, _expects(_name), namespaces=())
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]),)])
 def _no_sparse_dim(input: Tensor) -> int:
     """A dense tensor has none."""
     return 0
 
 
 export("sparse_dim", _no_sparse_dim, namespaces=())
-export("dense_dim", lambda input: input.ndim, namespaces=())
+export(
+    "dense_dim",
+    lambda input: input.ndim,
+    namespaces=(),
+    samples=lambda tensor: [(tensor([[1, -2, 3]]),)],
+)
 
 
 # -- torch.sparse ---------------------------------------------------------------------------------
@@ -306,6 +316,7 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Any:
 export("spmm", mm, method=False)
 
 
+@sampled(lambda tensor: [(tensor([[1, -2, 3]]).to_sparse(), tensor([[1, -2, 3]]).t())])
 def smm(input: Tensor, mat: Tensor) -> Any:
     """`torch.sparse.mm`, as a sparse tensor."""
     return product(input, mat).to_sparse()
@@ -361,6 +372,7 @@ def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> SparseTensor:
 
 
 @_in_sparse("spdiags")
+@sampled(lambda tensor: [(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([0, 1]).long(), (2, 2))])
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> SparseTensor:
     """A sparse matrix with the rows of `diagonals` on the diagonals that `offsets` names."""
     rows, columns = (int(n) for n in shape)
@@ -378,6 +390,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) 
 
 
 def _legacy(kind: str, dtype: dtypes.dtype) -> Callable[..., Any]:
+    @sampled(lambda tensor: [(2, 3)])
     def f(*args: Any) -> SparseTensor:
         if args and isinstance(args[0], Tensor):
             return sparse_coo_tensor(*args, dtype=dtype)
