@@ -14,11 +14,13 @@ from collections.abc import Collection
 from time import perf_counter
 from typing import Final
 
+from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.spill import rates
-from skimp._engine.memory.ledger import host
+from skimp._engine.budget.statistics import counts
 
 SAMPLE: Final = 64  # candidates that a search looks at
+RECENT: Final = 32  # evictions for which the price of a recipe is taken to be the same
 
 Known = dict[int, weakref.ref[Evictable]]
 _random = random.Random(0)  # of its own: programs seed the other
@@ -65,10 +67,27 @@ def _resident(known: Known, keys: list[int]) -> list[Evictable]:
 
 def cost_of(s: Evictable, can_spill: bool) -> float | None:
     """Seconds to take the bytes away and have them back; None: they would be lost."""
-    if not can_spill:
-        return None
+    spilling = spilling_of(s) if can_spill or s.place is not None else None
+    making = making_of(s)
+    if making is None or spilling is None:
+        return spilling if making is None else making
+    return min(making, spilling)
+
+
+def spilling_of(s: Evictable) -> float:
+    """Seconds to write the bytes, unless they are written, and to read them."""
     cost = s.nbytes / rates.read
     return cost if s.place is not None else cost + s.nbytes / rates.write
 
 
-__all__ = ["Known", "choose", "cost_of", "host"]
+def making_of(s: Evictable) -> float | None:
+    """Seconds to make the bytes again, as it was when somebody last looked; None: that can't be, or
+    they are being read for it.
+    """
+    if s.recipe is None or s.held:
+        return None
+    when, cost = s.price
+    if when < 0 or counts.evictions - when > RECENT:
+        cost = recipes.price(s.recipe[0])
+        s.price = counts.evictions, cost
+    return cost

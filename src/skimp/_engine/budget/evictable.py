@@ -11,12 +11,16 @@ are counted, with the block out of reach meanwhile: whoever wants it then waits 
 from __future__ import annotations
 
 import sys
+import weakref
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from skimp._engine.budget.spill import Place
+from skimp._engine.budget.statistics import counts
+from skimp._engine.eval.expr import Expr, Leaf
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.rematerialize import Followed
@@ -24,16 +28,27 @@ from skimp._engine.memory.spans import as_bytes
 from skimp._engine.memory.storage import Storage
 
 Array = np.ndarray[Any, Any]
+Write = Callable[[Array], Place]
 _BYTE = np.dtype(np.uint8)
 _getrefcount = sys.getrefcount
 
 
 class Evictable(Followed):
-    """A storage known to a budget. Its bytes are in `block`, promised, or in a file (`place`)."""
+    """A storage known to a budget. Its bytes are in `block`, promised (`deferred`), in a file
+    (`place`), or to be made again (`recipe`, from what `needs` keeps alive).
+    """
 
     place: Place | None = None  # the bytes, or a copy of them
-    used: float = 0.0  # when somebody last asked for the bytes
+    recipe: Any = None  # (how they were made, which of its results they are)
+    needs: list[Storage] | None = None  # what the recipe reads, while they are away because of it
+    dependents: list[weakref.ref[Evictable]] | None = None  # who may need these bytes
+    writes: int = 0  # times that the bytes may have changed
+    used: float = 0.0  # when somebody last asked for them
+    held: int = 0  # recipes that are followed now and will read them
+    settled: bool = False  # the op that made or wrote them is done
     handed_out: bool = False  # their address
+    born: int = 0  # its place among all that a budget has known
+    price: tuple[int, float | None] = (-1, None)  # of the recipe, and when that was found
 
     def flat(self) -> Array:
         """All bytes as one uint8 array; has them back. Nothing is remembered: each look counts."""
@@ -52,12 +67,37 @@ class Evictable(Followed):
         self.handed_out = True
         return super().address()
 
+    def export(self) -> Array:
+        """All bytes for outsiders, who may write to them from now on."""
+        self._about_to_change()
+        return super().export()
+
+    def replace(self, expr: Expr) -> None:
+        """A promise of other bytes."""
+        self._about_to_change()
+        super().replace(expr)
+
     def will_write(self) -> None:
-        """Before the bytes change: a copy in a file is none any more."""
+        """Before the bytes change: what needs them as they are is made, and what is known of them
+        is no longer true.
+        """
         super().will_write()
-        if self.place is not None:
+        self._about_to_change()
+
+    def _about_to_change(self) -> None:
+        for ref in self.dependents or ():
+            one = ref()
+            if one is not None and one.needs is not None:
+                one.flat()
+        self.dependents = None
+        if self.place is not None or self.needs is not None:
             self.flat()
-            self.place = None
+        self.place = self.recipe = None
+        self.settled = False
+        self.writes += 1
+
+
+_known = [0]
 
 
 def enrol(s: Any) -> bool:
@@ -70,59 +110,69 @@ def enrol(s: Any) -> bool:
     s.__class__ = Evictable
     s._flat = None
     s.used = perf_counter()
+    _known[0] = s.born = _known[0] + 1
     return True
+
+
+def age() -> int:
+    """How many storages a budget has known: those that come are younger."""
+    return _known[0]
+
+
+# -- leaves ---------------------------------------------------------------------------------------
 
 
 def leaf_arrays(s: Storage) -> list[Array]:
     """What a promise reads, all of it there: to be kept while room is made for its result."""
     deferred = s.deferred
-    return [] if deferred is None else [leaf.array for leaf in deferred.leaves]
-
-
-# -- going ----------------------------------------------------------------------------------------
-
-
-def evict(s: Evictable, write: Any) -> bool:
-    """Take a storage's bytes away, after `write(bytes)` has given a place where they are; False
-    where somebody has them. Called under the storages' lock.
-    """
-    block: Any = s.block
-    if block is None or s.handed_out or s.nbytes < 0:
-        return False
-    if s.size is None:
-        s.size = block.nbytes
-    gone = False
-    s.block = None  # from here on nobody else comes to it
+    if deferred is None:
+        return []
+    made = gather([leaf.storage for leaf in deferred.leaves])
     try:
-        leaves = _leaves_on(s)
-        root: Any = block.base if isinstance(block.base, np.ndarray) else None
-        # `block` and the call's argument; of what it is a view of, its `base` as well
-        others = _getrefcount(block) - 2 if root is None else _getrefcount(root) - 3
-        if root is not None and _getrefcount(block) > 2:
-            return False
-        if others > len(leaves) or any([_getrefcount(leaf.array) > 2 for leaf in leaves]):
-            return False
-        root = None
-        if s.place is None:
-            s.place = write(as_bytes(block)[: s.size])
-        for leaf in leaves:
-            _take_array(leaf, block)
-        nbytes = s.nbytes
-        s.nbytes = -1
-        gone = True
-        host.dropped = host.dropped + 1
-        host.freed = host.freed + nbytes  # one step with the four lines above
+        return [leaf.array for leaf in deferred.leaves]
     finally:
-        if not gone:
-            s.block = block
-    if host.watched:
-        host.fell(nbytes, id(s))
-    return True
+        for one in made:
+            one.held -= 1
 
 
-def _leaves_on(s: Storage) -> list[Any]:
+def gather(read: Sequence[Any]) -> list[Evictable]:
+    """Make again what is away among storages that an op is about to read, before the first of them
+    is pinned: each recipe then has all the room. Until `held` of what is returned is lowered, it
+    may only be written to a file meanwhile.
+    """
+    away = [s for s in read if type(s) is Evictable and s.needs is not None]
+    if not away:
+        return away
+    found = [s for s in read if type(s) is Evictable]
+    for s in found:
+        s.held += 1
+    try:
+        for s in away:
+            s.flat()
+    except BaseException:
+        for s in found:
+            s.held -= 1
+        raise
+    return found
+
+
+def place_of(leaf: Leaf) -> Callable[[Storage], Array]:
+    """What makes a leaf's array from the bytes that it is of."""
+    storage: Any = leaf.storage
+    array = leaf.array
+    start = array.__array_interface__["data"][0] - _address(storage.block)
+    shape, dtype, strides = array.shape, array.dtype, array.strides
+    return lambda s: np.ndarray(shape, dtype, s.flat(), start, strides)
+
+
+def _address(block: Array) -> int:
+    where: int = as_bytes(block).__array_interface__["data"][0]
+    return where
+
+
+def _leaves_on(s: Storage) -> list[Leaf]:
     """The leaves of waiting promises that have an array over the storage's bytes."""
-    found: dict[int, Any] = {}
+    found: dict[int, Leaf] = {}
     for ref in s.readers or ():
         reader = ref()
         expr = None if reader is None else reader.deferred
@@ -133,7 +183,7 @@ def _leaves_on(s: Storage) -> list[Any]:
     return list(found.values())
 
 
-def _has_array(leaf: Any) -> bool:
+def _has_array(leaf: Leaf) -> bool:
     try:
         object.__getattribute__(leaf, "array")
     except AttributeError:
@@ -141,21 +191,82 @@ def _has_array(leaf: Any) -> bool:
     return True
 
 
-def _take_array(leaf: Any, block: Array) -> None:
-    array = leaf.array
-    start = array.__array_interface__["data"][0] - block.__array_interface__["data"][0]
-    shape, dtype, strides = array.shape, array.dtype, array.strides
-
-    def again(leaf: Any) -> Array:
-        made: Array = np.ndarray(shape, dtype, leaf.storage.flat(), start, strides)
-        leaf.array = made
-        return made
+def _take_array(leaf: Leaf, array_of: Callable[[Storage], Array]) -> None:
+    def again(leaf: Leaf) -> Array:
+        storage: Any = leaf.storage
+        leaf.array = array_of(storage)
+        return leaf.array
 
     leaf.again = again
     del leaf.array
 
 
+# -- going ----------------------------------------------------------------------------------------
+
+
+def evict(
+    s: Evictable, write: Callable[[Array], Place] | None, needs: list[Storage] | None
+) -> bool:
+    """Take a storage's bytes away: because of what its recipe `needs`, or after `write(bytes)` has
+    given a place where they are. False where somebody has them. Called under the storages' lock.
+    """
+    block: Any = s.block
+    if block is None or s.handed_out or s.nbytes < 0:
+        return False
+    if s.size is None:
+        s.size = block.nbytes
+    leaves = _leaves_on(s)
+    ways = [place_of(leaf) for leaf in leaves]
+    gone = False
+    s.block = None  # from here on nobody else comes to it
+    try:
+        root: Any = block.base if isinstance(block.base, np.ndarray) else None
+        # `block` and the call's argument; of what it is a view of, its `base` as well
+        others = _getrefcount(block) - 2 if root is None else _getrefcount(root) - 3
+        if root is not None and _getrefcount(block) > 2:
+            return False
+        if others > len(leaves) or any([_getrefcount(leaf.array) > 2 for leaf in leaves]):
+            return False
+        root = None
+        place = s.place
+        if place is None and needs is None:
+            assert write is not None
+            place = write(as_bytes(block)[: s.size])
+        for leaf, way in zip(leaves, ways, strict=True):
+            _take_array(leaf, way)
+        nbytes = s.nbytes
+        s.place = place
+        s.needs = needs if place is None else None
+        s.nbytes = -1
+        gone = True
+        host.dropped = host.dropped + 1
+        host.freed = host.freed + nbytes  # one step with the five lines above
+    finally:
+        if not gone:
+            s.block = block
+    if host.watched:
+        host.fell(nbytes, id(s))
+    counts.went(nbytes, s.needs is not None)
+    return True
+
+
+def depends(s: Evictable, needs: Sequence[Storage]) -> None:
+    """Have the storages that `s` is made from have it made before they change."""
+    ref = weakref.ref(s)
+    for one in needs:
+        assert isinstance(one, Evictable)
+        if one.dependents is None:
+            one.dependents = [ref]
+        else:
+            one.dependents.append(ref)
+            if len(one.dependents) % 64 == 0:
+                one.dependents = [r for r in one.dependents if (x := r()) is not None and x.needs]
+
+
 # -- coming back ----------------------------------------------------------------------------------
+
+# what follows a recipe: set by the module that can (remaking.py), which knows this one
+remake: Final[list[Callable[[Evictable], None]]] = []
 
 
 def bring_back(s: Evictable) -> None:
@@ -163,17 +274,30 @@ def bring_back(s: Evictable) -> None:
     with storages.LOCK():
         if s.block is not None or s.deferred is not None:
             return
-        place = s.place
-        if place is None:
-            raise RuntimeError("a storage without bytes: nothing was noted of how it was made")
-        nbytes = len(s)
-        block = storages.taken(nbytes, s)
+        began, before = perf_counter(), counts.seconds
         try:
-            place.read(block[:nbytes])
-            s.place = None  # what is written to it before its op is done is not announced
-            s.block = block
-        except BaseException:
-            if s.block is None:
-                s.place = place
-                host.refund(s)
-            raise
+            if s.place is not None:
+                _read_back(s, s.place)
+            elif s.needs is not None:
+                remake[0](s)
+            else:
+                raise RuntimeError("a storage without bytes: nothing was noted of how it was made")
+        finally:
+            counts.seconds = before + perf_counter() - began
+
+
+def _read_back(s: Evictable, place: Place) -> None:
+    nbytes = len(s)
+    block = storages.taken(nbytes, s)
+    began = perf_counter()
+    try:
+        place.read(block[:nbytes])
+        counts.was_read += nbytes
+        counts.spill_seconds += perf_counter() - began
+        s.place = place if s.settled else None  # what its op still writes to it is not announced
+        s.block = block
+    except BaseException:
+        if s.block is None:
+            s.place = place
+            host.refund(s)
+        raise

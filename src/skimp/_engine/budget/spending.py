@@ -7,10 +7,12 @@ import gc
 import os
 import weakref
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Any, Final
 
-from skimp._engine.budget import choice, evictable, spill as files
+from skimp._engine.budget import choice, evictable, recipes, recording, remaking, spill as files
 from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.statistics import counts
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
@@ -47,20 +49,31 @@ class Spending:
         if nbytes < self.least:
             return None
         self._know(owner)
-        kept = evictable.leaf_arrays(owner)
         if self.always:
             self._evict_all()
-        return kept
+        return self
+
+    def computes(self, owner: Any) -> object:
+        """Know a promise that is about to be computed, how that is done and what it reads."""
+        computing = Computing(evictable.leaf_arrays(owner))
+        if len(owner) >= self.least and self._know(owner):
+            if owner.recipe is None:
+                recipes.of_expression(owner, owner.deferred)
+            owner.settled = True
+            computing.recipe = owner.recipe
+        return computing
 
     def enrol_all(self) -> None:
         """Know the storages that were there before."""
         for s in gc.get_objects():
-            if isinstance(s, Storage) and s.nbytes >= self.least:
-                self._know(s)
+            if isinstance(s, Storage) and s.nbytes >= self.least and self._know(s):
+                s.settled = True  # type: ignore[attr-defined]
 
-    def _know(self, s: Any) -> None:
-        if evictable.enrol(s):
+    def _know(self, s: Any) -> bool:
+        known = evictable.enrol(s)
+        if known:
             self.known[id(s)] = weakref.ref(s)
+        return known
 
     def too_wide(self, owner: Any) -> bool:
         """Whether a promise reads so much at once that it had better deliver now."""
@@ -74,15 +87,24 @@ class Spending:
         """Evict until `nbytes` more are within the ledger's bound; whether they are."""
         if host.fits(nbytes):
             return True
+        began, before = perf_counter(), counts.seconds
+        try:
+            with storages.LOCK():
+                return self._make_room(nbytes)
+        finally:
+            counts.seconds = before + perf_counter() - began
+
+    def _make_room(self, nbytes: int) -> bool:
         tried: set[int] = set()
-        with storages.LOCK():
-            while not host.fits(nbytes):
-                s = choice.choose(self.known, tried, self.spills)
-                if s is None:
-                    return False
-                if not self._evict(s):
-                    tried.add(id(s))
-                del s
+        while not host.fits(nbytes):
+            began = perf_counter()
+            s = choice.choose(self.known, tried, self.spills)
+            counts.search_seconds += perf_counter() - began
+            if s is None:
+                return False
+            if not self._evict(s):
+                tried.add(id(s))
+            del s
         return True
 
     def _evict_all(self) -> None:
@@ -93,15 +115,62 @@ class Spending:
                     self._evict(s)
 
     def _evict(self, s: Evictable) -> bool:
+        """Take a storage's bytes away, the cheaper way; False: that can't be."""
+        if s.block is None or s.nbytes < 0:
+            return False
+        needs = self._needs(s)
+        if needs is not None:
+            if not evictable.evict(s, None, needs):
+                return False
+            evictable.depends(s, needs)
+            return True
+        if s.place is None and not self.spills:
+            return False
         try:
-            return evictable.evict(s, self._write)
+            return evictable.evict(s, self._write, None)
         except OSError as error:
             self.error = error
             self.spills = False
             return False
 
+    def _needs(self, s: Evictable) -> list[Storage] | None:
+        """What is to be held where the bytes are better made again than read; None: they aren't."""
+        if s.recipe is None or s.held or s.place is not None:
+            return None
+        try:
+            way = list(recipes.upstream(s.recipe[0]))
+        except recipes.Lost:
+            return None
+        seconds = sum([one.seconds for one, _ in way])
+        if self.spills and not self.always and seconds > choice.spilling_of(s):
+            return None
+        return [one for _, there in way for one in there]
+
     def _write(self, data: Any) -> files.Place:
-        return files.file(self.directory).write(data)
+        began = perf_counter()
+        place = files.file(self.directory).write(data)
+        counts.spill_seconds += perf_counter() - began
+        counts.written += data.nbytes
+        return place
+
+
+class Computing:
+    """A promise that is being computed: its leaves' arrays, which pin their bytes, and since when.
+    Its recipe knows the time when this is gone.
+    """
+
+    __slots__ = ("_began", "_spent", "arrays", "recipe")
+
+    def __init__(self, arrays: Any) -> None:
+        self.arrays = arrays
+        self.recipe: Any = None
+        self._spent = counts.seconds
+        self._began = perf_counter()
+
+    def __del__(self) -> None:
+        if self.recipe is not None:
+            took = perf_counter() - self._began - (counts.seconds - self._spent)
+            self.recipe[0].seconds = took
 
 
 def set_budget(size: int | str | None, *, spill: bool = True, spill_dir: str | None = None) -> None:
@@ -124,8 +193,11 @@ def set_budget(size: int | str | None, *, spill: bool = True, spill_dir: str | N
 
 
 def _obey(spending: Spending | None) -> None:
-    if spending is not None:
+    if spending is None:
+        recording.end()
+    else:
         spending.enrol_all()
+        recording.begin()
     host.spend(spending)
     if spending is not None:
         spending.make_room(0)
@@ -150,5 +222,6 @@ def budget(
         _obey(before)
 
 
+evictable.remake.append(remaking.remake)
 if os.environ.get(VARIABLE):
     set_budget(os.environ[VARIABLE])

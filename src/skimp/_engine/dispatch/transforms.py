@@ -10,6 +10,7 @@ Otherwise `dispatch` asks the transforms, outermost first:
     batching    tensors under vmap: the row's batching rule
     sparse      sparse tensors: the row's sparse rule
     meta        tensors without bytes: refused beside others; the row's `meta` answers for the body
+    budget      how the results were made is noted, so that they can be made again
 
 A transform that is done with its part goes on with `Call.below`.
 """
@@ -17,6 +18,7 @@ A transform that is done with its part goes on with `Call.below`.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -96,12 +98,23 @@ class Batches(Rows, Protocol):
 
 
 # by place: filled by the rooms that the transforms live in, when they are imported
-TRANSFORMS: list[Transform | None] = [None] * 6
-OVERRIDES, PROFILING, AUTOCAST, BATCHING, SPARSE, META = range(6)
+TRANSFORMS: list[Transform | None] = [None] * 7
+OVERRIDES, PROFILING, AUTOCAST, BATCHING, SPARSE, META, BUDGET = range(7)
+
+
+class Straight(threading.local):
+    """Whether this thread makes something again, which no transform concerns."""
+
+    now = False
+
+
+straight = Straight()
 
 
 def dispatch(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with something unusual about it: its transforms, then the general way of the op."""
+    if straight.now:
+        return form.run(*args, **kwargs)
     return _down(Call(form, args, kwargs))
 
 

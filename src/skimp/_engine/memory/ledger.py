@@ -89,6 +89,11 @@ class Budget(Protocol):
         there is room for them.
         """
 
+    def computes(self, owner: Any) -> object:
+        """Know a promise that is about to be computed. What is returned is to be kept until it is,
+        and no longer.
+        """
+
     def too_wide(self, owner: Any) -> bool:
         """Whether a promise reads so much at once that it had better deliver now."""
 

@@ -223,6 +223,7 @@ class Storage:
 
     def _compute(self, expr: Expr) -> None:
         host.refund(self)  # of a computation that was interrupted twice
+        _kept = None if host.budget is None else host.budget.computes(self)
         # Who else holds the expression is about to read its leaves, as a reduction that asks for
         # room for its result: nothing may be computed over them.
         if sys.getrefcount(expr) <= _OWN:

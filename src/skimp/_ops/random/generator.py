@@ -79,6 +79,8 @@ def drawn(f: F) -> F:
             return modes.state.vmaps[-1].draw(f.__name__, function, given.arguments)
         return f(*args, **kwargs)
 
+    function.draws = default_generator  # type: ignore[attr-defined]
+
     return call_site.named(f.__name__)(function)  # type: ignore[return-value]
 
 

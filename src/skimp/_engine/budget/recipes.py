@@ -1,0 +1,196 @@
+"""Recipes: how the bytes of a storage were made, from which bytes of which others.
+
+A recipe holds no bytes: its sources are known by weak references, but for small ones, and by how
+often they were written to. What program and graph have dropped in between is known by its own
+recipe (`origin`), so a chain can be made again from where bytes are. When a storage's bytes go
+because there is a recipe, what that needs is held (`Evictable.needs`), and a write to it has the
+storage made first.
+
+Two kinds: a pointwise expression that was delivered, and a call of any other op.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from skimp._engine.budget import evictable
+from skimp._engine.budget.evictable import Evictable
+from skimp._engine.eval import run
+from skimp._engine.eval.expr import Expr, Leaf, walk
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.storage import Storage
+
+Array = np.ndarray[Any, Any]
+
+SMALL: Final = 1 << 16  # bytes of a source that a recipe holds itself
+_RATE: Final = 4e9  # bytes a second that a kernel is taken to write until it was measured
+MOST: Final = 64  # recipes that may be followed for one storage's bytes
+DEEPEST: Final = 256  # recipes above each other, of which the lower ones are forgotten
+
+
+class Source:
+    """Bytes that a recipe reads: of a storage, as they were then."""
+
+    __slots__ = ("kept", "origin", "ref", "writes")
+
+    def __init__(self, s: Evictable) -> None:
+        if s.deferred is not None and s.recipe is None:
+            of_expression(s, s.deferred)  # it may never be delivered
+        self.ref: Final = weakref.ref(s)
+        self.kept: Final = s if len(s) <= SMALL else None
+        self.writes: Final = s.writes
+        origin = s.recipe
+        self.origin = origin if origin is not None and origin[0].depth < DEEPEST else None
+
+    def storage(self) -> Evictable | None:
+        """The storage, if it still has, or stands for, the same bytes."""
+        s = self.ref()
+        if s is None or s.writes != self.writes or s.exported:
+            return None
+        return s
+
+
+class Recipe:
+    """What `make` needs (`sources`), and for whom it was made first (`results`)."""
+
+    def __init__(self, sources: list[Source]) -> None:
+        self.sources: Final = sources
+        self.results: list[weakref.ref[Evictable] | None] = []
+        self.seconds = 0.0  # that making took
+        self.name = ""
+        self.depth: Final = 1 + max(
+            [one.origin[0].depth for one in sources if one.origin is not None], default=0
+        )
+
+    def make(self, given: Sequence[Storage]) -> list[Storage]:
+        """New storages with the results' bytes, from storages with the sources' bytes."""
+        raise NotImplementedError
+
+
+class Pointwise(Recipe):
+    """An expression. Its nodes refer to leaves by their numbers, so that no array is kept."""
+
+    def __init__(self, expr: Expr, sources: list[Source]) -> None:
+        super().__init__(sources)
+        self.name = expr.kernel.name
+        self.seconds = expr.size * math.prod(expr.shape) * expr.dtype.itemsize / _RATE
+        numbers: dict[int, int] = {}
+        self._shape = expr.shape
+        self._leaves: list[tuple[int, Callable[[Storage], Array]]] = []
+        self._nodes: list[tuple[Any, tuple[Any, ...], Any]] = []
+        known = {id(source.ref()): i for i, source in enumerate(sources)}
+        for leaf in expr.leaves:
+            numbers[id(leaf)] = len(self._leaves)
+            self._leaves.append((known[id(leaf.storage)], evictable.place_of(leaf)))
+        for node in walk((expr,)):
+            args = [(type(a), numbers[id(a)] if type(a) in (Expr, Leaf) else a) for a in node.args]
+            numbers[id(node)] = len(self._nodes)
+            self._nodes.append((node.kernel, tuple(args), node.dtype))
+
+    def make(self, given: Sequence[Storage]) -> list[Storage]:
+        leaves = [Leaf(given[i], array_of(given[i])) for i, array_of in self._leaves]
+        made: list[Expr] = []
+        for kernel, args, dtype in self._nodes:
+            filled = [made[a] if kind is Expr else leaves[a] if kind is Leaf else a
+                      for kind, a in args]  # fmt: skip
+            made.append(Expr(kernel, tuple(filled), self._shape, dtype))
+        root = made[-1]
+        new = storages.empty(math.prod(root.shape) * root.dtype.itemsize)
+        run.evaluate(root, np.ndarray(root.shape, root.dtype, new.flat()))
+        return [new]
+
+
+class Called(Recipe):
+    """A call: `again(storages)` makes it and gives its results' storages."""
+
+    def __init__(
+        self, name: str, sources: list[Source], again: Callable[[Sequence[Storage]], list[Storage]]
+    ) -> None:
+        super().__init__(sources)
+        self.name = name
+        self._again: Final = again
+
+    def make(self, given: Sequence[Storage]) -> list[Storage]:
+        return self._again(given)
+
+
+def sources_of(needed: Sequence[Any]) -> list[Source] | None:
+    """The sources that these storages are; None where one of them can't be followed."""
+    for s in needed:
+        if s.exported or not evictable.enrol(s):
+            return None
+    return [Source(s) for s in needed]
+
+
+def of_expression(s: Evictable, expr: Expr) -> Recipe | None:
+    """Note the expression by which a storage's bytes are made."""
+    sources = sources_of(list({id(leaf.storage): leaf.storage for leaf in expr.leaves}.values()))
+    if sources is None:
+        return None
+    recipe = Pointwise(expr, sources)
+    give(recipe, [s])
+    return recipe
+
+
+def give(recipe: Recipe, results: Sequence[Evictable | None]) -> None:
+    """Make `recipe` known as the way to the results' bytes."""
+    recipe.results = [None if s is None else weakref.ref(s) for s in results]
+    for i, s in enumerate(results):
+        if s is not None:
+            s.recipe = (recipe, i)
+
+
+# -- what a recipe needs --------------------------------------------------------------------------
+
+
+class Lost(Exception):
+    """Bytes that a recipe reads are nowhere, and can't be made."""
+
+
+def upstream(recipe: Recipe, most: int = MOST) -> Iterator[tuple[Recipe, list[Evictable]]]:
+    """The recipes that have to be followed for this one, each after those that it needs, with the
+    storages in which the others of its sources are. Lost: that can't be; or there are `most`.
+    """
+    stack: list[tuple[Recipe, list[Evictable] | None]] = [(recipe, None)]
+    seen: set[int] = set()
+    while stack:
+        one, there = stack.pop()
+        if there is not None:
+            yield one, there
+            continue
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if len(seen) > most:
+            raise Lost
+        there = []
+        below: list[Recipe] = []
+        for source in one.sources:
+            s = source.storage()
+            if s is not None and has_bytes(s):
+                there.append(s)
+                continue
+            origin = source.origin if s is None or s.recipe is None else s.recipe
+            if origin is None:
+                raise Lost
+            below.append(origin[0])
+        stack.append((one, there))
+        stack += [(other, None) for other in below if id(other) not in seen]
+
+
+def has_bytes(s: Evictable) -> bool:
+    """Whether the bytes are there without a recipe."""
+    return s.block is not None or s.place is not None or s.deferred is not None
+
+
+def price(recipe: Recipe) -> float | None:
+    """Seconds to follow a recipe as things are; None where it can't be followed."""
+    try:
+        return sum([one.seconds for one, _ in upstream(recipe)])
+    except Lost:
+        return None

@@ -1,0 +1,266 @@
+"""Noting how ops made their results, while a budget is obeyed: a transform, the innermost one.
+
+Pointwise work notes itself when it is delivered (`recipes.of_expression`). Here it is calls of all
+other ops, by their arguments; and random numbers that fill a tensor, by their generator's state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from skimp._engine.autograd import modes
+from skimp._engine.budget import evictable, recipes
+from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.statistics import counts
+from skimp._engine.dispatch.row import ORDINARY, Form
+from skimp._engine.dispatch.transforms import BUDGET, TRANSFORMS, Call, active, straight
+from skimp._engine.memory import storage as storages
+from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Tensor, wrap
+
+NAME: Final = "budget"  # among the active transforms
+
+
+class _Here(threading.local):
+    inside = False  # the body of an op that is noted as a whole
+    drew = False  # and that has drawn random numbers
+
+
+_here = _Here()
+
+
+class Recording:
+    """The transform."""
+
+    def concerns(self, call: Call) -> bool:
+        """All but what computes nothing. Inside a call that is noted, only what draws matters."""
+        if _here.inside:
+            _here.drew |= hasattr(call.op.raw, "draws")
+            return False
+        op = call.op
+        if op.composite:  # its parts are noted
+            return call.form.writes
+        return not (op.looks or op.kind == "view")
+
+    def run(self, call: Call) -> Any:
+        """The call; its results know afterwards how they were made."""
+        if call.form.writes:
+            return _writing(call)
+        tensors = list(_tensors(call))
+        if any([t._hollow for t in tensors]):
+            return call.below()
+        if not tensors or len(active) > 1 or call.kwargs.get("out") is not None:
+            return call.below()
+        read = list({id(t._storage): t._storage for t in tensors}.values())
+        before = _states(read)
+        age = evictable.age()
+        held = evictable.gather(read)
+        spent, began = counts.seconds, perf_counter()
+        _here.inside, _here.drew = True, False
+        try:
+            result = call.below()
+        finally:
+            _here.inside = False
+            for one in held:
+                one.held -= 1
+        seconds = perf_counter() - began - (counts.seconds - spent)
+        made = _fresh(result, age)
+        noted = any([s is not None for s in made]) and not _here.drew
+        if noted and _states(read) == before:
+            _note(call, read, made, seconds)
+        for s in made:
+            if s is not None:
+                s.settled = True
+        return result
+
+
+def _states(found: list[Storage]) -> list[tuple[int, int]]:
+    """What changes when the bytes do."""
+    return [(s.version, getattr(s, "writes", 0)) for s in found]
+
+
+def _tensors(call: Call) -> Iterator[Tensor]:
+    for value in call.values():
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from [t for t in value if isinstance(t, Tensor)]
+
+
+def _results(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def _fresh(result: Any, age: int) -> list[Evictable | None]:
+    """The storages of results that were made by this call, and know no recipe."""
+    found: list[Evictable | None] = []
+    for t in _results(result):
+        s = t._storage if isinstance(t, Tensor) and not t._hollow else None
+        new = type(s) is Evictable and s.born > age and s.recipe is None and s.block is not None
+        found.append(s if new and s not in found else None)  # type: ignore[arg-type]
+    return found
+
+
+# -- calls ----------------------------------------------------------------------------------------
+
+
+class _Slot(NamedTuple):
+    """Where a call has a tensor."""
+
+    source: int
+    layout: Layout
+    dtype: dtypes.dtype
+
+
+def _note(call: Call, read: list[Storage], made: list[Evictable | None], seconds: float) -> None:
+    numbers = {id(s): i for i, s in enumerate(read)}
+    try:
+        args = tuple([_packed(a, numbers) for a in call.args])
+        kwargs = {k: _packed(a, numbers) for k, a in call.kwargs.items()}
+    except _NotPlain:
+        return
+    sources = recipes.sources_of(read)
+    if sources is None:
+        return
+    form = call.form
+
+    def again(given: Sequence[Storage]) -> list[Storage]:
+        with _as_it_was():
+            result = form.run(
+                *[_filled(a, given) for a in args],
+                **{k: _filled(a, given) for k, a in kwargs.items()},
+            )
+        return [t._storage for t in _results(result)]
+
+    recipe = recipes.Called(form.name, sources, again)
+    recipe.seconds = seconds
+    recipes.give(recipe, made)
+
+
+class _NotPlain(Exception):
+    """An argument that a recipe can't keep."""
+
+
+_PLAIN: Final = frozenset({int, float, bool, complex, str, type(None), dtypes.dtype, slice, range})
+
+
+def _packed(value: Any, numbers: dict[int, int]) -> Any:
+    kind = type(value)
+    if kind in ORDINARY:
+        if value._conj or value._neg:
+            raise _NotPlain
+        return _Slot(numbers[id(value._storage)], value.layout_of(), value._dtype)
+    if kind in (list, tuple):
+        return kind([_packed(v, numbers) for v in value])
+    if isinstance(value, tuple) and not any([isinstance(v, Tensor) for v in value]):
+        for v in value:
+            _packed(v, numbers)
+        return value
+    settings = getattr(kind, "__dataclass_params__", None)
+    if settings is not None and settings.frozen and kind.__module__.startswith("skimp._kernels"):
+        return value
+    if kind in _PLAIN or kind.__module__.startswith("skimp._engine.tensor"):
+        if isinstance(value, Tensor):
+            raise _NotPlain
+        return value
+    raise _NotPlain
+
+
+def _filled(value: Any, given: Sequence[Storage]) -> Any:
+    kind = type(value)
+    if kind is _Slot:
+        return wrap(given[value.source], value.layout, value.dtype)
+    if kind in (list, tuple):
+        return kind([_filled(v, given) for v in value])
+    return value
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Nothing is recorded, and no transform concerns what is made again."""
+    state = modes.state
+    grad, direct, inside = state.grad, straight.now, _here.inside
+    state.grad, straight.now, _here.inside = False, True, True
+    try:
+        yield
+    finally:
+        state.grad, straight.now, _here.inside = grad, direct, inside
+
+
+# -- writes ---------------------------------------------------------------------------------------
+
+
+def _writing(call: Call) -> Any:
+    """An op in place; one that fills a whole tensor with random numbers can do so again."""
+    target = call.args[0] if call.args else None
+    drawing = getattr(call.op.raw, "draws", None)
+    noted = None
+    if drawing is not None and _fills(call, target):
+        noted = np.array(drawing.get_state().array())
+    began = perf_counter()
+    result = call.below()
+    s = getattr(target, "_storage", None)
+    if type(s) is Evictable:
+        s.settled = True
+        if noted is not None:
+            _note_draw(call.form, target, call.args[1:], noted, perf_counter() - began)
+    return result
+
+
+def _fills(call: Call, target: Any) -> bool:
+    """Whether a drawing op with plain arguments writes every byte of a large storage."""
+    if type(target) not in ORDINARY or call.kwargs or len(active) > 1 or target._np is not None:
+        return False
+    s = target._storage
+    layout = target.layout_of()
+    plain = all([type(a) in (int, float, type(None)) for a in call.args[1:]])
+    size = target._dtype.itemsize
+    return plain and not layout.offset and size * int(np.prod(layout.shape)) == len(s)
+
+
+def _note_draw(form: Form, target: Any, rest: tuple[Any, ...], noted: Any, seconds: float) -> None:
+    layout, dtype, nbytes = target.layout_of(), target._dtype, len(target._storage)
+    drawing: Any = form.op.raw.draws  # type: ignore[attr-defined]
+
+    def again(_: Sequence[Storage]) -> list[Storage]:
+        made = storages.empty(nbytes)
+        state = drawing.get_state()
+        try:
+            with _as_it_was():
+                drawing.set_state(_as_tensor(noted))
+                form.run(wrap(made, layout, dtype), *rest)
+        finally:
+            drawing.set_state(state)
+        return [made]
+
+    recipe = recipes.Called(form.name, [], again)
+    recipe.seconds = seconds
+    recipes.give(recipe, [target._storage])
+
+
+def _as_tensor(array: Any) -> Tensor:
+    s = storages.external(array)
+    return wrap(s, Layout(array.shape, (1,), 0), dtypes.uint8)
+
+
+def begin() -> None:
+    """Note from now on."""
+    if NAME not in active:
+        active.append(NAME)
+
+
+def end() -> None:
+    """Note no longer."""
+    if NAME in active:
+        active.remove(NAME)
+
+
+TRANSFORMS[BUDGET] = Recording()

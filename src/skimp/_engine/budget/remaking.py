@@ -1,0 +1,119 @@
+"""Making bytes again: the recipes that it takes, in order, without recursion.
+
+What the order reads and has, and what it makes and will read, is held meanwhile: it may be written
+to a file, but not be dropped to be made once more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from time import perf_counter
+from typing import Any
+
+from skimp._engine.budget import recipes
+from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.recipes import Recipe
+from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.storage import Storage
+
+ANY = 1 << 30
+
+
+def remake(s: Evictable) -> None:
+    """Have a storage's bytes by its recipe. Called under the storages' lock.
+
+    RuntimeError: what it needs is lost (which `needs` prevents). OutOfMemoryError: no room.
+    """
+    assert s.recipe is not None
+    try:
+        order = list(recipes.upstream(s.recipe[0], ANY))
+    except recipes.Lost:
+        raise RuntimeError("bytes that were to be made again can't be: a source is lost") from None
+    _Order(order).follow(s)
+
+
+class _Order:
+    def __init__(self, order: list[tuple[Recipe, list[Evictable]]]) -> None:
+        self.recipes = [one for one, _ in order]
+        self.held: list[Evictable] = [s for _, there in order for s in there]
+        self.uses: Counter[tuple[int, int]] = Counter()
+        self.made: dict[tuple[int, int], Storage] = {}
+        for one in self.recipes:
+            self.uses.update([_key(source) for source in one.sources if source.origin is not None])
+
+    def follow(self, last: Evictable) -> None:
+        for s in self.held:
+            s.held += 1
+        try:
+            for one in self.recipes:
+                self._follow_one(one)
+            if last.block is None:
+                raise RuntimeError(f"{one.name} was made again, but not what was asked for")
+        finally:
+            for s in self.held:
+                s.held -= 1
+
+    def _follow_one(self, one: Recipe) -> None:
+        given = [self._given(source) for source in one.sources]
+        spent, began = counts.seconds, perf_counter()
+        made = one.make(given)
+        took = perf_counter() - began - (counts.seconds - spent)
+        one.seconds = took if not one.seconds else 0.5 * (one.seconds + took)
+        counts.remade(one.name, sum([len(new) for new in made]), took)
+        for i, new in enumerate(made):
+            self._keep(one, i, new)
+        del given, made, new
+        for source in one.sources:
+            if source.origin is not None:
+                self._used(_key(source))
+
+    def _given(self, source: recipes.Source) -> Storage:
+        s = source.storage()
+        if s is not None and recipes.has_bytes(s):
+            return s
+        if source.origin is not None and (found := self.made.get(_key(source))) is not None:
+            return found
+        if s is not None and s.needs is not None:  # evicted meanwhile, though it was held: by force
+            return s
+        raise RuntimeError("bytes that were to be made again can't be: a source is lost")
+
+    def _keep(self, one: Recipe, i: int, new: Storage) -> None:
+        """Give a result's bytes to the storage that they are of, if it lives and has none."""
+        ref = one.results[i] if i < len(one.results) else None
+        s = None if ref is None else ref()
+        key = (id(one), i)
+        if s is not None and s.recipe is not None and s.recipe[0] is one and s.needs is not None:
+            adopt(s, new)
+            if self.uses[key]:
+                s.held += 1
+                self.held.append(s)
+        elif self.uses[key]:
+            self.made[key] = new
+
+    def _used(self, key: tuple[int, int]) -> None:
+        self.uses[key] -= 1
+        if not self.uses[key]:
+            self.made.pop(key, None)
+
+
+def _key(source: recipes.Source) -> tuple[int, int]:
+    assert source.origin is not None
+    return id(source.origin[0]), source.origin[1]
+
+
+def adopt(s: Evictable, new: Storage) -> None:
+    """Give `s` the block of a storage that nobody else has."""
+    flat = new.flat()  # delivers
+    if flat.nbytes != len(s):
+        raise RuntimeError(f"{flat.nbytes} bytes were made again where there were {len(s)}")
+    del flat
+    block: Any = new.block
+    nbytes = new.nbytes
+    s.block = block
+    s.nbytes = nbytes
+    s.needs = None
+    new.block = None
+    new.nbytes = -1  # one step with the lines above
+    if host.watched:
+        host.handed(nbytes, id(new), s)

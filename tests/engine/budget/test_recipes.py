@@ -1,0 +1,266 @@
+"""What is made again has the bits that it had, or is not made again."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import skimp as torch
+from skimp._engine.budget import evictable, recipes, spending
+from skimp._engine.budget.evictable import Evictable
+from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.caching import pool
+from skimp._engine.memory.ledger import host
+from skimp.errors import OutOfMemoryError
+from tests.engine.budget.test_budget import MIB, held, is_away, numbers
+
+F = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def obeyed() -> Iterator[None]:
+    """A budget that nothing reaches, under which recipes are noted."""
+    pool.empty_cache()
+    with torch.memory.budget("64GiB", spill=False):
+        yield
+
+
+def drop(t: Any) -> bool:
+    """Take the bytes of a tensor away because they can be made again."""
+    s = t._storage
+    assert isinstance(s, Evictable)
+    if s.deferred is not None:
+        s.materialize()
+    budget: Any = host.budget
+    needs = budget._needs(s)
+    if needs is None or not evictable.evict(s, None, needs):
+        return False
+    evictable.depends(s, needs)
+    assert is_away(t)
+    return True
+
+
+OPS = {
+    "product": lambda x, w: x @ w,
+    "linear": lambda x, w: F.linear(x, w),
+    "pointwise": lambda x, w: (x * 2).exp() + 1,
+    "softmax": lambda x, w: x.softmax(-1),
+    "layer_norm": lambda x, w: F.layer_norm(x, (512,)),
+    "cumsum": lambda x, w: x.cumsum(0),
+    "sort": lambda x, w: x.sort(1)[0],
+    "cat": lambda x, w: torch.cat([x, w], 1),
+    "copy": lambda x, w: x.t().contiguous(),
+    "index": lambda x, w: x[torch.arange(511, -1, -1)],
+    "where": lambda x, w: torch.where(x > 0.5, x, w),
+    "pool": lambda x, w: F.avg_pool2d(x[None, None], 2, 1),
+    "convolution": lambda x, w: F.conv1d(x[None], w[:, :, None]),
+    "batch_norm": lambda x, w: F.batch_norm(x, torch.zeros(512), torch.ones(512), training=True),
+    "outer": lambda x, w: torch.outer(x[0], w[:, 0]),
+    "chain": lambda x, w: F.gelu((x @ w).softmax(-1) @ w) * 3,
+    "dropped": lambda x, w: F.dropout(x, 0.5),
+}
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=list(OPS))
+def test_ops_are_made_again(op: Any) -> None:
+    x, w = numbers(0).view(512, 512), numbers(1).view(512, 512)
+    y = op(x, w)
+    before = y._storage.flat().tobytes()
+    assert drop(y)
+    assert y._storage.flat().tobytes() == before
+    assert not is_away(y)
+    assert y._version == 0
+
+
+def test_a_chain_is_made_again_from_where_bytes_are() -> None:
+    """What the program has dropped in between is no longer anywhere; nothing recurses."""
+    x, w = numbers(0).view(512, 512), numbers(1).view(512, 512) / 256
+    h = x
+    for _ in range(40):
+        h = h @ w
+    want = h._storage.flat().tobytes()
+    counts.reset()
+    assert drop(h)
+    assert h._storage.flat().tobytes() == want
+    assert counts.again["matmul"].times == 40
+
+
+def test_a_chain_of_what_is_alive_goes_and_comes_within_the_budget() -> None:
+    x, w = numbers(0).view(512, 512), numbers(1).view(512, 512) / 256
+    steps = [x @ w]
+    for _ in range(15):
+        steps.append(steps[-1] @ w)
+    want = [t._storage.flat().tobytes() for t in steps]
+    torch.memory.reset_peak_memory_stats()
+    with torch.memory.budget(held() - 8 * MIB, spill=False):
+        bound = host.bound
+        assert sum(map(is_away, steps)) >= 8
+        torch.memory.reset_peak_memory_stats()
+        for t, bits in reversed(list(zip(steps, want, strict=True))):
+            assert t._storage.flat().tobytes() == bits
+        assert bound is not None
+        assert host.peak <= bound
+
+
+def test_what_a_recipe_reads_lives_as_long_as_it_is_needed() -> None:
+    x, w = numbers(0).view(512, 512), numbers(1).view(512, 512)
+    y = x @ w
+    want = y._storage.flat().tobytes()
+    assert drop(y)
+    before = host.allocated
+    del x, w
+    gc.collect()
+    assert host.allocated == before
+    assert y._storage.flat().tobytes() == want
+    gc.collect()
+    assert host.allocated == before - MIB  # two went, one came
+
+
+def test_what_is_written_to_is_made_first() -> None:
+    for write in (
+        lambda t: t.add_(1),
+        lambda t: t.data.add_(1),
+        lambda t: t.detach()[3:5].zero_(),
+        lambda t: t.numpy(),
+        lambda t: t.copy_(numbers(5).view(512, 512)),
+        lambda t: t.untyped_storage().fill_(0),
+    ):
+        x, w = numbers(0).view(512, 512), numbers(1).view(512, 512)
+        y = x @ w
+        want = y._storage.flat().tobytes()
+        assert drop(y)
+        write(x)
+        assert not is_away(y)
+        assert y._storage.flat().tobytes() == want
+        assert not drop(y)  # from what is not there any more
+
+
+def test_a_result_that_was_written_is_not_made_again() -> None:
+    y = numbers(0).view(512, 512) @ numbers(1).view(512, 512)
+    y.add_(1)
+    assert not drop(y)
+
+
+def test_what_outsiders_write_to_is_no_source() -> None:
+    array = np.ones((512, 512), np.float32)
+    assert not drop(torch.from_numpy(array) @ numbers(1).view(512, 512))
+
+
+def test_random_numbers_are_drawn_again_from_the_state_that_was_noted() -> None:
+    torch.manual_seed(5)
+    mask = torch.empty(1024, 1024).bernoulli_(0.3)
+    want, after = mask._storage.flat().tobytes(), torch.rand(4).tolist()
+    torch.manual_seed(5)
+    mask = torch.empty(1024, 1024).bernoulli_(0.3)
+    assert drop(mask)
+    assert mask._storage.flat().tobytes() == want
+    assert torch.rand(4).tolist() == after  # the stream goes on where it was
+
+
+def test_recipes_of_a_long_program_do_not_pile_up() -> None:
+    x, w = numbers(0).view(512, 512), numbers(1).view(512, 512) / 256
+    for _ in range(recipes.DEEPEST + 50):
+        x = x @ w
+    depth = x._storage.recipe[0].depth
+    assert depth <= recipes.DEEPEST + 1
+
+
+def test_the_body_of_an_op_that_updates_statistics_is_not_run_twice() -> None:
+    norm = torch.nn.BatchNorm1d(512)
+    x = numbers(0).view(512, 512)
+    y = norm(x)
+    want, mean = y.detach()._storage.flat().tobytes(), norm.running_mean.clone()
+    drop(y)
+    assert y._storage.flat().tobytes() == want
+    assert (norm.running_mean == mean).all()
+    assert norm.num_batches_tracked == 1
+
+
+def graph(x: Any, net: Any) -> Any:
+    return net(x).square().mean()
+
+
+PROGRAMS = {
+    "double backward": lambda x, net: torch.autograd.grad(
+        torch.autograd.grad(graph(x, net), x, create_graph=True)[0].square().sum(), x
+    )[0],
+    "retain_graph": lambda x, net: (
+        (loss := graph(x, net)).backward(retain_graph=True), loss.backward(), x.grad)[2],
+    "hooks": lambda x, net: (
+        net[0].register_full_backward_hook(lambda m, a, b: (a[0] * 2,)),
+        graph(x, net).backward(), x.grad)[2],
+    "checkpoint": lambda x, net: (_checkpointed(x, net).backward(), x.grad)[1],
+    "autocast": lambda x, net: (_autocast(x, net).backward(), x.grad)[1],
+    "in place": lambda x, net: (
+        graph(x.clone().mul_(2).relu_(), net).backward(), x.grad)[1],
+    "saved hooks": lambda x, net: (_hooked(x, net).backward(), x.grad)[1],
+}  # fmt: skip
+
+
+def _checkpointed(x: Any, net: Any) -> Any:
+    return torch.utils.checkpoint.checkpoint(graph, x, net, use_reentrant=False)
+
+
+def _autocast(x: Any, net: Any) -> Any:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return graph(x, net)
+
+
+def _hooked(x: Any, net: Any) -> Any:
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t * 1):
+        return graph(x, net)
+
+
+def outcome(program: Any) -> list[bytes]:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(128, 256), torch.nn.BatchNorm1d(256), torch.nn.GELU(),
+        torch.nn.Dropout(0.2), torch.nn.Linear(256, 256), torch.nn.Tanh(),
+        torch.nn.LayerNorm(256), torch.nn.Linear(256, 128), torch.nn.Softmax(-1),
+    )  # fmt: skip
+    x = torch.randn(2048, 128, requires_grad=True)
+    found = program(x, net)
+    grads = [p.grad for p in net.parameters() if p.grad is not None]
+    return [t.detach()._storage.flat().tobytes() for t in (found, *grads, *net.buffers())]
+
+
+@pytest.mark.parametrize("how", ["spill", "make", "always"])
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
+def test_programs_have_the_same_bits(program: Any, how: str) -> None:
+    spending.set_budget(None)
+    gc.collect()
+    base = host.allocated
+    torch.memory.reset_peak_memory_stats()
+    want = outcome(program)
+    peak = host.peak - base
+    gc.collect()
+    if how == "always":
+        assert within("always", True, program) == want
+        return
+    fitting = 0
+    for share in (0.4, 0.55, 0.7, 0.85):
+        found = within(host.allocated + int(share * peak), how == "spill", program)
+        assert found is None or found == want
+        fitting += found is not None
+    assert fitting
+
+
+def within(size: Any, spill: bool, program: Any) -> list[bytes] | None:
+    """What the program gives within a budget; None where one of its ops needs more."""
+    before = counts.evictions
+    torch.memory.reset_peak_memory_stats()
+    try:
+        with torch.memory.budget(size, spill=spill):
+            bound = host.bound
+            found = outcome(program)
+            assert bound is not None
+            assert host.peak <= bound
+    except OutOfMemoryError:
+        gc.collect()
+        return None
+    assert counts.evictions > before
+    return found
