@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -284,3 +285,67 @@ def test_map_and_while() -> None:
             lambda i, a: i < 3, lambda i, a: (i + 1, a * 2), (lib.tensor(0), lib.ones(2))
         )
     )
+
+
+# -- opcheck --------------------------------------------------------------------------------------
+
+CASES = {
+    "good": (lambda x: x * 2, lambda lib, x: lib.empty_like(x), ()),
+    "writes and does not say so": (
+        lambda x: x.mul_(2).clone(),
+        lambda lib, x: lib.empty_like(x),
+        (),
+    ),
+    "writes and says so": (lambda x: x.mul_(2).clone(), lambda lib, x: lib.empty_like(x), ("x",)),
+    "no fake": (lambda x: x * 2, None, ()),
+    "another shape": (lambda x: x * 2, lambda lib, x: x.new_empty(5), ()),
+    "another dtype": (lambda x: x * 2, lambda lib, x: lib.empty_like(x, dtype=lib.float64), ()),
+    "another layout": (lambda x: x.t().clone().t(), lambda lib, x: lib.empty_like(x), ()),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("grad", [False, True])
+def test_opcheck(case: str, grad: bool) -> None:
+    run, fake, mutates = CASES[case]
+    found = []
+    for lib in (torch, skimp):
+
+        def op(x):
+            return run(x)
+
+        op.__annotations__ = {"x": lib.Tensor, "return": lib.Tensor}
+        made = lib.library.custom_op(f"tests::check{next(NUMBERS)}", op, mutates_args=mutates)
+        if fake is not None:
+            made.register_fake(lambda x, lib=lib: fake(lib, x))
+        if not mutates:
+            made.register_autograd(lambda ctx, g: g * 2)
+        x = lib.ones(2, 3, requires_grad=grad and not mutates)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            checks = lib.library.opcheck(made, (x,), raise_exception=False)
+        found.append(checks["test_schema"] == "SUCCESS" and checks["test_faketensor"] == "SUCCESS")
+        if not found[-1]:
+            with pytest.raises(Exception, match=r"opcheck\(op, \.\.\.\): test_\w+ failed with"):
+                lib.library.opcheck(made, (x,))
+    assert found[0] == found[1]
+
+
+def test_opcheck_of_ops_and_of_what_is_none() -> None:
+    x = skimp.randn(3, requires_grad=True)
+    assert set(skimp.library.opcheck(skimp.ops.aten.sin.default, (x,)).values()) == {"SUCCESS"}
+    agree(lambda lib: lib.library.opcheck(3, (lib.ones(2),)))
+    agree(lambda lib: lib.library.opcheck(lib.ops.aten.sin.default, (1,), test_utils="nope"))
+
+
+def test_a_custom_op_on_tensors_without_bytes_runs_what_was_registered_for_them() -> None:
+    op = skimp.library.custom_op(f"tests::hollow{next(NUMBERS)}", twice, mutates_args=())
+    x = skimp.empty(3, device="meta")
+    with pytest.raises(NotImplementedError, match="There was no fake impl registered"):
+        op(x)
+    op.register_fake(lambda x: skimp.empty_like(x))
+    assert op(x).is_meta
+
+
+def twice(x: skimp.Tensor) -> skimp.Tensor:
+    return x * 2

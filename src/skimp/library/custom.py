@@ -28,8 +28,12 @@ _OPS: dict[str, CustomOpDef] = {}
 class CustomOpDef:
     """What `custom_op` makes: called as the function was. Runs unrecorded, as one node."""
 
-    def __init__(self, namespace: str, name: str, fn: Decorated) -> None:
+    def __init__(
+        self, namespace: str, name: str, fn: Decorated, mutates: str | Iterable[str] = ()
+    ) -> None:
         self._namespace, self._name = namespace, name
+        self._mutates = mutates if isinstance(mutates, str) else frozenset(mutates)
+        self._fake: Decorated | None = None
         self._init_fn = self._run = fn
         self._signature = inspect.signature(fn)
         self._backward: Decorated | None = None
@@ -51,10 +55,13 @@ class CustomOpDef:
         return _function(self, spec).apply(*leaves)
 
     def register_fake(self, fn: Decorated, /) -> Decorated:
-        """Accepted: shapes are those of what the function returns."""
+        """What runs on tensors without bytes: it makes results of the right shapes and dtypes."""
+        self._fake = fn
         return fn
 
-    register_vmap = register_fake  # vmap calls the op for each sample
+    def register_vmap(self, fn: Decorated, /) -> Decorated:
+        """Accepted: vmap calls the op for each sample."""
+        return fn
 
     def register_torch_dispatch(self, cls: Any, fn: Decorated | None = None, /) -> Decorated:
         """Accepted: there is no dispatcher."""
@@ -87,8 +94,9 @@ class CustomOpDef:
                 )
 
     def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        result = self._run(*args, **kwargs)
         given = [t for t in trees.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        run = self._run if all([t._meta is None for t in given]) else self._without_bytes()
+        result = run(*args, **kwargs)
         for t in trees.tree_leaves(result):
             if isinstance(t, Tensor) and any(t._storage is other._storage for other in given):
                 raise RuntimeError(
@@ -99,6 +107,15 @@ class CustomOpDef:
                     "(e.g. return x.clone()) or refactor the custom operator to not return it."
                 )
         return result
+
+    def _without_bytes(self) -> Decorated:
+        if self._fake is None:
+            raise NotImplementedError(
+                f"There was no fake impl registered for {self!r}. This is necessary for tensors on "
+                f"the device 'meta'. Please use `{self._init_fn.__name__}.register_fake` to add an "
+                "fake impl."
+            )
+        return self._fake
 
 
 class Overload:
@@ -187,7 +204,7 @@ def custom_op(
 ) -> Any:
     """Make a function the op `namespace::name`, found under `torch.ops`; a decorator without `fn`.
 
-    `mutates_args` and `schema` are accepted: nothing is compiled that would have to know.
+    `mutates_args` is what `opcheck` believes; `schema` is accepted.
     """
 
     def define(f: Decorated) -> CustomOpDef:
@@ -198,7 +215,7 @@ def custom_op(
             )
         if schema is None:
             _check_annotations(f)
-        made = _OPS[name] = CustomOpDef(namespace, last, f)
+        made = _OPS[name] = CustomOpDef(namespace, last, f, mutates_args)
         setattr(_namespace(namespace), last, Packet(made, f"{namespace}.{last}"))
         return made
 
@@ -253,10 +270,11 @@ def register_kernel(
 
 def register_fake(op: Any, func: Decorated | None = None, /, **_: Any) -> Any:
     """`CustomOpDef.register_fake`, by the op's name; a decorator without `func`."""
-    _registered(op)
-    return (lambda f: f) if func is None else func
+    found = _registered(op)
+    return found.register_fake if func is None else found.register_fake(func)
 
 
 def register_vmap(op: Any, func: Decorated | None = None, /, *, lib: Any = None) -> Any:
     """`CustomOpDef.register_vmap`, by the op's name; a decorator without `func`."""
-    return register_fake(op, func)
+    found = _registered(op)
+    return found.register_vmap if func is None else found.register_vmap(func)
