@@ -74,11 +74,11 @@ ABSENT = frozenset(
     nll_loss_forward rrelu_with_noise unfold_backward
     """.split()  # noqa: SIM905
 )
-# Results whose numbers are anything, or whose unused parts differ.
+# Results whose numbers are anything, or whose unused parts differ; `set_` takes storages.
 ANYTHING = frozenset(
     """
     empty empty_like empty_strided empty_permuted new_empty new_empty_strided
-    log_sigmoid_forward linalg_qr _standard_gamma_grad
+    log_sigmoid_forward linalg_qr _standard_gamma_grad set_
     """.split()  # noqa: SIM905
 )
 
