@@ -11,7 +11,6 @@ import numpy as np
 from skimp._engine.autograd import engine, errors, modes
 from skimp._engine.autograd.nodes import Node, accumulate_of, shape_of
 from skimp._engine.autograd.record import edge
-from skimp._engine.memory.layout import numel
 from skimp._engine.tensor.meta import blank
 from skimp._engine.tensor.tensor import Tensor, fresh
 
@@ -47,27 +46,31 @@ def backward(
                 "Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
+    captures = captured(inputs)
+    outputs = _tensors(tensors)
+    roots = _roots(outputs, _given(outputs, grad_tensors))
+    if create_graph:
+        warn_cycle()
+    del tensors, outputs, grad_tensors
+    engine.run(
+        roots, create_graph if retain_graph is None else retain_graph, create_graph, captures
+    )
+
+
+def captured(inputs: Any) -> engine.Captures | None:
+    """What a backward for some `inputs` catches; refuses where backward can't be called."""
     if modes.state.vmaps:
         raise RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use "
             "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
             "transforms."
         )
-    captures = None
-    if inputs is not None:
-        inputs = _tensors(inputs)
-        if not inputs:
-            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    outputs = _tensors(tensors)
-    roots = _roots(outputs, _given(outputs, grad_tensors), create_graph)
-    if inputs is not None:
-        captures = engine.Captures([_retained(t) for t in inputs], True)
-    if create_graph:
-        _warn_cycle()
-    del tensors, outputs, grad_tensors
-    engine.run(
-        roots, create_graph if retain_graph is None else retain_graph, create_graph, captures
-    )
+    if inputs is None:
+        return None
+    inputs = _tensors(inputs)
+    if not inputs:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    return engine.Captures([_retained(t) for t in inputs], True)
 
 
 def _retained(t: Any) -> tuple[Node | None, int]:
@@ -126,7 +129,7 @@ def grad(
         return _batched(
             outs, ins, grad_outputs, keep, create_graph, allow_unused, materialize_grads
         )
-    roots = _roots(outs, _given(outs, grad_outputs), create_graph)
+    roots = _roots(outs, _given(outs, grad_outputs))
     captures = engine.Captures([_asked(t) for t in ins], False)
     del outputs, outs, grad_outputs
     engine.run(roots, keep, create_graph, captures)
@@ -187,38 +190,40 @@ def _given(outputs: tuple[Any, ...], grads: Any) -> tuple[Any, ...]:
     return given
 
 
-def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...], create: bool) -> list[engine.Root]:
-    roots: list[engine.Root] = []
-    for i, (t, g) in enumerate(zip(outputs, grads, strict=True)):
-        node, index = (t.node, t.output_nr) if isinstance(t, GradientEdge) else (None, 0)
-        if node is None:
-            g = _checked(i, t, g)
-            if not t._rg:
-                raise errors.no_grad_fn(i, t)
-            node, index = edge(t)
-            if node is None:
-                continue  # a view made under no_grad of what requires grad: nothing flows
-        elif g is None:
+def _roots(outputs: tuple[Any, ...], grads: tuple[Any, ...]) -> list[engine.Root | None]:
+    return [root(i, t, g) for i, (t, g) in enumerate(zip(outputs, grads, strict=True))]
+
+
+def root(i: int, t: Any, g: Any) -> engine.Root | None:
+    """Where backward begins: a node, its output, and the gradient of that; None where nothing
+    flows, from a view made under no_grad of what requires grad.
+    """
+    if isinstance(t, GradientEdge):
+        if g is None:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        roots.append((node, index, g))
-    return roots
-
-
-def _checked(i: int, t: Tensor, g: Any) -> Any:
-    """The gradient to begin with: the one given, or 1 for a scalar."""
+        return t.node, t.output_nr, g
+    if g is not None:
+        g = _checked(i, t, g)
+    if not t._rg:
+        raise errors.no_grad_fn(i, t)
     if g is None:
-        if not t._rg:
-            return None
-        shape = shape_of(t)
-        if shape and numel(shape) != 1:
+        if (t.numel() if t._np is None else t._np.size) != 1:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
         if not t._dtype.is_floating_point:
             raise RuntimeError(
                 f"grad can be implicitly created only for real scalar outputs but got {t._dtype}"
             )
-        one = np.empty(shape, t._dtype.np)
+        one = np.empty(shape_of(t) if t._np is None else t._np.shape, t._dtype.np)
         one.fill(1)
-        return fresh(one, t._dtype) if t._meta is None else blank(shape, t._dtype)
+        g = fresh(one, t._dtype) if t._meta is None else blank(one.shape, t._dtype)
+    node, index = (t._node, t._index) if t._base is None else (None, 0)
+    if node is None:
+        node, index = edge(t)
+    return None if node is None else (node, index, g)
+
+
+def _checked(i: int, t: Tensor, g: Any) -> Any:
+    """The gradient to begin with."""
     if not isinstance(g, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if shape_of(g) != shape_of(t):
@@ -240,7 +245,7 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
 _told: list[bool] = []
 
 
-def _warn_cycle() -> None:
+def warn_cycle() -> None:
     """PyTorch's warning, once per program as PyTorch gives it."""
     if _told:
         return
@@ -253,7 +258,7 @@ def _warn_cycle() -> None:
         "you have to use this function, make sure to reset the .grad fields of your parameters to "
         "None after use to "
         "break the cycle and avoid the leak.",
-        stacklevel=4,
+        stacklevel=3,
     )
 
 

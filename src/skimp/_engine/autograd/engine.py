@@ -25,6 +25,7 @@ from skimp._engine.tensor.meta import blank
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.errors import BatchedArgument
 
+_frame = sys._getframe
 _state = modes.state
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
@@ -57,12 +58,12 @@ class Captures:
         self.found: list[Tensor | None] = [None] * len(edges)
         self.wanted: set[Node] = set()
 
-    def search(self, roots: Sequence[Root]) -> None:
+    def search(self, origins: Sequence[Node]) -> None:
         """Find the nodes on a path to a caught gradient: only those run."""
         oldest = min([n._number for n in self.at], default=0)
         order: list[Node] = []
         seen: set[Node] = set()
-        todo = [r[0] for r in roots]
+        todo = list(origins)
         while todo:
             node = todo.pop()
             if node in seen or node._number < oldest:
@@ -105,103 +106,104 @@ def accumulates() -> bool:
     return _tasks.now[1]
 
 
-def run(roots: list[Root], keep: bool, create: bool, captures: Captures | None = None) -> None:
+def run(
+    roots: list[Root | None], keep: bool, create: bool, captures: Captures | None = None
+) -> None:
     """Send the roots' gradients through the graph (the list is emptied). `keep`: nodes keep what
     they saved.
     """
-    state = _state
-    before, task = state.grad, _tasks.now
-    try:
-        state.grad = create
-        _tasks.now = (next(_numbers), captures is None)
-        if watched.OBSERVERS:
-            _run_watched(roots, keep, create, captures)
-        else:
-            _run(roots, keep, create, captures)
-    finally:
-        state.grad = before
-        _tasks.now = task
-
-
-def _run(roots: list[Root], keep: bool, create: bool, captures: Captures | None) -> None:
-    waiting: list[tuple[int, Node]] = []
-    buffers: dict[Node, Grads] = {}
-    wanted = None
-    if captures is not None:
-        captures.search(roots)
-        wanted = captures.wanted
-    origins = [r[0] for r in roots]
-    leaves: Leaves | None = None
-    caller: Any = None
-    while roots:
-        to, index, r = roots.pop(0)
-        if wanted is None or to in wanted:
-            _deliver(to, index, _validated(to, 0, r, to, index), waiting, buffers, create)
-            if type(to) is AccumulateGrad:
-                leaves = leaves or Leaves(origins, wanted)
-                if leaves.complete(to):
-                    heappush(waiting, (next_key(), to))
-    r = to = None  # type: ignore[assignment]  # nobody but the buffers holds a gradient: it may be taken or freed
-    results: Any
-    while waiting:
-        node = heappop(waiting)[1]
-        grads = buffers.pop(node)
-        extra = node._extra
-        if captures is not None and captures.take(node, grads):
-            continue
-        if extra is not None:
-            grads = hooks.before(extra, hooks.on_outputs(extra, grads))
-        if watched.ON or (extra is not None and extra.after):
-            results = _watched(node, grads, wanted, keep)
-        else:
-            try:
-                results = node._plan.run(node, grads, wanted, keep)
-            except BatchedArgument as e:
-                if not _state.vmaps:
-                    raise
-                results = _state.vmaps[-1].node(node, grads, wanted, e)
-                if not keep:
-                    node.release()
-        if node._saved is None:
-            caller = node._first = caller or lines.here(3)
-        del grads
-        edges = node._edges
-        i = 0
-        for r in results:
-            to = edges[i]
-            if to is not None and (wanted is None or to in wanted):
-                if r is not None and not (
-                    type(r) is Tensor
-                    and (a := r._np) is not None
-                    and to._extra is None
-                    and a.shape == to._shape
-                    and r._dtype is to._dtype
-                ):
-                    r = _validated(node, i >> 1, r, to, edges[i + 1])
-                is_leaf = type(to) is AccumulateGrad
-                if to in buffers or to._extra is not None:
-                    _deliver(to, edges[i + 1], r, waiting, buffers, create)
-                else:
-                    buffers[to] = [r]
-                    if not is_leaf:
-                        heappush(waiting, (-to._number, to))
-                if is_leaf:
-                    if leaves is None and count(to) != HELD_BY_ONE:
-                        leaves = Leaves(origins, wanted)
-                    if leaves is None or leaves.complete(to):
-                        heappush(waiting, (next_key(), to))
-            i += 2
-        r = a = to = None  # type: ignore[assignment]
-        del results, edges, node, extra
-
-
-def _run_watched(roots: list[Root], keep: bool, create: bool, captures: Captures | None) -> None:
+    before, task = _state.grad, _tasks.now
     observers = tuple(watched.OBSERVERS)
     for one in observers:
         one.backward_begins()
     try:
-        _run(roots, keep, create, captures)
+        _state.grad = create
+        _tasks.now = (next(_numbers), captures is None)
+        waiting: list[tuple[int, Node]] = []
+        buffers: dict[Node, Grads] = {}
+        begins = [r for r in roots if r is not None]
+        roots.clear()
+        origins = [r[0] for r in begins]
+        wanted = None
+        if captures is not None:
+            captures.search(origins)
+            wanted = captures.wanted
+        leaves: Leaves | None = None
+        frame: Any = _frame(1)
+        while frame.f_code.co_filename in lines.INSIDE and frame.f_back is not None:
+            frame = frame.f_back
+        caller = frame.f_code, frame.f_lasti  # for who runs a freed node again
+        del frame
+        while begins:
+            to, index, r = begins.pop(0)
+            if wanted is None or to in wanted:
+                if (a := r._np) is None or a.shape != to._shape or r._dtype is not to._dtype:
+                    r = _validated(to, 0, r, to, index)
+                if to in buffers or to._extra is not None:
+                    _deliver(to, index, r, waiting, buffers, create)
+                else:
+                    buffers[to] = [r]
+                    if type(to) is not AccumulateGrad:
+                        heappush(waiting, (-to._number, to))
+                if type(to) is AccumulateGrad:
+                    leaves = leaves or Leaves(origins, wanted)
+                    if leaves.complete(to):
+                        heappush(waiting, (next_key(), to))
+        r = to = a = None  # type: ignore[assignment]  # nobody but the buffers holds a gradient: it may be taken or freed
+        results: Any
+        while waiting:
+            node = heappop(waiting)[1]
+            grads = buffers.pop(node)
+            extra = node._extra
+            if captures is not None and captures.take(node, grads):
+                continue
+            if extra is not None:
+                grads = hooks.before(extra, hooks.on_outputs(extra, grads))
+            if watched.ON or (extra is not None and extra.after):
+                results = _watched(node, grads, wanted, keep)
+            else:
+                try:
+                    results = node._plan.run(node, grads, wanted, keep)
+                except BatchedArgument as e:
+                    if not _state.vmaps:
+                        raise
+                    results = _state.vmaps[-1].node(node, grads, wanted, e)
+                    if not keep:
+                        node.release()
+            if node._saved is None:
+                node._first = caller
+            del grads
+            edges = node._edges
+            i = 0
+            for r in results:
+                to = edges[i]
+                if to is not None and (wanted is None or to in wanted):
+                    if r is not None and not (
+                        type(r) is Tensor
+                        and (a := r._np) is not None
+                        and to._extra is None
+                        and a.shape == to._shape
+                        and r._dtype is to._dtype
+                    ):
+                        r = _validated(node, i >> 1, r, to, edges[i + 1])
+                    is_leaf = type(to) is AccumulateGrad
+                    if to in buffers or to._extra is not None:
+                        _deliver(to, edges[i + 1], r, waiting, buffers, create)
+                    else:
+                        buffers[to] = [r]
+                        if not is_leaf:
+                            heappush(waiting, (-to._number, to))
+                    if is_leaf:
+                        if leaves is None and count(to) != HELD_BY_ONE:
+                            leaves = Leaves(origins, wanted)
+                        if leaves is None or leaves.complete(to):
+                            heappush(waiting, (next_key(), to))
+                i += 2
+            r = a = to = None  # type: ignore[assignment]
+            del results, edges, node, extra
     finally:
+        _state.grad = before
+        _tasks.now = task
         for one in observers:
             one.backward_ends()
 
@@ -323,13 +325,17 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     a = g._np
     have = a.shape if a is not None else g._layout.shape  # type: ignore[union-attr]
     if have != shape:
-        if not _expands_to(shape, have):
+        lead = len(have) - len(shape)
+        if lead > 0 and have[lead:] == shape:
+            g = g.sum(tuple(range(lead)))
+        elif not _expands_to(shape, have):
             raise RuntimeError(
                 f"Function {node.name()} returned an invalid gradient at index {i} - got "
                 f"{list(have)} but expected "
                 f"shape compatible with {list(shape)}"
             )
-        g = summed_to(g, shape)
+        else:
+            g = summed_to(g, shape)
     if g._dtype is not dtype:
         if g._dtype.is_complex and not dtype.is_complex:
             g = g.real
@@ -375,6 +381,22 @@ def _accumulate(
         have = t._grad
         if g._sparse or (have is not None and have._sparse):
             t._grad = g if have is None else have + g if g._sparse else g + have
+        elif (
+            have is None
+            and not _state.grad
+            and type(g) is Tensor
+            and (a := g._np) is not None
+            and (b := t._np) is not None
+            and a is g._storage.block
+            and count(g) == 2
+            and count(g._storage) == 2
+            and a.flags.c_contiguous
+            and b.flags.c_contiguous
+            and not (g._rg or g._marked or g._storage.exported)
+            and g._base is None
+            and g._views is None
+        ):
+            t._grad = g  # a small tensor that is all of its storage, which nobody else has
         elif have is None:
             stolen = None
             if not _state.grad and count(g) == 2 and _obeys(g, t):

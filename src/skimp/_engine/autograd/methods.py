@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from skimp._engine.autograd import alias, calls, modes, node_lines as lines
+from skimp._engine.autograd import alias, calls, engine, modes, node_lines as lines
 from skimp._engine.autograd.nodes import Node, RemovableHandle, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.saving import ghost
@@ -137,7 +137,18 @@ def backward(
     """Add this tensor's gradients to the `.grad` of the leaves it was computed from (or of `inputs`
     only).
     """
-    calls.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+    if isinstance(gradient, (list, tuple)):
+        calls.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+        return
+    captures = None
+    if inputs is not None or modes.state.vmaps:
+        captures = calls.captured(inputs)
+    roots = [calls.root(0, self, gradient)]
+    if create_graph:
+        calls.warn_cycle()
+    del gradient
+    keep = create_graph if retain_graph is None else retain_graph
+    engine.run(roots, keep, create_graph, captures)
 
 
 # -- hooks -----------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ def written(recording: Recording, count: int | None) -> Any:
         "Tensor": Tensor,
         "accumulate_of": accumulate_of,
         "cls": rule.node_class(),
-        "ghost": saving.ghost,
         "guarded": saving.GUARDED,
         "here": sys._getframe,
         "inside": lines.INSIDE,
@@ -44,6 +43,7 @@ def written(recording: Recording, count: int | None) -> Any:
         "loops": recording.loops,
         "meta_of": saving.meta_of,
         "next_number": sequence.__next__,
+        "new": object.__new__,
         "node_of_view": node_of_view,
         "outside": lines.outside,
         "shape_of": shape_of,
@@ -171,23 +171,36 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
     """
     if slot.kind in (ARG_META, RESULT_META):
         known = is_tensor or slot.kind == RESULT_META
-        f = "shape_of({})" if slot.meta == "_shape" and known else f"meta_of({{}}, {slot.meta!r})"
-        return [], f"{f.format(x)}, None"
+        if slot.meta == "_shape" and known:
+            return [], f"shape_of({x}) if {x}._np is None else {x}._np.shape, None"
+        if slot.meta == "_strides" and known:  # of a leaf it is there after the first time
+            return [], f"{x}._layout.strides if {x}._layout else meta_of({x}, '_strides'), None"
+        return [], f"meta_of({x}, {slot.meta!r}), None"
     result = slot.kind == RESULT
     general = f"keep(node, {x}{f', {slot.of}' if result else ''})"
-    plain = [
-        f"    s = {x}._storage",
-        "    s.saved = True",
-        f"    k{i} = {f'ghost({x})' if result else x}",
-        f"    w{i} = s.version",
-    ]
-    unknown = "" if is_tensor or result else f"not isinstance({x}, Tensor) or "
-    text = [
-        f"if {unknown}{x}._np is None or {x}._marked:",
-        f"    k{i}, w{i} = {general}",
-        "else:",
-        *plain,
-    ]
+    plain = ["    s = " + x + "._storage", "    s.saved = True", f"    w{i} = s.version"]
+    if result:  # `saving.ghost`, written out
+        plain += [
+            f"    k{i} = t = new(Tensor)",
+            f"    t._np = {x}._np",
+            "    t._storage = s",
+            f"    t._dtype = {x}._dtype",
+            f"    t._layout = {x}._layout",
+            f"    if {x}._turned:",
+            "        t._turned = True",
+        ]
+    else:
+        plain.append(f"    k{i} = {x}")
+    text = [f"if {x}._np is None or {x}._marked:", f"    k{i}, w{i} = {general}", "else:", *plain]
+    if not (is_tensor or result):
+        text = [
+            f"if isinstance({x}, Tensor):",
+            *[f"    {line}" for line in text],
+            f"elif isinstance({x}, (list, tuple)):",
+            f"    k{i}, w{i} = {general}",
+            "else:",
+            f"    k{i}, w{i} = {x}, None",
+        ]
     return text, f"k{i}, w{i}"
 
 

@@ -139,6 +139,26 @@ class Plan:
         )
 
 
+class Choice:
+    """The rule of an op that depends on arguments: `pick(*values)` of those named in `by`.
+
+    All rules that it may answer differentiate by `names`: no other argument is looked at.
+    """
+
+    __slots__ = ("by", "names", "pick")
+
+    def __init__(
+        self, pick: Callable[..., Rule], by: tuple[str, ...], names: tuple[str, ...]
+    ) -> None:
+        self.pick = pick
+        self.by = by
+        self.names = names
+
+    def __call__(self, given: Mapping[str, Any]) -> Rule:
+        """The rule for arguments by name."""
+        return self.pick(*[given.get(name) for name in self.by])
+
+
 class Rule:
     """The derivative of an op: a name, and a formula for each argument that has a gradient."""
 

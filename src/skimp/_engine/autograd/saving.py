@@ -224,7 +224,7 @@ def meta_of(value: Any, meta: str) -> Any:
         return shape_of(value)
     if meta == "_strides":
         a = value._np
-        if a is not None:
+        if a is not None and value._layout is None and value._node is not None:
             size = a.itemsize
             return tuple([s // size for s in a.strides])
         return value.layout_of().strides

@@ -20,7 +20,7 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record, recording
-from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import (
@@ -39,8 +39,8 @@ from skimp._engine.dispatch.wrappers import (
     LIST_NAMES,
     REQUIRED,
     Parameters,
-    asking,
     explaining,
+    exported,
     forwarding,
     space_of,
 )
@@ -97,13 +97,18 @@ def export(
     method: bool = True,
     *,
     composite: bool = True,
+    quick: bool = False,
     fast: Function | None = None,
+    answer: str | None = None,
     **known: Any,
 ) -> Function:
     """Declare a function that looks at its arguments itself: the function behind a name in
     `namespaces`, and the method. `known`: more fields of its row.
 
-    `fast` records what it gives itself, if a gradient is needed.
+    `quick`: small programs call it, so its wrapper is written out. So is that of a `fast` one,
+    which records what it gives itself, if a gradient is needed, and of one with an `answer`: an
+    expression of `a`, the small array of the first argument, that says the same where nothing else
+    is given.
 
     `composite`: it is made of ops, each of which meets its tensors' transforms itself.
     """
@@ -117,7 +122,8 @@ def export(
         o = Op(name, f, kind, namespaces=namespaces, method=method, composite=composite, **known)
         OPS.setdefault(name, o)
     form = Form(o, name, f, name.endswith("_") and not name.endswith("__"))
-    made = form.f = forwarding(form, f) if fast is None else asking(form, f, fast)
+    quick = quick or fast is not None or answer is not None
+    made = form.f = exported(form, f, fast, answer) if quick else forwarding(form, f)
     FORMS[made] = form
     _made[f] = made
     publish(o, name, made, namespaces, method)
@@ -385,10 +391,18 @@ def needs_of(o: Op, p: Parameters) -> str:
 
 def recorded_by(space: dict[str, Any], o: Op, p: Parameters) -> list[str]:
     """The lines that record `result`."""
+    names = tuple(p.names())
     if isinstance(o.rule, Rule):
-        names = p.names()
-        space["recording"] = recording(o.rule, tuple(names), o.nondiff)
+        space["recording"] = recording(o.rule, names, o.nondiff)
         return [f"recording.record(result, {', '.join(names)})"]
+    if isinstance(o.rule, Choice):
+        space.update(pick=o.rule.pick, names=names, nondiff=o.nondiff, recording=recording)
+        space["key"] = names if not o.nondiff else (names, o.nondiff)
+        return [
+            f"rule = pick({', '.join(o.rule.by)})",
+            "chosen = rule.recordings.get(key) or recording(rule, names, nondiff)",
+            f"chosen.record(result, {', '.join(names)})",
+        ]
     space.update(record=record, rule=o.rule, nondiff=o.nondiff)
     return [f"given = {p.given()}", "record(rule(given), given, result, nondiff)"]
 

@@ -24,6 +24,7 @@ from skimp._engine.eval import run
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Kernel
 from skimp._engine.eval.into import write
+from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
@@ -49,6 +50,7 @@ class Pointwise:
         "args",
         "bare",
         "check",
+        "fast",
         "kernels",
         "masks",
         "name",
@@ -99,6 +101,11 @@ class Pointwise:
         # refuses values that the kernel would refuse, at the call: the kernel may run later
         self.check = check
         self.plain = plain_dtypes(self)
+        self.fast = self._fast  # asked first; made when it is
+
+    def _fast(self, *args: Any) -> Tensor | None:
+        self.fast = fast_of(self)
+        return self.fast(*args)
 
     def kernel(self, dtype: dtypes.dtype) -> Kernel:
         found = self.kernels.get(dtype)
@@ -170,10 +177,7 @@ def call(
     """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]`
     (`inplace`).
     """
-    made = None if out is not None else at_hand(row, args, params)
-    if made is not None:
-        if row.recording is not None and modes.state.grad and any([t._rg for t in args]):
-            row.recording.record(made, *args, *params)
+    if out is None and (made := row.fast(*args, *params)) is not None:
         return made
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
@@ -220,37 +224,48 @@ def _without_bytes(
     return made
 
 
-def at_hand(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
-    """The result for small row-major tensors of one dtype and shape, computed by the kernel and
-    nothing else. Beside one that is row-major, others may be one element, expanded.
+def fast_of(row: Pointwise) -> Callable[..., Tensor | None]:
+    """f(*tensors, *params): the row on small row-major tensors of one dtype and shape, recorded, by
+    the kernel and nothing else; None where a call is not for it. Beside one that is row-major,
+    others may be one element, expanded.
     """
-    first = args[0]
-    if type(first) is not Tensor and type(first) not in ORDINARY:
-        return None
-    dtype = first._dtype
-    x = first._np
-    if x is None or dtype not in row.plain:
-        return None
-    shape = x.shape
-    kernel: Any = row.kernels[dtype]
-    arrays = []
-    expanded = 0
-    for a in args:
-        if (type(a) is not Tensor and type(a) not in ORDINARY) or a._dtype is not dtype:
-            return None
-        y = a._np
-        if y is None or y.shape != shape:
-            return None
-        if not y.flags.c_contiguous:
-            if any(y.strides) or not kernel.strided:
-                return None
-            expanded += 1
-        arrays.append(y)
-    if expanded == len(arrays):
-        return None
-    made = np.empty(shape, x.dtype)
-    kernel.fn(*arrays, *params, out=made)
-    return fresh(made, dtype)
+    tensors = [f"a{i}" for i in range(len(row.args))]
+    given = ", ".join([*tensors, *[f"p{i}" for i in range(len(row.params))]])
+    arrays = [f"x{i}" for i in range(len(tensors))]
+    known = [f"type({a}) in ordinary" for a in tensors]
+    fits = [f"{x} is not None" for x in arrays] + ["dtype in plain"]
+    fits += [f"{a}._dtype is dtype" for a in tensors[1:]]
+    fits += [f"{x}.shape == x0.shape" for x in arrays[1:]]
+    lies = [f"{x}.flags.c_contiguous" for x in arrays]
+    whole = " and ".join(lies)
+    if len(arrays) > 1:
+        thin = [f"({c} or not any({x}.strides))" for c, x in zip(lies, arrays, strict=True)]
+        one = " or ".join(lies)
+        whole = f"({whole} or (kernel.strided and ({one}) and {' and '.join(thin)}))"
+    needs = " or ".join([f"{a}._rg" for a in tensors])
+    text = [
+        f"def function({given}):",
+        f"    if not ({' and '.join(known)}):",
+        "        return None",
+        "    dtype = a0._dtype",
+        *[f"    {x} = {a}._np" for x, a in zip(arrays, tensors, strict=True)],
+        f"    if not ({' and '.join(fits)}):",
+        "        return None",
+        "    kernel = kernels[dtype]",
+        f"    if not {whole}:",
+        "        return None",
+        "    array = empty(x0.shape, x0.dtype)",
+        f"    kernel.fn({given.replace('a', 'x')}, out=array)",
+        "    made = fresh(array, dtype)",
+        f"    if ({needs}) and recording is not None and state.grad:",
+        f"        recording.record(made, {given})",
+        "    return made",
+    ]
+    space = {
+        "empty": np.empty, "fresh": fresh, "kernels": row.kernels, "ordinary": ORDINARY,
+        "plain": row.plain, "recording": row.recording, "state": modes.state,
+    }  # fmt: skip
+    return function_of(f"{row.name}_fast", text, space)
 
 
 def bindings(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> dict[str, Any]:

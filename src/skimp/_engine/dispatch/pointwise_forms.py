@@ -239,28 +239,6 @@ def whole(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     return kernel.fn, frozenset(d for d in row.plain if row.kernels.get(d) is kernel)
 
 
-def short(row: Pointwise) -> Callable[..., Tensor | None]:
-    """f(input, *params): the row of one tensor and plain values on a small array at hand, recorded;
-    None where that needs the general way.
-    """
-    kernel, ok = whole(row)
-    recording = row.recording
-    assert recording is not None
-
-    def fast(input: Any, *params: Any) -> Tensor | None:
-        x = input._np
-        if x is None or input._dtype not in ok or not x.flags.c_contiguous:
-            return None
-        target = np.empty(x.shape, x.dtype)
-        kernel(x, *params, out=target)
-        made = fresh(target, input._dtype)
-        if input._rg and _state.grad:
-            recording.record(made, input, *params)
-        return made
-
-    return fast
-
-
 def target_at_hand(target: Tensor, *others: Any) -> bool:
     """Whether an in-place op may write to a small target without a further look: row-major floats,
     beside tensors of the same kind and shape; nothing is recorded.

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def method(f: F) -> F:
-    export(f.__name__, f, namespaces=())
+    export(f.__name__, f, namespaces=(), quick=True)
     return f
 
 
@@ -34,25 +34,36 @@ def both(f: F) -> F:
     return f
 
 
-def asked(f: F) -> F:
-    """A method that looks at a tensor and computes nothing."""
-    export(f.__name__, f, namespaces=(), looks=True)
-    return f
+def asked(answer: str | None = None) -> Callable[[F], F]:
+    """A method that looks at a tensor and computes nothing; `answer` as `export` has it."""
+
+    def declare(f: F) -> F:
+        export(f.__name__, f, namespaces=(), looks=True, answer=answer)
+        return f
+
+    return declare
 
 
-def asked_of_both(f: F) -> F:
+def asked_of_both(answer: str | None = None) -> Callable[[F], F]:
     """A function and method of that kind."""
-    export(f.__name__, f, looks=True)
-    return f
+
+    def declare(f: F) -> F:
+        export(f.__name__, f, looks=True, answer=answer)
+        return f
+
+    return declare
 
 
 @overload
 def size(self: Tensor, dim: None = None) -> Size: ...
 @overload
 def size(self: Tensor, dim: int) -> int: ...
-@asked
+@asked("Size(a.shape)")
 def size(self: Tensor, dim: int | None = None) -> Size | int:
     """The shape, or one of its sizes."""
+    a: Array | None = self._np
+    if a is not None and type(dim) is int and -a.ndim <= dim < a.ndim:
+        return int(a.shape[dim])
     return self.shape if dim is None else self.shape[layouts.normalize_dim(dim, self.ndim)]
 
 
@@ -60,40 +71,40 @@ def size(self: Tensor, dim: int | None = None) -> Size | int:
 def stride(self: Tensor, dim: None = None) -> tuple[int, ...]: ...
 @overload
 def stride(self: Tensor, dim: int) -> int: ...
-@asked
+@asked("(self._layout or self.layout_of()).strides")
 def stride(self: Tensor, dim: int | None = None) -> tuple[int, ...] | int:
     """Elements from one position to the next, of all dimensions or one."""
     strides = self.layout_of().strides
     return strides if dim is None else strides[layouts.normalize_dim(dim, len(strides))]
 
 
-@asked
+@asked()
 def storage_offset(self: Tensor) -> int:
     """Elements between the storage's beginning and this tensor's first."""
     return self.layout_of().offset
 
 
-@asked
+@asked("a.ndim")
 def dim(self: Tensor) -> int:
     """Number of dimensions."""
     a = self._np
     return a.ndim if a is not None else len(self._layout.shape)  # type: ignore[union-attr]
 
 
-@asked_of_both
+@asked_of_both("a.size")
 def numel(input: Tensor) -> int:
     """Number of elements."""
     a = input._np
     return a.size if a is not None else layouts.numel(input._layout.shape)  # type: ignore[union-attr]
 
 
-@asked
+@asked("a.itemsize")
 def element_size(self: Tensor) -> int:
     """Bytes of one element."""
     return self._dtype.itemsize
 
 
-@asked
+@asked()
 def data_ptr(self: Tensor) -> int:
     """The address of the first element; delivers. 0 for an empty tensor."""
     if self.numel() == 0:
@@ -101,25 +112,25 @@ def data_ptr(self: Tensor) -> int:
     return self._storage.address() + self.layout_of().offset * self._dtype.itemsize
 
 
-@asked
+@asked("a.flags.c_contiguous")
 def is_contiguous(self: Tensor, memory_format: Any = formats.contiguous_format) -> bool:
     """Whether the elements lie in the order of the format without gaps."""
     return formats.is_format(self, memory_format)
 
 
-@asked_of_both
+@asked_of_both()
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is a float type."""
     return input._dtype.is_floating_point
 
 
-@asked_of_both
+@asked_of_both()
 def is_complex(input: Tensor) -> bool:
     """Whether the dtype is a complex type."""
     return input._dtype.is_complex
 
 
-@asked_of_both
+@asked_of_both()
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative values."""
     return input._dtype.is_signed
@@ -140,7 +151,6 @@ def value(self: Tensor) -> Array:
     return self.array()
 
 
-@method
 def item(self: Tensor) -> Any:
     """The one element as a Python number."""
     a = self._np
@@ -148,6 +158,15 @@ def item(self: Tensor) -> Any:
         a = value(self)
     found = a.item()
     return float(found) if self._dtype in dtypes.FOREIGN else found
+
+
+# NumPy's own types make Python's numbers
+export(
+    "item",
+    item,
+    namespaces=(),
+    answer="a.item() if a.size == 1 and a.dtype.isbuiltin == 1 else f(self)",
+)
 
 
 @method
@@ -277,7 +296,8 @@ def _tell_of_gradients() -> None:
 def _float(self: Tensor) -> float:
     if self._rg and not _told:
         _tell_of_gradients()
-    return float(value(self).item())
+    a = self._np
+    return float((a if a is not None and a.size == 1 else value(self)).item())
 
 
 def _int(self: Tensor) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import NAMESPACES, general, move
@@ -195,7 +196,7 @@ def lies_in_columns(shape: Ints, strides: Ints) -> bool:
 def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Ints) -> Tensor:
     """The gradient of the first factor, in the first factor's memory order."""
     pair = _at_hand(g, mat2, input_shape)
-    turned = lies_in_columns(input_shape, input_strides)
+    turned = input_strides[0] == 1 and lies_in_columns(input_shape, input_strides)
     if pair is not None:
         if turned:
             return as_it_lies(_multiply(pair[1], pair[0].T).T, g._dtype)
@@ -206,7 +207,7 @@ def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Int
 def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Ints) -> Tensor:
     """The gradient of the second factor, in the second factor's memory order."""
     pair = _at_hand(g, input, mat2_shape)
-    turned = lies_in_columns(mat2_shape, mat2_strides)
+    turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
         if turned:
             return as_it_lies(_multiply(pair[0].T, pair[1]).T, g._dtype)
@@ -273,11 +274,15 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
     return None
 
 
+MM = Rule("MmBackward0", {"input": mm_first_back, "mat2": mm_second_back}, releases_early=True)
+_recording = recording(MM, ("input", "mat2"))
+
+
 @general(
     fast=_small_mm,
     autocast="lower",
     aliases=("dsmm",),
-    rule=Rule("MmBackward0", {"input": mm_first_back, "mat2": mm_second_back}, releases_early=True),
+    rule=MM,
     batch=batching.products.product_rule,
     sparse=sparse.product,
 )
@@ -404,9 +409,17 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 # -- matmul ---------------------------------------------------------------------------------------
 
 
+def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
+    made = _small_mm(input, other)
+    if made is not None and (input._rg or other._rg) and modes.state.grad:
+        _recording.record(made, input, other)
+    return made
+
+
 @general(
     namespaces=("", "linalg"),
     composite=False,
+    fast=_small_matmul,
     autocast="lower",
     batch=batching.products.product_rule,
     sparse=sparse.product,
@@ -466,9 +479,9 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
-        x, y = self._np, other._np
-        if x is not None and y is not None and x.ndim == 2 == y.ndim:
-            return mm(self, other)
+        made = _small_matmul(self, other)
+        if made is not None:
+            return made
     if not isinstance(other, Tensor):
         return offered(other, matmul, self, other)  # type: ignore[no-any-return]
     return matmul(self, other)

@@ -12,8 +12,8 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import named, short
+from skimp._engine.dispatch.pointwise import Pointwise, Refused, call, fast_of
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, zeros
 from skimp._engine.eval.expr import Kernel
@@ -132,14 +132,13 @@ def _functional_relu(input: Tensor, inplace: bool = False) -> Tensor:
     return apply(RELU, input, inplace=inplace)
 
 
-_small_relu = short(RELU)
-export("relu", relu, fast=_small_relu, sparse="values")
+export("relu", relu, fast=fast_of(RELU), sparse="values")
 export(
     "relu",
     named(_functional_relu, "relu", _functional_relu.__doc__),
     FUNCTIONAL,
     False,
-    fast=lambda input, inplace=False: None if inplace else _small_relu(input),
+    fast=lambda input, inplace=False: None if inplace else RELU.fast(input),
 )
 everywhere(relu_, True)
 

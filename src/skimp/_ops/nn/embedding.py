@@ -252,7 +252,7 @@ def embedding(
     return lookup(weight, input, padding, bool(scale_grad_by_freq))
 
 
-export("embedding", embedding, ("nn.functional",), method=False)
+export("embedding", embedding, ("nn.functional",), method=False, quick=True)
 
 
 @general("embedding", method=False)

@@ -342,7 +342,7 @@ def _as_shape(value: Any) -> Ints:
     return tuple(value) if isinstance(value, (tuple, list)) else (int(value),)
 
 
-export("layer_norm", layer_norm, ("nn.functional",), method=False)
+export("layer_norm", layer_norm, ("nn.functional",), method=False, quick=True)
 
 
 @rowwise("layer_norm", method=False)

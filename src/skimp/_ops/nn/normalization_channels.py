@@ -290,7 +290,7 @@ def _more_than_one(input: Any) -> None:
         )
 
 
-export("batch_norm", batch_norm, ("nn.functional",), method=False)
+export("batch_norm", batch_norm, ("nn.functional",), method=False, quick=True)
 
 
 @general("native_batch_norm", method=False, out=True)

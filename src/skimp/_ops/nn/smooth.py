@@ -7,7 +7,6 @@ from typing import Any
 
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.pointwise import Pointwise, call
-from skimp._engine.dispatch.pointwise_forms import short
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
@@ -65,12 +64,9 @@ def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None)
     return call(GELU[approximate], (input,), (), out)
 
 
-_small_gelu = {name: short(row) for name, row in GELU.items()}
-
-
 def _quick_gelu(input: Tensor, *, approximate: str = "none") -> Tensor | None:
-    found = _small_gelu.get(approximate)
-    return None if found is None else found(input)
+    found = GELU.get(approximate)
+    return None if found is None else found.fast(input)
 
 
 functional(gelu, _quick_gelu)

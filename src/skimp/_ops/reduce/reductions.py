@@ -7,9 +7,9 @@ from typing import Any
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
-from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import OPS, move, reduction, watching
+from skimp._engine.dispatch.forms import OPS, move, reduction
 from skimp._engine.dispatch.reduction import dims_of, reduced
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
@@ -24,9 +24,11 @@ _UNHASHED = (*dtypes.NARROW, dtypes.complex64, dtypes.complex128)
 PLAIN = (dtypes.float32, dtypes.float64)
 
 
-def spread(g: Tensor, shape: Any, dim: Any, keepdim: bool) -> Tensor:
+def spread(g: Tensor, input_shape: Any, dim: Any, keepdim: bool) -> Tensor:
     """A reduced gradient expanded over the reduced dims: nothing is written."""
-    return opened(g, shape, dim, keepdim).expand(tuple(shape))
+    if not keepdim and dim is not None:
+        g = opened(g, input_shape, dim, keepdim)
+    return g.expand(tuple(input_shape))
 
 
 def opened(g: Tensor, shape: Any, dim: Any, keepdim: bool) -> Tensor:
@@ -65,18 +67,17 @@ def by_dim(name: str, formulas: Any) -> Any:
     """PyTorch names the node of a whole reduction 0, of one along dims 1."""
     whole, along = Rule(f"{name}Backward0", formulas), Rule(f"{name}Backward1", formulas)
 
-    def chosen(given: dict[str, Any]) -> Rule:
-        dtype = given.get("dtype")
+    def pick(dim: Any, dtype: Any) -> Rule:
         if dtype is not None and (to := dtypes.asked(dtype)).category < dtypes.FLOAT:
             raise RuntimeError(f"Autograd not support dtype: {promotion.scalar_type_name(to)}")
-        return whole if given["dim"] is None else along
+        return whole if dim is None else along
 
-    return watching(chosen, *whole.names)
+    return Choice(pick, ("dim", "dtype"), whole.names)
 
 
 # -- sums and means -------------------------------------------------------------------------------
 
-SPREAD = {"input": lambda g, input_shape, dim, keepdim: spread(g, input_shape, dim, keepdim)}
+SPREAD = {"input": spread}
 
 
 def whole_dtype(t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dtype:

@@ -54,14 +54,14 @@ def total(x: Array) -> Any:
     return add(np.einsum("ij->i", x.reshape(-1, _PIECE)))
 
 
-def _summed(input: Any, dim: Any, keepdim: bool) -> Any:
-    """The sums over all elements or over one dim, and how many elements make one of them."""
-    x = floats(input)
-    if x is None or type(keepdim) is not bool:
-        return None
-    if dim is None:
-        return None if keepdim else (total(x), x.size)
-    if type(dim) is not int or not -x.ndim <= dim < x.ndim:
+def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
+    """The sums over one dim, or over the first dims, and how many elements make one of them."""
+    if type(dim) is tuple:
+        if len(dim) == 1:
+            dim = dim[0]
+        elif dim == (0, 1) and x.ndim == 3 and not keepdim:
+            x, dim = x.reshape(-1, x.shape[2]), 0
+    if type(dim) is not int or type(keepdim) is not bool or not -x.ndim <= dim < x.ndim:
         return None
     n = x.shape[dim]
     if dim in (-1, x.ndim - 1):
@@ -73,13 +73,30 @@ def _summed(input: Any, dim: Any, keepdim: bool) -> Any:
 
 def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """`sum`."""
-    found = _summed(input, dim, keepdim) if dtype is None else None
-    return None if found is None else fresh(found[0], input._dtype)
+    x = input._np
+    d = input._dtype
+    if x is None or dtype is not None or d not in _FLOATS or not x.flags.c_contiguous or not x.size:
+        return None
+    if dim is None:
+        if keepdim:
+            return None
+        return fresh(add(x.reshape(-1)) if x.size < _PIECE else total(x), d)
+    if type(dim) is tuple and len(dim) == 1:
+        dim = dim[0]
+    if keepdim is False and type(dim) is int and -x.ndim <= dim < x.ndim:
+        last = dim in (-1, x.ndim - 1)
+        if x.shape[dim] < _COLUMN and (last or (x.ndim == 2 and x.shape[1] > 1)):
+            return fresh(add(x, dim), d)
+    found = _summed(x, dim, keepdim)
+    return None if found is None else fresh(found[0], d)
 
 
 def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """`mean`."""
-    found = _summed(input, dim, keepdim) if dtype is None else None
+    x = floats(input)
+    if x is None or dtype is not None or (dim is None and keepdim):
+        return None
+    found = (total(x), x.size) if dim is None else _summed(x, dim, keepdim)
     if found is None:
         return None
     sums, n = found

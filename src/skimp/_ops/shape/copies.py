@@ -171,7 +171,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return clone(input, memory_format=memory_format)
 
 
-export("to", to, namespaces=())
+export("to", to, namespaces=(), quick=True)
 
 
 def _brought(input: Tensor, *_: Any) -> NoReturn:
