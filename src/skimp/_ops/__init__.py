@@ -1,6 +1,6 @@
 """The ops, a room per family: importing this package declares every row."""
 
-from skimp._engine.dispatch import unbound
+from skimp._engine.dispatch import describing, unbound
 from skimp._ops import assertions, foreach, older, ties
 from skimp._ops.batching import transform as _under_vmap
 from skimp._ops.create import (
@@ -102,4 +102,5 @@ from skimp._ops.shape import (
 from skimp._ops.sparse import products, sparse, tensor, text
 
 foreach.declare_all()
+describing.settle()
 unbound.settle()

@@ -52,9 +52,16 @@ ADD = Pointwise(
     title="add_stub",
     bare=True,
 )
+TWO_BOOLS = (
+    "Subtraction, the `-` operator, with two bool tensors is not supported. "
+    "Use the `^` or `logical_xor()` operator instead."
+)
 SUB = Pointwise(
     "sub",
-    dict.fromkeys((INT, FLOAT, COMPLEX), np.subtract),
+    {
+        BOOL: Refused(RuntimeError, TWO_BOOLS),
+        **dict.fromkeys((INT, FLOAT, COMPLEX), np.subtract),
+    },
     same,
     Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}),
     PAIR,
@@ -220,11 +227,8 @@ def _refuse_bool(input: Any, other: Any) -> None:
         t._dtype is dtypes.bool if isinstance(t, Tensor) else isinstance(t, bool)
         for t in (input, other)
     ]
-    if all(kinds):
-        raise RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. "
-            "Use the `^` or `logical_xor()` operator instead."
-        )
+    if all(kinds):  # before what is wrong with alpha
+        raise RuntimeError(TWO_BOOLS)
     if any(kinds):
         raise RuntimeError(
             "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying "

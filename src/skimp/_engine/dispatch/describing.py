@@ -1,0 +1,114 @@
+"""What a docstring says of shapes, dtypes, errors and memory where the op's row knows it.
+
+A body says what the op computes; its kind, its types and its kernels say the rest, in the sections
+that are written by hand elsewhere: Shape, Dtypes, Raises, Memory.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.dispatch import result_types
+from skimp._engine.dispatch.pointwise import Pointwise
+from skimp._engine.dispatch.pointwise_forms import ROWS
+from skimp._engine.dispatch.row import FORMS, Form
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import fresh
+
+_KINDS = {
+    "bool": dtypes.bool,
+    "integers": dtypes.int64,
+    "floating point": dtypes.float32,
+    "complex numbers": dtypes.complex64,
+}
+_RESULTS: dict[Callable[..., Any], str] = {
+    result_types.floating: "integers and bools count as the default float type",
+    result_types.same: "the result has the type that they promote to",
+    result_types.predicate: "the result is bool",
+    result_types.real_valued: "complex numbers give real ones",
+}
+
+
+def settle() -> None:
+    """Complete the docstrings of all forms; called once all rows are declared."""
+    for f, form in FORMS.items():
+        if not f.__doc__ or "Memory:" in f.__doc__:
+            continue
+        sections = _sections(form, f)
+        if sections:
+            f.__doc__ = "\n".join([inspect.cleandoc(f.__doc__), "", *sections])
+
+
+def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
+    op = form.op
+    row = op.row or ROWS.get(op.name.removesuffix("_"))
+    if isinstance(row, Pointwise):
+        return _of_pointwise(row, form.writes)
+    if op.kind == "view":
+        if form.writes:
+            return ["Memory: the tensor itself has the new shape; no byte moves."]
+        return ["Memory: a view, which shares the input's bytes."]
+    if op.kind != "reduction" and op.rule is None:
+        return []
+    if form.writes:
+        return ["Memory: written in place."]
+    parameters = inspect.signature(f).parameters
+    shape = _of_reduction(parameters) if op.kind == "reduction" else []
+    return [*shape, f"Memory: a new tensor{', or `out`' if 'out' in parameters else ''}."]
+
+
+def _of_pointwise(row: Pointwise, writes: bool) -> list[str]:
+    one = len(row.args) == 1
+    shape = "any; the result's is the input's."
+    if not one:
+        shape = "tensors (and numbers) that broadcast; the result has their common shape."
+    if writes:
+        shape = "any." if one else "the others broadcast to the input's."
+    errors_of = {name: _error(row, dtype) for name, dtype in _KINDS.items()}
+    taken = [name for name, error in errors_of.items() if error is None]
+    refused = {name: error for name, error in errors_of.items() if error is not None}
+    result = _RESULTS.get(row.types, "")
+    errors = [
+        f"{error} for {_listed([n for n, e in refused.items() if e == error])}"
+        for error in dict.fromkeys(refused.values())
+    ]
+    if not one:
+        errors.append("RuntimeError for shapes that don't broadcast")
+    if writes:
+        errors.append("RuntimeError where the result's type can't be cast to the input's")
+    memory = "written in place." if writes else "a new tensor, or `out`; large ones are deferred."
+    return [
+        f"Shape: {shape}",
+        f"Dtypes: {_listed(taken)}{f'; {result}' if result else ''}.",
+        *([f"Raises: {'; '.join(errors)}."] if errors else []),
+        f"Memory: {memory}",
+    ]
+
+
+def _error(row: Pointwise, dtype: dtypes.dtype) -> str | None:
+    """The class of error with which a row refuses a dtype, if it does."""
+    operand = fresh(np.empty(1, dtype.np), dtype)
+    try:
+        row.kernel(row.types((operand,) * len(row.args))[0])
+    except (RuntimeError, TypeError) as refused:
+        return type(refused).__name__
+    return None
+
+
+def _of_reduction(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    if not {"dim", "keepdim"} <= set(parameters):
+        return []
+    whole = parameters["dim"].default is not inspect.Parameter.empty
+    return [
+        f"Shape: {'one number without `dim`; ' if whole else ''}the input's less `dim`, which "
+        "`keepdim` leaves with size 1.",
+        "Raises: IndexError for a dim that is not there.",
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
