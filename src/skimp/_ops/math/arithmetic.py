@@ -58,10 +58,7 @@ TWO_BOOLS = (
 )
 SUB = Pointwise(
     "sub",
-    {
-        BOOL: Refused(RuntimeError, TWO_BOOLS),
-        **dict.fromkeys((INT, FLOAT, COMPLEX), np.subtract),
-    },
+    {BOOL: Refused(RuntimeError, TWO_BOOLS), **dict.fromkeys((INT, FLOAT, COMPLEX), np.subtract)},
     same,
     Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}),
     PAIR,
