@@ -126,6 +126,7 @@ class Growth:
     chain: str  # from a name of the program to the bytes; empty: nobody was found
     line: str  # the program's line that holds (`train.py:41`), if it was found
     text: str  # of that line
+    keeps: str = ""  # how many of what: "10 graphs"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
+import time
+from typing import Any, Final
 
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp.lens.collect import Collector
 from skimp.lens.data import Report
-from skimp.lens.report import make
+from skimp.lens.growth import FIRST, Look, growth, look
+from skimp.lens.report import Places, finished, make
 from skimp.lens.watch import Watch
 
+SHARE: Final = 0.02  # of the program's time that may be spent on looking for what grows
 active: list[Recording] = []  # one at most
 
 
@@ -25,7 +28,10 @@ class Recording:
         self.program = program
         self.collector: Collector
         self.watch: Watch
-        self._report: Report | None = None
+        self._seen: Look | None = None
+        self._steps = 0
+        self._next = self._next_count = FIRST
+        self._spent = 0.0
 
     def start(self) -> None:
         """Record from now on."""
@@ -38,6 +44,7 @@ class Recording:
                 self.collector.adopt(id(s), s.nbytes)
         del before
         self.watch = Watch(self.collector)
+        self.watch.after_step = self._after_step
         self.watch.start()
         host.watch(self.collector)
         active.append(self)
@@ -51,8 +58,25 @@ class Recording:
         self.watch.stop()
 
     def report(self) -> Report:
-        """Everything from the beginning until now."""
-        return make(self.program, self.collector, self.watch.stacks, self.watch.paths)
+        """Everything from the beginning until now, with who holds what is alive."""
+        collector = self.collector
+        places = Places(self.watch.stacks, self.watch.paths)
+        made = make(self.program, collector, places)
+        ends = look(collector) or self._seen
+        return finished(made, collector, places, growth(ends, places))
+
+    def _after_step(self) -> None:
+        """Every now and then: whether something grows, while the functions that hold it run."""
+        self._steps = number = self._steps + 1
+        if number < self._next_count:
+            return
+        self._next_count = max(number + 1, number * 11 // 10)
+        start = time.perf_counter()
+        search = number >= self._next and self._spent <= SHARE * self.collector.now()
+        if search:
+            self._next = 2 * number
+        self._seen = look(self.collector, self._seen, search)
+        self._spent += time.perf_counter() - start
 
     def __enter__(self) -> Recording:
         self.start()

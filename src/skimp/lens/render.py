@@ -161,6 +161,6 @@ def growth_words(report: Report) -> str:
         return f"no growth: the last steps ended with {ends}"
     words = f"grows {readable(round(growth.bytes_per_step))} a step: "
     if growth.line:
-        return f"{words}`{growth.text}` at {growth.line} holds {growth.chain}"
+        return f"{words}`{growth.text}` at {growth.line} keeps {growth.keeps or growth.chain}"
     made = f"what {growth.place.op} makes at {where(growth.place)} stays"
     return f"{words}{made}, held by {growth.chain}" if growth.chain else f"{words}{made}"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from skimp.lens.collect import Collector
 from skimp.lens.data import (
     ROLES,
+    Alive,
     Allocations,
     Copied,
     Frame,
+    Growth,
     Held,
     Peak,
     Place,
@@ -21,7 +24,9 @@ from skimp.lens.data import (
 from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
 from skimp.lens.stacks import Stacks
+from skimp.memory.holders import chains
 
+ALIVE = 64  # entries of what is alive whose holders are searched
 _OUTSIDE = Path("", "")
 
 
@@ -62,12 +67,10 @@ class Places:
         return Place(site.filename, site.lineno, site.op, path, root, site.phase, stack)
 
 
-def make(
-    program: str, collector: Collector, stacks: Stacks | None = None, paths: Paths | None = None
-) -> Report:
-    """Everything from the collector's beginning until now."""
+def make(program: str, collector: Collector, places: Places | None = None) -> Report:
+    """Everything from the collector's beginning until now, but for what only a search can tell."""
     collector.count()
-    places = Places(stacks, paths)
+    places = places or Places(None, None)
     live = collector.live
     made, allocated, unwritten = collector.since()
     peak = Peak(
@@ -94,6 +97,23 @@ def make(
         places=tuple(places.numbers),
         frames=tuple(places.frames),
     )
+
+
+def finished(made: Report, collector: Collector, places: Places, growth: Growth | None) -> Report:
+    """A report with who holds what is alive, and what follows from it."""
+    live = alive(collector, places)
+    owners = {id(r): owner for owner, r in list(collector.live.owners.items())}
+    largest: dict[tuple[Place, str | None, str], int] = {}
+    for record in sorted(collector.live.owners.values(), key=lambda r: r.bytes):
+        role = record.role_at(1 << 62)
+        largest[places.of(record.site), role, record.name] = owners[id(record)]
+    keys = {h: largest.get((h.place, h.role, h.name), 0) for h in live[:ALIVE]}
+    found = chains(set(keys.values()) - {0}) if keys else {}
+    told = [Alive(h, found.get(keys.get(h, 0), "")) for h in live]
+    return replace(
+        made, alive=tuple(told), growth=growth, frames=tuple(places.frames),
+        places=tuple(places.numbers),
+    )  # fmt: skip
 
 
 def _last(collector: Collector) -> Step:

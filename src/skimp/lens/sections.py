@@ -111,7 +111,7 @@ def holders(report: Report) -> Section:
             str(one.held.allocations),
             one.held.role,
             one.chain or "nobody by a name",
-            " ".join(filter(None, [one.held.place.op, _at(one.held.place)])),
+            " ".join(filter(None, [one.held.place.op, _at(one.held.place), one.held.name])),
         )
         for one in report.alive[:ROWS]
     ]

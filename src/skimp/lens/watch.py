@@ -13,7 +13,7 @@ from typing import Any, Final
 from skimp._engine.autograd import watched
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
 from skimp._engine.autograd.saving import Many
-from skimp._engine.memory import call_site
+from skimp._engine.memory import call_site, steps
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
 from skimp.lens.collect import Collector, Role
@@ -51,6 +51,7 @@ class Watch:
         Storage.saved = _Noted(self)  # type: ignore[assignment]
         watched.observe(self)
         call_site.finder = self.stacks.find
+        steps.LISTENERS.append(self._explicit_step)
         self._handles = [
             register_optimizer_step_pre_hook(self._optimizer_begins),
             register_optimizer_step_post_hook(self._optimizer_ends),
@@ -62,6 +63,7 @@ class Watch:
         Storage.saved = False
         watched.unobserve(self)
         call_site.finder = None
+        steps.LISTENERS.remove(self._explicit_step)
         for handle in self._handles:
             handle.remove()
 
@@ -178,6 +180,10 @@ class Watch:
             for t in state.values():
                 if isinstance(t, Tensor) and not t._hollow:
                     became(id(t._storage), Role("optimizer state", of))
+
+    def _explicit_step(self) -> None:
+        self.explicit = True
+        self.step()
 
     def step(self) -> None:
         """A step is over."""

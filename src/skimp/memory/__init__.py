@@ -22,17 +22,22 @@ from skimp._engine.memory.stats import (
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
 )
+from skimp._engine.memory.steps import step
 from skimp.errors import OutOfMemoryError
 from skimp.memory.drawing.picture import Picture, picture
+from skimp.memory.graph import saved
+from skimp.memory.holders import aliases, holders
 
 __all__ = [
     "OutOfMemoryError",
     "Picture",
     "Region",
+    "aliases",
     "budget",
     "empty_cache",
     "get_budget",
     "get_limit",
+    "holders",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
@@ -46,8 +51,14 @@ __all__ = [
     "region",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "saved",
     "set_budget",
     "set_limit",
     "set_per_process_memory_fraction",
+    "step",
     "synchronize",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

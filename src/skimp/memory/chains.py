@@ -1,0 +1,164 @@
+"""The words for a chain of references: `log.rows[3] -> graph of MeanBackward0 -> saved by
+TanhBackward0, model.py:11`.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import CellType, FrameType, FunctionType, GeneratorType, MethodType
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd import node_lines as lines
+from skimp._engine.autograd.nodes import AccumulateGrad, Node
+from skimp._engine.autograd.saving import Many, Packed
+from skimp._engine.eval.expr import Expr, Leaf
+from skimp._engine.memory.spans import Exported
+from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor.tensor import Tensor
+from skimp.memory.search import Root, variables
+
+
+def words(root: Root, path: list[Any]) -> str:
+    """The chain from a name, whose value is `path[0]`, to the last object of the path."""
+    local = root.where.endswith("()")
+    parts = [f"{root.where}.{root.name}" if root.where and not local else root.name]
+    for i, holder in enumerate(path[:-1]):
+        _step(parts, holder, path[i + 1], path[i - 1] if i else None)
+    if local:
+        parts[0] += f" in {root.where}"
+    return " -> ".join(parts)
+
+
+def _step(parts: list[str], holder: Any, value: Any, before: Any) -> None:
+    """Say how `holder` refers to `value`: more of the last part, or a new one."""
+    if isinstance(holder, Tensor):
+        _of_tensor(parts, holder, value)
+    elif isinstance(holder, Node):
+        _of_node(parts, holder, value)
+    elif isinstance(holder, (Storage, Expr, Leaf)):
+        if isinstance(holder, Storage) and isinstance(value, Expr):
+            parts.append("its promise")
+    elif isinstance(holder, (Many, Packed, Exported, CellType)):
+        return
+    elif isinstance(holder, np.ndarray):
+        if not parts[-1].endswith("NumPy array"):
+            parts.append("NumPy array")
+    elif isinstance(holder, dict):
+        if isinstance(value, Node):
+            parts.append(f"graph of {value.name()}")
+            return
+        parts[-1] += _of_dict(holder, value, before)
+    elif isinstance(holder, (list, tuple)):
+        if not parts[-1].startswith(("saved by", "graph of", "its promise")):
+            parts[-1] += _index(holder, value)
+    else:
+        _of_object(parts, holder, value)
+
+
+def _of_tensor(parts: list[str], holder: Any, value: Any) -> None:
+    if isinstance(value, Node):
+        parts.append(f"graph of {value.name()}")
+    elif value is holder._grad:
+        parts[-1] += ".grad"
+    elif value is holder._base:
+        parts.append("the tensor that it is a view of")
+    elif value is holder._hooks or value is holder._post_hooks:
+        parts.append("its hooks")
+    elif not isinstance(value, (Storage, np.ndarray, dict)):
+        name = _attribute(holder, value)
+        parts[-1] += name if name and not name.startswith("._") else ""
+
+
+def _of_node(parts: list[str], holder: Any, value: Any) -> None:
+    if value is holder._saved:
+        code = holder._code
+        at = f", {_file(code.co_filename)}:{lines.number(code, holder._lasti)}" if code else ""
+        parts.append(f"saved by {holder.name()}{at}")
+    elif isinstance(holder, AccumulateGrad) and value is holder.variable:
+        parts.append("a leaf of it")
+    elif not isinstance(value, (tuple, Node)):
+        parts.append(f"kept by {holder.name()}")
+
+
+def _of_object(parts: list[str], holder: Any, value: Any) -> None:
+    if isinstance(holder, FunctionType):
+        cells = holder.__closure__ or ()
+        for name, cell in zip(holder.__code__.co_freevars, cells, strict=True):
+            if cell is value:
+                parts.append(f"its closure's {name}")
+                return
+        parts.append(f"a default of {holder.__name__}")
+    elif isinstance(holder, MethodType):
+        parts[-1] += ".__self__" if value is holder.__self__ else ""
+    elif isinstance(holder, functools.partial):
+        parts.append("arguments of a partial")
+    elif isinstance(holder, (FrameType, GeneratorType)):
+        kind = "generator" if isinstance(holder, GeneratorType) else "frame"
+        frame = holder if isinstance(holder, FrameType) else holder.gi_frame
+        if frame is not None:
+            found = [n for n, v in variables(frame).items() if v is value]
+            name = found[0] if found else "a value"
+            parts.append(f"{name} in the {kind} of {frame.f_code.co_name}")
+    elif isinstance(holder, (set, frozenset)):
+        parts[-1] += "{...}"
+    else:
+        parts[-1] += _attribute(holder, value)
+
+
+def _attribute(holder: Any, value: Any) -> str:
+    """`.name` of the attribute of `holder` that is `value`."""
+    fields = getattr(holder, "__dict__", None)
+    if fields is value:
+        return ""
+    for name, one in (fields or {}).items():
+        if one is value:
+            return _WORDS.get(name, f".{name}")
+    for cls in type(holder).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if getattr(holder, name, None) is value:
+                return f".{name}"
+    return ""
+
+
+_TABLES = ("_parameters", "_buffers", "_modules")  # of modules: what is in them is an attribute
+_WORDS = {
+    **dict.fromkeys((*_TABLES, "_storage", "_np", "_node"), ""),
+    "_grad": ".grad",
+    "_base": " -> the tensor that it is a view of",
+    "_hooks": " -> its hooks",
+    "_post_hooks": " -> its hooks",
+}
+
+
+def _of_dict(holder: dict[Any, Any], value: Any, before: Any) -> str:
+    fields = before if isinstance(before, dict) else getattr(before, "__dict__", None) or {}
+    is_attribute = fields is holder or any([fields.get(name) is holder for name in _TABLES])
+    for key, one in holder.items():
+        if one is value:
+            if is_attribute:
+                return _WORDS.get(key, f".{key}")
+            return f"[{_short(key)}]"
+        if key is value:
+            return "'s keys"
+    return "[...]"
+
+
+def _index(holder: Any, value: Any) -> str:
+    for i, one in enumerate(holder):
+        if one is value:
+            return f"[{i}]"
+    return "[...]"
+
+
+def _short(key: Any) -> str:
+    if isinstance(key, Tensor):
+        return "a tensor"
+    text = repr(key)
+    return text if len(text) < 40 else f"{text[:37]}..."
+
+
+def _file(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,172 @@
+"""Who holds an object: a search from the program's names along references, as the garbage collector
+knows them.
+
+Names are the variables of running functions and of the program's modules. What this package and
+Python's own library keep is looked at last, when no name of the program leads there.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+import sysconfig
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from skimp._engine.memory.call_site import OWN_CODE
+
+_LIBRARY: Final = tuple([p for p in {sysconfig.get_path(n) for n in ("stdlib", "purelib")} if p])
+_OPAQUE: Final = (
+    *(str, bytes, int, float, complex, bool, type(None), ModuleType, CodeType),
+    *(BuiltinFunctionType, np.dtype, np.generic, np.ufunc),
+)
+
+
+class Root(NamedTuple):
+    """A name of the program: a variable of a module, or of a function that runs (or waits)."""
+
+    name: str
+    where: str  # the function or the module, empty for the main module
+    file: str
+
+
+class Paths:
+    """What a search has met: each object with the one by which it was met first."""
+
+    def __init__(self) -> None:
+        self.parents: dict[int, Any] = {}  # by id: the object that refers to it, or its Root
+        self._met: list[Any] = []  # so that ids stay theirs
+
+    def meet(self, value: Any, parent: Any) -> bool:
+        """Note an object; False where it was met before."""
+        key = id(value)
+        if key in self.parents:
+            return False
+        self.parents[key] = parent
+        self._met.append(value)
+        return True
+
+    def to(self, value: Any) -> tuple[Root, list[Any]] | None:
+        """The name that leads to an object that was met, and the objects from its value on."""
+        path = [value]
+        while True:
+            parent = self.parents.get(id(path[-1]))
+            if type(parent) is Root:
+                return parent, path[::-1]
+            if parent is None:
+                return None
+            path.append(parent)
+
+
+def search(targets: set[int], hidden: Iterable[Any] = ()) -> tuple[Paths, list[tuple[Any, Any]]]:
+    """Walk from all names; gives the paths, and (holder, target) of each reference to an object
+    whose id is a target; what only targets lead to is not met. `hidden` are not looked at.
+    """
+    paths = Paths()
+    found: list[tuple[Any, Any]] = []
+    waiting: deque[Any] = deque()
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType):
+            paths.parents[id(vars(module))] = None  # functions lead there: no way of holding
+    skip = {id(one) for one in hidden} | {id(waiting), id(found), id(paths), id(targets)}
+    for root, value in roots():
+        if id(value) in skip or _is_opaque(value):
+            continue
+        if id(value) in targets:
+            found.append((root, value))
+            paths.meet(value, root)
+        elif paths.meet(value, root):
+            waiting.append(value)
+    keyed: deque[Any] = deque()  # dicts, whose keys lead somewhere too: looked at last
+    skip.add(id(keyed))
+    while waiting or keyed:
+        if waiting:
+            holder = waiting.popleft()
+            values = referents(holder)
+            if isinstance(holder, dict):
+                values = holder.values()
+                if not all([isinstance(key, str) for key in holder]):
+                    keyed.append(holder)
+        else:
+            holder = keyed.popleft()
+            values = holder.keys()
+        for value in list(values):
+            if id(value) in skip or _is_opaque(value):
+                continue
+            if id(value) in targets:
+                found.append((holder, value))
+                paths.meet(value, holder)
+            elif paths.meet(value, holder):
+                waiting.append(value)
+    return paths, found
+
+
+def referents(value: Any) -> Iterable[Any]:
+    """What an object refers to."""
+    if isinstance(value, np.ndarray):  # the garbage collector is not told of its base
+        return [value.base] if value.dtype != object else [value.base, *value.ravel().tolist()]
+    if isinstance(value, memoryview):
+        return [value.obj]
+    if isinstance(value, FunctionType):
+        if value.__code__.co_filename.startswith(OWN_CODE):
+            return ()
+        return [*(value.__closure__ or ()), value.__defaults__, value.__kwdefaults__]
+    if isinstance(value, type):
+        return vars(value).values() if _is_users(value.__module__) else ()
+    if isinstance(value, FrameType):
+        return list(variables(value).values())
+    return gc.get_referents(value)
+
+
+def roots() -> Iterator[tuple[Root, Any]]:
+    """The program's names, nearest first, and their values."""
+    own = sys._getframe()
+    for frame in sys._current_frames().values():
+        at: FrameType | None = frame
+        while at is not None:
+            code = at.f_code
+            if at is not own and not is_library(code.co_filename) and code.co_name != "<module>":
+                for name, value in variables(at).items():
+                    yield Root(name, f"{code.co_name}()", code.co_filename), value
+            at = at.f_back
+    modules = [m for n, m in list(sys.modules.items()) if _is_users(n) and hasattr(m, "__dict__")]
+    main = sys.modules.get("__main__")
+    for module in sorted(modules, key=lambda m: m is not main):
+        where = "" if module is main else module.__name__
+        file = getattr(module, "__file__", None) or ""
+        for name, value in list(vars(module).items()):
+            if not name.startswith(("__", "@")):
+                yield Root(name, where, file), value
+
+
+def variables(frame: FrameType) -> dict[str, Any]:
+    """A frame's variables. CPython before 3.13 keeps the dict that it shows of a function's, and
+    with it values that the function has let go of: that dict is emptied again.
+    """
+    shown = frame.f_locals
+    found = dict(shown)
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(shown) is dict:
+        shown.clear()
+    return {name: value for name, value in found.items() if name[0] != "@"}  # pytest's own
+
+
+def is_library(file: str) -> bool:
+    """Whether a file is this package's or Python's, or of an installed package."""
+    return file.startswith((*OWN_CODE, "<frozen", *_LIBRARY))
+
+
+def _is_users(name: str) -> bool:
+    if name == "__main__":
+        return True
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and not is_library(file)
+
+
+def _is_opaque(value: Any) -> bool:
+    return isinstance(value, _OPAQUE)
