@@ -37,7 +37,9 @@ class Recording:
         """Record from now on."""
         if active:
             raise RuntimeError("memory is being recorded already; one recording at a time")
-        before = [s for s in gc.get_objects() if isinstance(s, Storage)] if host.allocated else []
+        before = (
+            [s for s in gc.get_objects() if issubclass(type(s), Storage)] if host.allocated else []
+        )
         self.collector = Collector(host)
         for s in before:
             if s.nbytes >= 0:

@@ -19,6 +19,8 @@ from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
 from skimp.memory.search import Root, variables
 
+ARROW = " -> "
+
 
 def words(root: Root, path: list[Any]) -> str:
     """The chain from a name, whose value is `path[0]`, to the last object of the path."""
@@ -28,7 +30,7 @@ def words(root: Root, path: list[Any]) -> str:
         _step(parts, holder, path[i + 1], path[i - 1] if i else None)
     if local:
         parts[0] += f" in {root.where}"
-    return " -> ".join(parts)
+    return ARROW.join(parts)
 
 
 def _step(parts: list[str], holder: Any, value: Any, before: Any) -> None:
@@ -49,12 +51,20 @@ def _step(parts: list[str], holder: Any, value: Any, before: Any) -> None:
         if isinstance(value, Node):
             parts.append(f"graph of {value.name()}")
             return
-        parts[-1] += _of_dict(holder, value, before)
+        _add(parts, _of_dict(holder, value, before))
     elif isinstance(holder, (list, tuple)):
         if not parts[-1].startswith(("saved by", "graph of", "its promise")):
             parts[-1] += _index(holder, value)
     else:
         _of_object(parts, holder, value)
+
+
+def _add(parts: list[str], label: str) -> None:
+    """More of the last part, or a part of its own."""
+    if label.startswith(ARROW):
+        parts.append(label.removeprefix(ARROW))
+    else:
+        parts[-1] += label
 
 
 def _of_tensor(parts: list[str], holder: Any, value: Any) -> None:
@@ -104,7 +114,7 @@ def _of_object(parts: list[str], holder: Any, value: Any) -> None:
     elif isinstance(holder, (set, frozenset)):
         parts[-1] += "{...}"
     else:
-        parts[-1] += _attribute(holder, value)
+        _add(parts, _attribute(holder, value))
 
 
 def _attribute(holder: Any, value: Any) -> str:
@@ -127,9 +137,9 @@ _TABLES = ("_parameters", "_buffers", "_modules")  # of modules: what is in them
 _WORDS = {
     **dict.fromkeys((*_TABLES, "_storage", "_np", "_node"), ""),
     "_grad": ".grad",
-    "_base": " -> the tensor that it is a view of",
-    "_hooks": " -> its hooks",
-    "_post_hooks": " -> its hooks",
+    "_base": f"{ARROW}the tensor that it is a view of",
+    "_hooks": f"{ARROW}its hooks",
+    "_post_hooks": f"{ARROW}its hooks",
 }
 
 

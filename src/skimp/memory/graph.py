@@ -104,7 +104,7 @@ def freed_with(roots: list[Any]) -> dict[int, int]:
     return {
         id(one): one.nbytes
         for i, one in enumerate(objects)
-        if i not in held and isinstance(one, Storage) and one.nbytes >= 0
+        if i not in held and issubclass(type(one), Storage) and one.nbytes >= 0
     }
 
 
@@ -119,7 +119,7 @@ def _inside(roots: Iterable[Any]) -> tuple[list[Any], dict[int, int]]:
     at = 0
     while at < len(objects):
         for other in _referents(objects[at]):
-            if id(other) not in places and not isinstance(other, _OUTSIDE):
+            if id(other) not in places and not issubclass(type(other), _OUTSIDE):
                 places[id(other)] = len(objects)
                 objects.append(other)
         at += 1
@@ -127,10 +127,11 @@ def _inside(roots: Iterable[Any]) -> tuple[list[Any], dict[int, int]]:
 
 
 def _referents(value: Any) -> Iterable[Any]:
-    if isinstance(value, np.ndarray):  # the garbage collector is not told of its base
+    kind = type(value)
+    if issubclass(kind, np.ndarray):  # the garbage collector is not told of its base
         return () if value.base is None else (value.base,)
-    if isinstance(value, memoryview):
+    if issubclass(kind, memoryview):
         return (value.obj,)
-    if isinstance(value, FunctionType):
+    if issubclass(kind, FunctionType):
         return value.__closure__ or ()  # not its module
     return gc.get_referents(value)

@@ -88,9 +88,9 @@ def search(targets: set[int], hidden: Iterable[Any] = ()) -> tuple[Paths, list[t
         if waiting:
             holder = waiting.popleft()
             values = referents(holder)
-            if isinstance(holder, dict):
+            if issubclass(type(holder), dict):
                 values = holder.values()
-                if not all([isinstance(key, str) for key in holder]):
+                if not all([type(key) is str for key in holder]):
                     keyed.append(holder)
         else:
             holder = keyed.popleft()
@@ -107,18 +107,19 @@ def search(targets: set[int], hidden: Iterable[Any] = ()) -> tuple[Paths, list[t
 
 
 def referents(value: Any) -> Iterable[Any]:
-    """What an object refers to."""
-    if isinstance(value, np.ndarray):  # the garbage collector is not told of its base
+    """What an object refers to. Asked of its type alone: proxies do things when they are asked."""
+    kind = type(value)
+    if issubclass(kind, np.ndarray):  # the garbage collector is not told of its base
         return [value.base] if value.dtype != object else [value.base, *value.ravel().tolist()]
-    if isinstance(value, memoryview):
+    if issubclass(kind, memoryview):
         return [value.obj]
-    if isinstance(value, FunctionType):
+    if issubclass(kind, FunctionType):
         if value.__code__.co_filename.startswith(OWN_CODE):
             return ()
         return [*(value.__closure__ or ()), value.__defaults__, value.__kwdefaults__]
-    if isinstance(value, type):
+    if issubclass(kind, type):
         return vars(value).values() if _is_users(value.__module__) else ()
-    if isinstance(value, FrameType):
+    if issubclass(kind, FrameType):
         return list(variables(value).values())
     return gc.get_referents(value)
 
@@ -169,4 +170,4 @@ def _is_users(name: str) -> bool:
 
 
 def _is_opaque(value: Any) -> bool:
-    return isinstance(value, _OPAQUE)
+    return issubclass(type(value), _OPAQUE)
