@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels.pointwise import Array, clamp, drop, select
+from skimp._kernels.pointwise import Array, blend, clamp, drop, select
 from skimp._kernels.powers import POWER, UNIT
 from skimp._kernels.scratch import give, take
 from skimp._kernels.special.erf import erf
@@ -103,7 +103,18 @@ def leaky_relu(x: Array, slope: Any = 0.01, *, out: Array) -> None:
 
 def leaky_relu_backward(g: Array, x: Array, slope: Any = 0.01, *, out: Array) -> None:
     """g above zero, else slope * g."""
-    select(np.greater(x, 0), g, np.multiply(g, slope), out=out)
+    if out.size <= _SMALL or out.dtype.char != "f" or not isinstance(slope, int | float):
+        select(np.greater(x, 0), g, np.multiply(g, slope), out=out)
+        return
+    for some, one, to in _in_pieces(g, x, out):
+        rooms = take(to.size, to.dtype), take(to.size, _BOOL)
+        scaled, mask = [room.reshape(to.shape) for room in rooms]
+        np.multiply(some, slope, out=scaled)
+        np.greater(one, 0, out=mask)
+        np.copyto(to, some)
+        blend(mask, scaled, to)
+        for room in rooms:
+            give(room)
 
 
 def prelu(x: Array, weight: Array, *, out: Array) -> None:

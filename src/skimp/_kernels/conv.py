@@ -78,7 +78,7 @@ def forward(x: Array, weight: Array, bias: Array | None, out: Array, w: Window) 
 
         many = some.stop - some.start
         elements = len(x) * many * math.prod(w.out) * depth
-        _each(list(blocks(w, len(x), many * depth)), elements, worker)
+        _each(list(blocks(w, len(x), many * depth, many * weight.shape[1])), elements, worker)
 
 
 def _factor(
@@ -87,11 +87,17 @@ def _factor(
     """Patches of x, and the matrix of weights (groups, co, ci, *kernel) that they are multiplied
     with: (groups, co, depth), where channels are last (depth, co). A bias (groups, co) is the last
     of the depth, against ones."""
-    patches = Patches(w, x.shape[2], dtype, len(weight), add is not None)
-    matrix = np.stack([patches.weight(each) for each in weight])
+    groups, co, ci = weight.shape[:3]
+    patches = Patches(w, x.shape[2], dtype, groups, add is not None)
+    depth = ci * w.taps
+    matrix = patches.take_for_all(groups * co * (depth + patches.ones)).reshape(groups, co, -1)
+    last = patches.channels_last
+    inner = (*w.kernel, ci) if last else (ci, *w.kernel)
+    into = matrix[..., :depth].reshape(groups, co, *inner)  # a view: dims are split
+    into[...] = np.moveaxis(weight, 2, -1) if last else weight
     if add is not None:
-        matrix = np.concatenate([matrix, add[..., None].astype(dtype)], axis=-1)
-    return patches, np.ascontiguousarray(matrix[0].T) if patches.channels_last else matrix
+        matrix[..., depth] = add
+    return patches, matrix[0].T if last else matrix
 
 
 def _bundles(x: Array, w: Window) -> list[slice]:
@@ -147,7 +153,7 @@ def weights(g: Array, x: Array, out: Array, w: Window, bias: Array | None = None
     ones = bias is not None
     for some in _bundles(x, w):
         many = some.stop - some.start
-        todo = list(blocks(w, len(x), many * each)) if g.size else []
+        todo = list(blocks(w, len(x), many * each, many * g.shape[2])) if g.size else []
         sums = _Lanes(todo, (many, g.shape[2], channels * w.taps + ones), dtype)
 
         def worker(some: slice = some, sums: _Lanes = sums) -> Any:
@@ -174,7 +180,7 @@ def forward_and_weights(
     (groups, channels) is the sum of x."""
     channels, dtype = x.shape[2], working(out.dtype)
     depth = max(1, channels * w.taps)
-    todo = list(blocks(w, len(x), x.shape[1] * depth)) if out.size else []
+    todo = list(blocks(w, len(x), x.shape[1] * depth, g.shape[2])) if out.size else []
     sums = _Lanes(todo, (x.shape[1], g.shape[2], channels * w.taps), dtype)
     seen = [np.zeros(x.shape[1:3], dtype) for _ in sums.numbers]
 
@@ -212,7 +218,8 @@ class _Lanes:
     def __init__(self, todo: list[Block], shape: Ints, dtype: np.dtype[Any]) -> None:
         self._todo = todo
         self.numbers = list(range(min(LANES, max(1, len(todo)))))
-        self.totals = [np.zeros(shape, dtype) for _ in self.numbers]
+        self.totals = [np.empty(shape, dtype) for _ in self.numbers]
+        self._begun = [False for _ in self.numbers]
 
     def blocks(self, lane: int) -> list[Block]:
         return self._todo[lane :: len(self.totals)]
@@ -220,22 +227,30 @@ class _Lanes:
     def add(self, lane: int, patches: Patches, g: Array, columns: Array) -> None:
         """What a block with these patches adds."""
         total = self.totals[lane]
-        np.add(total, _weigh(patches, g, columns), out=total)
+        if self._begun[lane]:
+            np.add(total, _weigh(patches, g, columns), out=total)
+        else:
+            _weigh(patches, g, columns, total)
+            self._begun[lane] = True
 
     def write(self, patches: Patches, out: Array) -> None:
         """out (groups, co, ci, *kernel) = the sum of all, without that of ones."""
         depth = patches.channels * patches.w.taps
-        for group, total in zip(out, self.total(), strict=True):
-            group[...] = patches.weight_back(total[:, :depth])
+        out[...] = patches.weight_back(self.total()[..., :depth])
 
     def total(self) -> Array:
+        for lane, begun in enumerate(self._begun):
+            if not begun:  # there was no block for it
+                self.totals[lane][...] = 0
         return sum(self.totals[1:], self.totals[0])
 
 
-def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
-    """What a block adds to the gradient of the weights (groups, co, depth)."""
+def _weigh(patches: Patches, g: Array, columns: Array, into: Array | None = None) -> Array:
+    """What a block adds to the gradient of the weights (groups, co, depth), perhaps in `into`."""
     if patches.channels_last:
-        part = patches.take(g.shape[2] * columns.shape[1]).reshape(1, g.shape[2], -1)
+        part = into
+        if part is None:
+            part = patches.take(g.shape[2] * columns.shape[1]).reshape(1, g.shape[2], -1)
         room = patches.take(g.shape[2] * len(columns)).reshape(g.shape[2], len(columns))
         np.matmul(gathered(g[:, 0], patches.dtype, room), columns, out=part[0])
         return part
@@ -243,5 +258,5 @@ def _weigh(patches: Patches, g: Array, columns: Array) -> Array:
     shape = (*g.shape[:3], columns.shape[-2])
     parts = patches.take(math.prod(shape)).reshape(shape)
     np.matmul(as_matrices(flat), np.swapaxes(columns, -1, -2), out=parts)
-    total: Array = np.add.reduce(parts, axis=0)
+    total: Array = np.add.reduce(parts, axis=0, out=into)
     return total

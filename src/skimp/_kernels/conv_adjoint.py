@@ -118,7 +118,7 @@ def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
     ]
     inner = tuple([slice(p, p + s) for p, s in zip(w.padding, w.size, strict=True)])
     total: Array | None = None
-    for block in blocks(w, n, max(1, len(matrix))) if g.size else ():
+    for block in blocks(w, n, max(1, len(matrix)), 0) if g.size else ():
         if block.start == 0:
             total = np.zeros((channels, block.last - block.first, *padded), dtype)
         assert total is not None

@@ -20,6 +20,7 @@ Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 SCRATCH: Final = 1 << 19  # elements of patches gathered at once, about
 _TURNED: Final = 32  # channels that become the inner side at once
+_FEW: Final = 1 << 20  # elements of patches that are gathered at once if there are no more
 LANES: Final = 4  # partial sums of a gradient of weights
 _HALVES: Final = 2  # bytes of the types that are multiplied as float32
 
@@ -43,6 +44,12 @@ class Window:
     @cached_property
     def taps(self) -> int:
         return math.prod(self.kernel)
+
+    @cached_property
+    def as_it_is(self) -> bool:
+        """Whether each place sees one element, its own."""
+        moved = any(self.padding) or any([s != 1 for s in self.stride])
+        return self.taps == 1 and self.size == self.out and not moved
 
     def rows(self, start: int, stop: int) -> tuple[int, int]:
         """The rows (of the first spatial dim, padding included) that output rows start..stop
@@ -78,13 +85,15 @@ class Block:
         return slice(self.start, self.stop)
 
 
-def blocks(w: Window, n: int, depth: int) -> Iterator[Block]:
+def blocks(w: Window, n: int, depth: int, channels: int) -> Iterator[Block]:
     """Cut n images so that the patches of a block, `depth` elements for each output, are about
     SCRATCH, at most half as much again, or one row's: in so many blocks that threads share them
-    evenly."""
+    evenly. Where all patches are few beside the weights of as many as `channels`, one block has
+    them all: its product is as large as that of the blocks, and BLAS's own threads share it."""
     each = depth * math.prod(w.out)
     if each <= SCRATCH:
-        count = LANES * max(1, round(n * each / (LANES * SCRATCH)))
+        few = n * math.prod(w.out) <= channels and n * each <= _FEW
+        count = 1 if few else LANES * max(1, round(n * each / (LANES * SCRATCH)))
         step = max(1, -(-n // count), min(n, SCRATCH // max(4 * each, 1)))
         for first in range(0, n, step):
             yield Block(first, min(first + step, n), 0, w.out[0])
@@ -103,7 +112,8 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
 class Patches:
     """Gathers the patches of one block: a row of channels and taps for each place.
 
-    Channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
+    Where the patches are the input (`plain`: a kernel of one tap that goes everywhere) nothing is
+    gathered, and else channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
     that makes the longer runs, else places are (images, groups, channels x taps, places). With
     `ones`, the depth ends with a one, for a bias to be multiplied with.
     """
@@ -119,27 +129,25 @@ class Patches:
         dense = w.dilation[-1] == 1
         run = channels * (w.kernel[-1] if dense else 1)
         along = w.out[-1] if w.stride[-1] == 1 else 1
-        self.channels_last = run > along and groups == 1
+        self.plain = not ones and w.as_it_is
+        self.channels_last = run > along and groups == 1 and not self.plain
         self._room: _Room | None = None
         self._taken: list[Array] = []
-
-    def weight(self, weight: Array) -> Array:
-        """(co, ci, *kernel) as the matrix (co, depth) whose columns are in the order of the
-        patches' depth."""
-        if self.channels_last:
-            weight = np.moveaxis(weight, 1, -1)
-        return np.ascontiguousarray(weight, dtype=self.dtype).reshape(len(weight), -1)
+        self._kept: list[Array] = []
 
     def weight_back(self, matrix: Array) -> Array:
-        """The reverse of `weight`."""
+        """(groups, co, depth), in the order of the patches' depth, as (groups, co, ci, *kernel)."""
+        lead = matrix.shape[:2]
         if self.channels_last:
-            return np.moveaxis(matrix.reshape(-1, *self.w.kernel, self.channels), -1, 1)
-        return matrix.reshape(-1, self.channels, *self.w.kernel)
+            return np.moveaxis(matrix.reshape(*lead, *self.w.kernel, self.channels), -1, 2)
+        return matrix.reshape(*lead, self.channels, *self.w.kernel)
 
     def gather(self, x: Array, block: Block) -> Array:
         """The patches that `block` reads of x (n, groups, channels, *size): (images x places,
         depth) with channels last, else (images, groups, depth, places). They stay as they are
         until the next block's."""
+        if self.plain and x.dtype == self.dtype and rows_flat(x):
+            return as_matrices(x[block.images, :, :, block.lines])
         room = self._room
         if room is None or not room.holds(block):
             if room is not None:
@@ -155,6 +163,12 @@ class Patches:
         self._taken.append(found)
         return found
 
+    def take_for_all(self, length: int) -> Array:
+        """Scratch memory, the caller's until `close`."""
+        found = take(length, self.dtype)
+        self._kept.append(found)
+        return found
+
     def release(self) -> None:
         """Give back what the last block took."""
         for each in self._taken:
@@ -163,6 +177,8 @@ class Patches:
 
     def close(self) -> None:
         """Give back the room too, at the end."""
+        for each in self._kept:
+            give(each)
         if self._room is not None:
             self._room.close()
 

@@ -499,13 +499,43 @@ def test_blocks_of_a_convolution_are_about_as_long_as_each_other(images: int, si
     """So that threads share them evenly; none holds half more patches than SCRATCH says."""
     depth = 9 * 32
     w = patches.Window((size, size), (3, 3), (1, 1), (1, 1), (1, 1), (size, size))
-    found = list(patches.blocks(w, images, depth))
+    found = list(patches.blocks(w, images, depth, 32))
     elements = [depth * size * (b.last - b.first) * (b.stop - b.start) for b in found]
     assert sum(elements) == images * depth * size * size
     assert max(elements) <= 1.5 * patches.SCRATCH
     if depth * size * size <= patches.SCRATCH:
         assert len({b.last - b.first for b in found[:-1]}) <= 1
         assert [b.first for b in found[1:]] == [b.last for b in found[:-1]]
+
+
+def test_few_patches_of_many_channels_are_one_block() -> None:
+    w = patches.Window((4, 4), (3, 3), (1, 1), (1, 1), (1, 1), (4, 4))
+    (block,) = patches.blocks(w, 16, 9 * 256, 256)
+    assert (block.last, block.stop) == (16, 4)
+    assert len(list(patches.blocks(w, 16, 9 * 256, 255))) == patches.LANES
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("lies", ["whole", "part", "turned", "expanded", "double"])
+def test_kernels_of_one_tap_read_the_input_where_it_lies(lies: str, groups: int) -> None:
+    """Results and gradients are torch's for inputs that are runs of memory, and for those that
+    are not."""
+    x, w = randn(5, 8, 9, 9), randn(12, 6 // groups, 1, 1)
+    if lies == "double":
+        x, w = x.double(), w.double()
+    lay: Any = {
+        "part": lambda t: t[:, 1:7, 1:8],
+        "turned": lambda t: t[:, :6].transpose(2, 3),
+        "expanded": lambda t: t[:1, :6].expand(5, -1, -1, -1),
+    }.get(lies, lambda t: t[:, :6].contiguous())
+    results = []
+    for T, convert in ((torch, torch.Tensor.clone), (skimp, ours)):
+        a, k = convert(x).requires_grad_(), convert(w).requires_grad_()
+        y = T.nn.functional.conv2d(lay(a), k, None, groups=groups)
+        (y * y).sum().backward()
+        results.append((y.detach(), a.grad, k.grad))
+    for mine, expected in zip(results[1], results[0], strict=True):
+        close(mine, expected, 1e-4)
 
 
 def test_results_are_torchs_where_planes_are_split_among_blocks() -> None:
