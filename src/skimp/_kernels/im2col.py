@@ -112,10 +112,10 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
 class Patches:
     """Gathers the patches of one block: a row of channels and taps for each place.
 
-    Where the patches are the input (`plain`: a kernel of one tap that goes everywhere) nothing is
-    gathered, and else channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
+    Channels are the inner side in memory (`channels_last`: images x places, taps x channels) where
     that makes the longer runs, else places are (images, groups, channels x taps, places). With
-    `ones`, the depth ends with a one, for a bias to be multiplied with.
+    `ones`, the depth ends with a one, for a bias to be multiplied with. Where the patches are the
+    input (`plain`: a kernel of one tap that goes everywhere) nothing is gathered.
     """
 
     def __init__(

@@ -61,14 +61,25 @@ class SparseAdam(PerParameter):
             return
         first, second = (number(b) for b in group["betas"])
         mean, square = state["exp_avg"], state["exp_avg_sq"]
-        old_mean = mean.sparse_mask(grad)._values()
-        old_square = square.sparse_mask(grad)._values()
-        mean_step = (g - old_mean).mul_(1 - first)
-        square_step = (g.pow(2) - old_square).mul_(1 - second)
-        mean.add_(grad.like(mean_step))
-        square.add_(grad.like(square_step))
-        up = mean_step + old_mean
-        down = (square_step + old_square).sqrt_().add_(group["eps"])
+        places = tuple(grad._indices().unbind(0))  # each is there once
+        old_mean, old_square = _of(mean, places), _of(square, places)
+        up = (g - old_mean).mul_(1 - first).add_(old_mean)
+        new_square = (g * g).sub_(old_square).mul_(1 - second).add_(old_square)
+        _put(mean, places, up)
+        _put(square, places, new_square)
         n = state["step"]
         size = number(group["lr"]) * math.sqrt(1 - second**n) / (1 - first**n)
-        p.add_(grad.like(up / down), alpha=-size)
+        step = up.div_(new_square.sqrt_().add_(group["eps"]))
+        _put(p, places, _of(p, places).add_(step.mul_(-size)))
+
+
+def _of(t: Tensor, places: tuple[Tensor, ...]) -> Tensor:
+    found: Tensor = t.index_select(0, places[0]) if len(places) == 1 else t[places]
+    return found
+
+
+def _put(t: Tensor, places: tuple[Tensor, ...], values: Tensor) -> None:
+    if len(places) == 1:
+        t.index_copy_(0, places[0], values)
+    else:
+        t.index_put_(places, values)

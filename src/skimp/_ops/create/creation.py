@@ -120,6 +120,11 @@ def _read_anew(data: Any, dtype: Any) -> Tensor:
 
 def _copy_of(data: Any, dtype: Any) -> Tensor:
     dtype = dtypes.asked(dtype)
+    if dtype is None and type(data) is float:
+        default = promotion.get_default_dtype()
+        return fresh(constant(data, default), default)
+    if dtype is None and type(data) is int and -(2**63) <= data < 2**63:
+        return fresh(constant(data, dtypes.int64), dtypes.int64)
     if (type(data) is int and dtype is not None) or (type(data) is float and _is_inexact(dtype)):
         return fresh(_checked_number(data, dtype), dtype)
     array, want = _read(data, dtype)

@@ -119,16 +119,36 @@ def _at_hand(x: Any, index: Any) -> Any:
                 return None
             start = i.start
             if start is not None and (type(start) is not int or not -n <= start < n):
-                return None
+                return _with_numbers(x, index)
             stop = i.stop
             if stop is not None and type(stop) is not int:
-                return None
+                return _with_numbers(x, index)
         elif i is None:
             return _with_new_dims(x, index)
         elif type(i) is not int or not -n <= i < n:
             return None
     found = x[(*index, ...)]
     return found if found.size else None
+
+
+def _with_numbers(x: Any, index: tuple[Any, ...]) -> Any:
+    """The same for slices between small tensors of one integer, `data[i : i + 8]`."""
+    found = tuple([_number_slice(i) if type(i) is slice else i for i in index])
+    changed = any([a is not b for a, b in zip(found, index, strict=True)])
+    return _at_hand(x, found) if changed else None
+
+
+def _number_slice(i: slice) -> slice:
+    """The slice itself where no bound is such a tensor."""
+    start, stop = [_number_of(bound) for bound in (i.start, i.stop)]
+    return i if start is i.start and stop is i.stop else slice(start, stop, i.step)
+
+
+def _number_of(bound: Any) -> Any:
+    if type(bound) is not Tensor:
+        return bound
+    a = bound._np
+    return bound if a is None or a.size != 1 or a.dtype.kind != "i" else a.item()
 
 
 def _with_new_dims(x: Any, index: tuple[Any, ...]) -> Any:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
@@ -267,20 +270,17 @@ def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     )
 
 
-@reduction(
-    "_std",
-    method=False,
-    namespaces=(),
-    rule=Rule(
-        "StdBackward0",
-        {
-            "input": lambda g, input, result, dim, keepdim, degrees: _var_back(
-                (g / (result * 2)).masked_fill(result == 0, 0), input, dim, keepdim, degrees
-            )
-        },
-    ),
-    batch=batching.dims.reduces,
+STD = Rule(
+    "StdBackward0",
+    {
+        "input": lambda g, input, result, dim, keepdim, degrees: _var_back(
+            (g / (result * 2)).masked_fill(result == 0, 0), input, dim, keepdim, degrees
+        )
+    },
 )
+
+
+@reduction("_std", method=False, namespaces=(), rule=STD, batch=batching.dims.reduces)
 def _std(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
     _warn_degrees("std", input, dim, degrees)
     real = input._dtype.to_real()
@@ -299,28 +299,33 @@ def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
         )
 
 
-def _small_var(
-    input: Any,
-    dim: Any = None,
-    unbiased: Any = None,
-    keepdim: Any = False,
-    *,
-    correction: Any = None,
-) -> Tensor | None:
-    if unbiased is not None or type(correction) not in (int, type(None)):
-        return None
-    degrees = 1.0 if correction is None else float(correction)
-    found = small.moments(input, dim, keepdim, degrees)
-    if found is None:
-        return None
-    made = fresh(found, input._dtype)
-    if input._rg and modes.state.grad:
-        given = {"input": input, "dim": dim, "keepdim": keepdim, "degrees": degrees}
-        record(VAR, given, made)
-    return made
+def _small_spread(rule: Rule, finish: Callable[[Any], Any]) -> Callable[..., Tensor | None]:
+    """What `var` and `std` do with small rows: `finish` is of the variance."""
+
+    def fast(
+        input: Any,
+        dim: Any = None,
+        unbiased: Any = None,
+        keepdim: Any = False,
+        *,
+        correction: Any = None,
+    ) -> Tensor | None:
+        if unbiased is not None or type(correction) not in (int, type(None)):
+            return None
+        degrees = 1.0 if correction is None else float(correction)
+        found = small.moments(input, dim, keepdim, degrees)
+        if found is None:
+            return None
+        made = fresh(finish(found), input._dtype)
+        if input._rg and modes.state.grad:
+            given = {"input": input, "dim": dim, "keepdim": keepdim, "degrees": degrees}
+            record(rule, given, made)
+        return made
+
+    return fast
 
 
-@reduction("var", out=True, fast=_small_var)
+@reduction("var", out=True, fast=_small_spread(VAR, lambda variance: variance))
 def var(
     input: Tensor,
     dim: Any = None,
@@ -336,7 +341,7 @@ def var(
     return _var(input, dim, keepdim, _degrees(unbiased, correction))
 
 
-@reduction("std", out=True)
+@reduction("std", out=True, fast=_small_spread(STD, np.sqrt))
 def std(
     input: Tensor,
     dim: Any = None,

@@ -104,18 +104,30 @@ def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
 
 
 def moments(input: Any, dim: Any, keepdim: Any, degrees: float) -> Array | None:
-    """The squared distances from the mean along the last dim, over n - degrees."""
-    x = rows(input, dim)
-    if x is None or type(keepdim) is not bool or not x.shape[-1] > degrees:
+    """The squared distances from the mean along the last dim, or down columns, over n - degrees."""
+    x, axis = _spread(input, dim)
+    if x is None or type(keepdim) is not bool or not x.shape[axis] > degrees:
         return None
     number = x.dtype.type
-    n = x.shape[-1]
-    middle = add(x, -1, None, None, True)
+    n = x.shape[axis]
+    middle = add(x, axis, None, None, True)
     apart = np.subtract(x, np.divide(middle, number(n), out=middle))
-    squares = add(np.square(apart, out=apart), -1, None, None, keepdim)
+    squares = add(np.square(apart, out=apart), axis, None, None, keepdim)
     if number is np.float32 and not in_range(squares):
         return None
     return squares / number(n - degrees)  # type: ignore[no-any-return]
+
+
+def _spread(input: Any, dim: Any) -> tuple[Array | None, int]:
+    """The array whose `moments` are asked for along this axis."""
+    if dim is None:
+        x = rows(input, -1)
+        return (x if x is not None and x.ndim == 1 else None), 0
+    if dim == 0 and type(dim) is int:
+        x = floats(input)
+        if x is not None and x.ndim == 2 and len(x) < _COLUMN and x.shape[1] > 1:
+            return x, 0
+    return rows(input, dim), -1
 
 
 def norm(input: Any) -> Any:
