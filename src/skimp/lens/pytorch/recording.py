@@ -1,0 +1,134 @@
+"""A recording of a program on PyTorch: profiles of some steps each, counted one after another."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from torch.profiler import ProfilerActivity, profile
+
+from skimp._engine.memory.ledger import Ledger
+from skimp.lens.collect import Collector
+from skimp.lens.data import Report
+from skimp.lens.pytorch.events import Allocation, events
+from skimp.lens.pytorch.facts import Became, Edge, Fact, Saved
+from skimp.lens.pytorch.hooks import Hooks
+from skimp.lens.pytorch.spots import Spot
+from skimp.lens.report import make
+
+FACTS: Final = 20_000  # after so many a profile is counted and the next begins
+
+
+class Recording:
+    """Records PyTorch's memory while it is open, then gives a report.
+
+    The totals are those of PyTorch's profiler, to the byte: every allocation of its allocator on
+    the CPU, temporaries inside of ops included.
+    """
+
+    def __init__(self, program: str = "") -> None:
+        self.program = program
+        self.hooks = Hooks()
+        self.counting = 0.0  # seconds that profiles took to be counted
+        self._ledger = Ledger("torch")
+        self._now = 0.0
+        self._collector = Collector(self._ledger, lambda: self._now)
+        self._profile: Any = None
+        self._first = 0  # ns of the first event
+        self._began = 0.0
+        self._sequence: dict[int, int] = {}
+        self._alive: dict[int, int] = {}  # bytes by address
+        self._open: dict[str, float] = {}  # phases that have begun
+
+    def start(self) -> None:
+        """Record from now on."""
+        self._began = time.perf_counter()
+        self._first = time.time_ns()
+        self._begin()
+        self.hooks.after_step = self._between_steps
+        self.hooks.__enter__()
+
+    def stop(self) -> None:
+        """Record no longer."""
+        if self._profile is None:
+            return
+        self.hooks.__exit__()
+        self._count()
+
+    def report(self) -> Report:
+        """Everything from `start` to `stop`."""
+        self._now = time.perf_counter() - self._began
+        return make(self.program, self._collector, self.hooks.spots, self.hooks.paths, "torch")
+
+    # -- profiles ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+        self._profile.start()
+
+    def _between_steps(self) -> None:
+        if len(self.hooks.facts) >= FACTS:
+            self._count()
+            self._begin()
+
+    def _count(self) -> None:
+        start = time.perf_counter()
+        self._profile.stop()
+        tree = self._profile.profiler.kineto_results.experimental_event_tree()
+        facts = self.hooks.facts
+        for event in events(tree, self._sequence):
+            self._now = max(self._now, (event.time - self._first) / 1e9)
+            if isinstance(event, Allocation):
+                self._allocation(event)
+            else:
+                self._fact(facts[event.fact])
+        facts.clear()
+        self._profile = None
+        self.counting += time.perf_counter() - start
+
+    # -- counting ---------------------------------------------------------------------------------
+
+    def _allocation(self, event: Allocation) -> None:
+        ledger = self._ledger
+        if event.bytes > 0:
+            ledger.made += 1
+            ledger.total += event.bytes
+            self._alive[event.address] = event.bytes
+            self._collector.allocated(event.address, event.bytes, self._place(event))
+            return
+        nbytes = self._alive.pop(event.address, None)
+        if nbytes is not None:  # else it was there before the recording began
+            ledger.dropped += 1
+            ledger.freed += nbytes
+            self._collector.freed(event.address, nbytes)
+
+    def _place(self, event: Allocation) -> Spot:
+        spots = self.hooks.spots
+        known = spots.known
+        if event.forward >= 0:
+            forward = known[event.forward]
+            return spots.spot(event.node, forward.stack, forward.module, "backward")
+        if event.place >= 0:
+            return known[event.place]
+        return spots.spot("outside of functions", 0, 0, "other")
+
+    def _fact(self, fact: Fact) -> None:
+        collector = self._collector
+        if isinstance(fact, Became):
+            collector.became(fact.address, fact.role)
+        elif isinstance(fact, Saved):
+            if fact.back:
+                collector.unsaved([fact.address])
+            else:
+                collector.saved(fact.address)
+        elif isinstance(fact, Edge):
+            self._edge(fact)
+        else:
+            collector.step()
+
+    def _edge(self, edge: Edge) -> None:
+        if edge.begins:
+            self._open[edge.kind] = self._now
+        elif edge.kind in self._open:
+            start = self._open.pop(edge.kind)
+            self._collector.marked(edge.kind, edge.name, start, self._now)
