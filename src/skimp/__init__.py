@@ -181,6 +181,7 @@ from skimp.errors import AcceleratorError, FatalError, OutOfMemoryError
 from skimp.func import vmap
 from skimp.func.control_flow import cond
 from skimp.jit import fork, wait
+from skimp.memory.notebook import load_ipython_extension
 from skimp.nn.positional import (
     affine_grid_generator,
     batch_norm,

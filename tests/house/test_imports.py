@@ -56,11 +56,25 @@ def imports(module: str, top_only: bool = True) -> set[str]:
     return {name for node in statements(tree, top_only) for name in targets(module, node)}
 
 
-def test_nothing_imports_torch() -> None:
+ON_PYTORCH = "skimp.lens.pytorch"  # the lens for programs that run on PyTorch itself
+
+
+def test_nothing_else_imports_torch() -> None:
     def roots(module: str) -> set[str]:
         return {name.split(".")[0] for name in imports(module, top_only=False)}
 
-    assert [m for m in FILES if roots(m) & {"torch", "torchvision", "functorch"}] == []
+    found = [m for m in FILES if roots(m) & {"torch", "torchvision", "functorch"}]
+    assert [m for m in found if not m.startswith(ON_PYTORCH)] == []
+
+
+def test_the_lens_on_pytorch_is_imported_only_when_asked_for() -> None:
+    users = [
+        m
+        for m in FILES
+        if not m.startswith(ON_PYTORCH)
+        if any(target.startswith(ON_PYTORCH) for target in imports(m))
+    ]
+    assert users == []
 
 
 def test_imports_have_no_cycles() -> None:

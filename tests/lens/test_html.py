@@ -14,7 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skimp.lens.data import Advice, Allocations, Copied, Frame, Held, Mark, Peak, Place, Report
+from skimp.lens.data import (
+    Advice,
+    Allocations,
+    Copied,
+    Frame,
+    Held,
+    Mark,
+    Peak,
+    Place,
+    Report,
+    Step,
+)
 from skimp.lens.html import to_html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -51,7 +62,11 @@ def report(engine: str = "skimp", **other: Any) -> Report:
         engine=engine,
         frames=(Frame("train.py", 3, "<module>"), Frame("</script><b>.py", 7, "forward")),
         places=(LOAD, RELU),
-        marks=(Mark("step", "step 0", 0.0, 5.0), Mark("forward", "", 0.0, 2.0)),
+        marks=(Mark("forward", "", 0.0, 2.0),),
+        steps=(
+            Step(0, 0, 0.0, 3.0, (4 << 20) + 5, 4 << 20),
+            Step(1, 1, 3.0, 2.0, 4 << 20, 1 << 20),
+        ),
         advice=(Advice("checkpoint", "checkpoint blocks.0", 3 << 20, 1 << 20),),
         detail=detail,
         **other,

@@ -5,13 +5,27 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, Protocol
 
 from skimp import lens as report
 
 Destination = Path | Literal["json"] | None
+# of files, by the end of their names
+_FORMATS: Final[dict[str, Callable[[report.Report], str]]] = {
+    ".json": report.to_json,
+    ".html": report.to_html,
+}
+
+
+class Recording(Protocol):
+    """What listens to an engine: skimp's, or PyTorch's."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def report(self) -> report.Report: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +46,12 @@ class Wishes:
 class Listener:
     """Counts from its creation until the interpreter ends, after threads and exit hooks."""
 
-    def __init__(self, program: str, wishes: Wishes) -> None:
+    def __init__(self, recording: Recording, wishes: Wishes) -> None:
         self._wishes = wishes
         self._process = os.getpid()
         self._stderr = sys.stderr  # the program may put something else there
-        self._recording = report.Recording(program)
-        self._recording.start()
+        self._recording = recording
+        recording.start()
         atexit.register(self._finish)
 
     def stop(self) -> None:
@@ -63,8 +77,7 @@ class Listener:
                 report.show(result, self._stderr, self._wishes.show)
 
     def _save(self, result: report.Report, path: Path) -> None:
-        as_json = path.suffix == ".json"
-        text = report.to_json(result) + "\n" if as_json else report.to_text(result)
+        text = _FORMATS.get(path.suffix, report.to_text)(result)
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:

@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from skimp import _compat as compat
-from skimp._engine.budget.spending import set_budget
-from skimp._engine.memory import limits
 from skimp._engine.memory.sizes import parse_size
-from skimp.cli import tracebacks
+from skimp.cli import engines, tracebacks
+from skimp.cli.compare import compare
 from skimp.cli.listen import Destination, Listener, Wishes
 from skimp.cli.program import BadProgram, Program, load_file, load_module
 from skimp.distributed import mpi
 from skimp.lens.sections import SECTIONS
 
 USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
-TAKES_VALUE = ("--report", "--limit", "--show", "--budget", "--spill-dir")
+TAKES_VALUE = ("--report", "--limit", "--show", "--budget", "--spill-dir", "--engine")
 INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
 
 
@@ -37,7 +35,8 @@ def add_to(commands: Any) -> None:
         "--report",
         type=_destination,
         metavar="json|FILE",
-        help="write the report as JSON to stderr, or to FILE (as JSON if it ends in .json)",
+        help="write the report as JSON to stderr, or to FILE: a page if it ends in .html, JSON if "
+        "it ends in .json, else text",
     )
     parser.add_argument(
         "--show",
@@ -65,6 +64,17 @@ def add_to(commands: Any) -> None:
         "--spill-dir", metavar="DIR", help="with --budget: where the file is (on a disk)"
     )
     parser.add_argument(
+        "--engine",
+        choices=("skimp", "torch"),
+        default="skimp",
+        help="what the program runs on: skimp, or PyTorch itself, of which the report tells then",
+    )
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="run it on both engines and show their peaks side by side",
+    )
+    parser.add_argument(
         "--full-traceback", action="store_true", help="keep skimp's own frames in tracebacks"
     )
 
@@ -81,23 +91,20 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the program that `words` name; the result is its exit code."""
     if not words or words == ["-m"]:
         return _refuse(f"there is no program to run\nusage: {USAGE}", 2)
+    if options.compare:
+        return compare(options, words)
     mpi.tell_program()
     try:
-        compat.install()
-    except RuntimeError as error:
+        engines.prepare(options)
+    except (RuntimeError, OSError) as error:
         return _refuse(str(error), 2)
-    if options.limit is not None:
-        limits.set_limit(options.limit)
-    if options.budget is not None:
-        try:
-            set_budget(options.budget, spill=not options.no_spill, spill_dir=options.spill_dir)
-        except OSError as error:
-            return _refuse(str(error), 2)
     if not options.full_traceback:
         sys.excepthook = tracebacks.print_without_our_frames
     name = " ".join(words[:2]) if words[0] == "-m" else words[0]
     wishes = Wishes(options.report, options.quiet, options.show)
-    listener = None if wishes.nothing() else Listener(name, wishes)
+    listener = None
+    if not wishes.nothing():
+        listener = Listener(engines.recording(options.engine, name), wishes)
     try:
         return _run(words)
     except BadProgram as error:

@@ -1,8 +1,10 @@
 """Where a program's memory went: plain data, the observers that gather it, and its renderings."""
 
 from skimp.lens.collect import Collector
+from skimp.lens.comparison import show_comparison
 from skimp.lens.data import Copied, Held, Peak, Place, Report
 from skimp.lens.files import from_json, load, to_json
+from skimp.lens.html import to_html
 from skimp.lens.recording import Recording
 from skimp.lens.render import show, to_text
 from skimp.lens.report import make
@@ -19,6 +21,8 @@ __all__ = [
     "load",
     "make",
     "show",
+    "show_comparison",
+    "to_html",
     "to_json",
     "to_text",
 ]

@@ -208,7 +208,8 @@ class Report:
     live: int  # bytes, at the end
     unwritten: int  # bytes of results that deferral never wrote to memory
     copies: tuple[Copied, ...]  # largest first
-    engine: str = "skimp"
+    engine: str = "skimp"  # or "torch"
+    recording: float = 0.0  # seconds that recording took, where that is known
     frames: tuple[Frame, ...] = ()
     places: tuple[Place, ...] = ()
     steps: tuple[Step, ...] = ()

@@ -79,6 +79,8 @@ def _summary(report: Report, show: Sequence[str]) -> RenderableType:
     count = report.steps[-1].first if steps > 0 else 0
     ran = f", {count} step{'s' * (count != 1)}" if count else ""
     title.append(f"{report.program}, {report.seconds:.3f} s{ran}", "not bold")
+    if report.engine != "skimp":
+        title.append(f" on PyTorch, {report.recording:.3f} s of it in recording", "not bold")
     return Group(title, table)
 
 

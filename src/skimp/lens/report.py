@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from skimp.lens.collect import Collector
 from skimp.lens.data import (
@@ -23,17 +23,22 @@ from skimp.lens.data import (
 )
 from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
-from skimp.lens.stacks import Stacks
 from skimp.memory.holders import chains
 
 ALIVE = 64  # entries of what is alive whose holders are searched
 _OUTSIDE = Path("", "")
 
 
+class Lines(Protocol):
+    """What knows the stacks that sites name by number."""
+
+    def frames(self, stack: int) -> list[Frame]: ...
+
+
 class Places:
     """Sites as places, with the frames of their stacks once each."""
 
-    def __init__(self, stacks: Stacks | None, paths: Paths | None) -> None:
+    def __init__(self, stacks: Lines | None, paths: Paths | None) -> None:
         self._stacks = stacks
         self._paths = paths
         self.frames: dict[Frame, int] = {}

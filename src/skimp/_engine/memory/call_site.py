@@ -64,9 +64,11 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 
 def op_name(code: CodeType) -> str:
     """PyTorch's name of the op that a function implements: `__add__` is add, `__iadd__` is add_."""
-    name = code.co_name
-    if not (name.startswith("__") and name.endswith("__")):
-        return name
+    return op_name_of(code.co_name)
+
+
+def op_name_of(name: str) -> str:
+    """The same, of the function's own name."""
     return _DUNDERS.get(name, name)
 
 

@@ -1,7 +1,6 @@
 // A run's memory by role as stacked areas: of each pixel's events the one with the most bytes.
 
 const BINS = 2048;
-const PHASES = {forward: "forward", backward: "backward", optimizer: "optimizer"};
 
 class Timeline {
   constructor(run, box, pinned) {
@@ -105,18 +104,20 @@ class Timeline {
   drawMarks(g, base, colour) {
     const shades = {forward: colour("--r3"), backward: colour("--r1"), optimizer: colour("--r2")};
     g.font = "10px system-ui, sans-serif";
-    let free = 0;
-    for (const mark of this.run.marks || []) {
+    for (const mark of this.run.marks) {
       const x = this.xAt(mark.start), end = this.xAt(mark.end);
-      if (end < 0 || x > this.canvas.clientWidth) continue;
-      if (mark.kind === "step") {
-        g.fillStyle = colour("--dim");
-        g.fillRect(x, 0, .5, base);
-        if (x >= free) { g.fillText(mark.name, x + 3, 24); free = x + 14 + g.measureText(mark.name).width; }
-      } else if (PHASES[mark.kind]) {
-        g.fillStyle = shades[mark.kind];
-        g.fillRect(x, base + 1, Math.max(.5, end - x), 4);
-      }
+      if (end < 0 || x > this.canvas.clientWidth || !shades[mark.kind]) continue;
+      g.fillStyle = shades[mark.kind];
+      g.fillRect(x, base + 1, Math.max(.5, end - x), 4);
+    }
+    let free = 0, last = -9;
+    g.fillStyle = colour("--dim");
+    for (const step of this.run.steps) {
+      const x = this.xAt(step.start), name = step.first ? `step ${step.first}` : "";
+      if (x < 0 || x - last < 3) continue; // lines closer than that are a grey wall
+      last = x;
+      g.fillRect(x, 0, .5, base);
+      if (x >= free) { g.fillText(name, x + 3, 24); free = x + 14 + g.measureText(name).width; }
     }
   }
 

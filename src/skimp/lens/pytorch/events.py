@@ -13,8 +13,8 @@ _NODE = "autograd::engine::evaluate_function: "
 class Allocation(NamedTuple):
     """Bytes that an address got (positive) or gave back.
 
-    `place` is the index of the program's call inside of which it happened, -1 outside of all; `node`
-    is the name of backward's node that ran, and `forward` the place of the op that it belongs to.
+    `place` is the index of the program's call inside of which it happened, -1 outside of all;
+    `node` is the name of backward's node that ran, `forward` the place of the op it belongs to.
     """
 
     time: int  # ns

@@ -13,10 +13,7 @@ from typing import Any, Final
 
 import torch
 from torch.autograd import graph
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -27,20 +24,12 @@ from torch.profiler import record_function
 from skimp._engine.memory.call_site import op_name_of
 from skimp.lens.collect import Role
 from skimp.lens.modules import Path, Paths
-from skimp.lens.pytorch.facts import (
-    CALL,
-    FACT,
-    Became,
-    Edge,
-    Fact,
-    Saved,
-    StepEnds,
-    address,
-)
+from skimp.lens.pytorch.facts import CALL, FACT, Became, Edge, Fact, Saved, StepEnds, address
 from skimp.lens.pytorch.spots import Spots
 from skimp.lens.stacks import CREATORS, OUTSIDE
 
-_ATTRIBUTES: Final = ("__get__", "__set__", "__delete__")  # of tensors: no op of the program's
+# attributes of tensors, and our own marks: no ops of the program's
+_SKIPPED: Final = ("__get__", "__set__", "__delete__", "_record_function")
 
 
 class Hooks:
@@ -52,7 +41,7 @@ class Hooks:
         self.paths = Paths(self._met)
         self.seconds = 0.0  # that hooks took
         self.steps = 0  # optimizer steps
-        self.after_step: Any = None  # called between two steps, outside of all functions
+        self.between: Any = None  # called before some calls, when nothing of PyTorch's runs
         self._modules: list[tuple[Any, int]] = []
         self._roots: list[Any] = []
         self._phases: list[str] = []
@@ -97,13 +86,15 @@ class Hooks:
     def call(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a function of PyTorch's, marked with its place."""
         name = getattr(f, "__name__", type(f).__name__)
-        if name in _ATTRIBUTES or getattr(self._telling, "here", False):
+        if name.startswith(_SKIPPED) or getattr(self._telling, "here", False):
             return f(*args, **kwargs)
+        if self.between is not None and not (self._modules or self._phases):
+            self.between()
         start = time.perf_counter()
         op = op_name_of(name)
         module = self._modules[-1][1] if self._modules else OUTSIDE
         spot = self.spots.here(op, module, "backward" if op == "backward" else self._phase(op))
-        mark = record_function(f"{CALL}{spot.index}")
+        mark = record_function(f"{CALL}{spot.serial}")
         self.seconds += time.perf_counter() - start
         if op in ("backward", "grad"):
             return self._backward(f, args, kwargs, mark)
@@ -202,8 +193,6 @@ class Hooks:
             self.tell(StepEnds())
         self.steps += 1
         self.seconds += time.perf_counter() - start
-        if self.after_step is not None:
-            self.after_step()
 
     @contextlib.contextmanager
     def _quiet(self) -> Any:
@@ -214,7 +203,7 @@ class Hooks:
             self._telling.here = False
 
 
-class _Functions(TorchFunctionMode):
+class _Functions(TorchFunctionMode):  # type: ignore[misc]  # PyTorch is Any here
     """Sees each function that the program calls; what these call is not seen."""
 
     def __init__(self, hooks: Hooks) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 from torch.profiler import ProfilerActivity, profile
@@ -36,6 +37,7 @@ class Recording:
         self._profile: Any = None
         self._first = 0  # ns of the first event
         self._began = 0.0
+        self._seconds = 0.0
         self._sequence: dict[int, int] = {}
         self._alive: dict[int, int] = {}  # bytes by address
         self._open: dict[str, float] = {}  # phases that have begun
@@ -45,7 +47,7 @@ class Recording:
         self._began = time.perf_counter()
         self._first = time.time_ns()
         self._begin()
-        self.hooks.after_step = self._between_steps
+        self.hooks.between = self._between
         self.hooks.__enter__()
 
     def stop(self) -> None:
@@ -53,12 +55,14 @@ class Recording:
         if self._profile is None:
             return
         self.hooks.__exit__()
+        self._seconds = time.perf_counter() - self._began
         self._count()
 
     def report(self) -> Report:
         """Everything from `start` to `stop`."""
-        self._now = time.perf_counter() - self._began
-        return make(self.program, self._collector, self.hooks.spots, self.hooks.paths, "torch")
+        self._now = self._seconds
+        report = make(self.program, self._collector, self.hooks.spots, self.hooks.paths)
+        return replace(report, engine="torch", recording=self.hooks.seconds + self.counting)
 
     # -- profiles ---------------------------------------------------------------------------------
 
@@ -66,7 +70,7 @@ class Recording:
         self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
         self._profile.start()
 
-    def _between_steps(self) -> None:
+    def _between(self) -> None:
         if len(self.hooks.facts) >= FACTS:
             self._count()
             self._begin()

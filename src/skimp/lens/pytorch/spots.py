@@ -14,9 +14,9 @@ _Line = tuple[CodeType, int]
 
 
 class Spot(Site):
-    """A site with what a report tells of it: an index, a stack, a module's number, a phase."""
+    """A site with what a report tells of it: a number, a stack, a module's number, a phase."""
 
-    index: int
+    serial: int
     stack: int
     module: int
     phase: str
@@ -46,7 +46,7 @@ class Spots:
             return found
         lines = self._lines[stack]
         made = Spot(lines[0][0].co_filename, _line(*lines[0]), op) if lines else Spot("", 0, op)
-        made.index, made.stack, made.module, made.phase = len(self.known), stack, module, phase
+        made.serial, made.stack, made.module, made.phase = len(self.known), stack, module, phase
         self.known.append(made)
         self._spots[key] = made
         return made
