@@ -29,9 +29,13 @@ def prepare(options: argparse.Namespace) -> None:
 
 def _prepare_torch(options: argparse.Namespace) -> None:
     if options.limit is not None or options.budget is not None:
-        raise RuntimeError("--limit and --budget hold skimp's tensors; PyTorch has neither on a CPU")
+        raise RuntimeError(
+            "--limit and --budget hold skimp's tensors; PyTorch has neither on a CPU"
+        )
     if importlib.util.find_spec("torch") is None:
-        raise RuntimeError("--engine torch needs PyTorch, which is not installed: pip install torch")
+        raise RuntimeError(
+            "--engine torch needs PyTorch, which is not installed: pip install torch"
+        )
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # its profiler talks on stderr
 
 

@@ -93,9 +93,10 @@ def _lines(report: Report, show: Sequence[str]) -> Iterable[Row]:
         if any(held.root for held in peak.held):
             yield "by module", "", _modules_words(report)
         yield "by line", "", _lines_words(report)
-    copied = sum(copy.times for copy in report.copies)
-    yield "copied", readable(report.copied), _copies_words(report) if copied else ""
-    yield "never written", readable(report.unwritten), "of results, thanks to deferral"
+    if report.engine == "skimp":  # PyTorch tells of neither
+        copied = sum(copy.times for copy in report.copies)
+        yield "copied", readable(report.copied), _copies_words(report) if copied else ""
+        yield "never written", readable(report.unwritten), "of results, thanks to deferral"
     yield "at the end", readable(report.live), _end_words(report)
     if len(report.steps) > 2:
         yield "each step", "", growth_words(report)
