@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from skimp.lens import Report, load
+from skimp.lens import Peak, Place, Report, from_json, load, show_comparison
 from tests.support.running import Done, default_mode, skimp, start, write
 
 pytestmark = default_mode  # other processes, in which deferring changes nothing of this
@@ -68,28 +69,30 @@ LSTM = """
         optimizer.zero_grad()
 """
 
-# All that PyTorch's own profiler has to say, without any of our hooks
+# All that PyTorch's own profiler has to say of some programs, without any of our hooks
 PROFILE = """
     import json, runpy, sys
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as p:
-        runpy.run_path(sys.argv[1], run_name="__main__")
-    found = []
-    waiting = list(p.profiler.kineto_results.experimental_event_tree())
-    while waiting:
-        event = waiting.pop()
-        waiting += event.children
-        if event.tag.name == "Allocation":
-            found.append((event.start_time_ns, event.extra_fields.alloc_size))
-    found.sort(key=lambda one: one[0])
-    made = [n for _, n in found if n > 0]
-    now = peak = 0
-    for _, n in found:
-        now += n
-        peak = max(peak, now)
-    print(json.dumps([len(made), sum(made), peak]))
+    for path in sys.argv[1:]:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as p:
+            space = runpy.run_path(path, run_name="__main__")
+        found = []
+        waiting = list(p.profiler.kineto_results.experimental_event_tree())
+        while waiting:
+            event = waiting.pop()
+            waiting += event.children
+            if event.tag.name == "Allocation":
+                found.append((event.start_time_ns, event.extra_fields.alloc_size))
+        found.sort(key=lambda one: one[0])
+        made = [n for _, n in found if n > 0]
+        now = peak = 0
+        for _, n in found:
+            now += n
+            peak = max(peak, now)
+        print(json.dumps([len(made), sum(made), peak]))
+        del space
 """
 
 
@@ -101,19 +104,28 @@ def recorded(folder: Path, script: str, engine: str) -> Report:
     return load(path)
 
 
-@pytest.mark.parametrize("program", [TRAIN, CONV, LSTM], ids=["mlp", "conv", "lstm"])
-def test_totals_are_those_of_pytorch_s_profiler(tmp_path: Path, program: str) -> None:
-    script = write(tmp_path, program)
-    report = recorded(tmp_path, script, "torch")
-    profiled = start([sys.executable, write(tmp_path, PROFILE, "profiled.py"), script], tmp_path)
-    made, total, peak = json.loads(profiled.stdout.splitlines()[-1])
-    assert (report.allocations, report.allocated, report.peak.bytes) == (made, total, peak)
-    assert sum(held.bytes for held in report.peak.held) == peak
+def test_totals_are_those_of_pytorch_s_profiler(tmp_path: Path) -> None:
+    texts = {"mlp.py": TRAIN, "conv.py": CONV, "lstm.py": LSTM}
+    scripts = [write(tmp_path, text, name) for name, text in texts.items()]
+    profiler = write(tmp_path, PROFILE, "profiled.py")
+    profiled = start([sys.executable, profiler, *scripts], tmp_path).stdout.splitlines()
+    expected = [json.loads(line) for line in profiled if line.startswith("[")]
+    reports = [recorded(tmp_path, script, "torch") for script in scripts]
+    assert [[r.allocations, r.allocated, r.peak.bytes] for r in reports] == expected
+    for report in reports:
+        assert sum(held.bytes for held in report.peak.held) == report.peak.bytes
 
 
-def test_roles_are_those_of_skimp(tmp_path: Path) -> None:
-    script = write(tmp_path, TRAIN)
-    mine, theirs = (recorded(tmp_path, script, engine) for engine in ("skimp", "torch"))
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
+    """The report of one program from each engine."""
+    folder = tmp_path_factory.mktemp("trained")
+    script = write(folder, TRAIN)
+    return {engine: recorded(folder, script, engine) for engine in ("skimp", "torch")}
+
+
+def test_roles_are_those_of_skimp(trained: dict[str, Report]) -> None:
+    mine, theirs = trained["skimp"], trained["torch"]
     assert theirs.engine == "torch"
     ours, pytorch = mine.peak.by_role(), theirs.peak.by_role()
     del ours["temporary"], pytorch["temporary"]  # PyTorch's own ops have some inside
@@ -123,8 +135,8 @@ def test_roles_are_those_of_skimp(tmp_path: Path) -> None:
     }
 
 
-def test_places_name_line_op_module_and_phase(tmp_path: Path) -> None:
-    report = recorded(tmp_path, write(tmp_path, TRAIN), "torch")
+def test_places_name_line_op_module_and_phase(trained: dict[str, Report]) -> None:
+    report = trained["torch"]
     places = {(p.line, p.op, p.module, p.phase) for p in report.places}
     assert (12, "gelu", "0", "forward") in places
     assert (12, "linear", "1.back", "forward") in places
@@ -138,27 +150,22 @@ def test_places_name_line_op_module_and_phase(tmp_path: Path) -> None:
     assert [step.first for step in report.steps] == [0, 1, 2, 3]
 
 
-def test_a_long_program_is_counted_in_parts(tmp_path: Path) -> None:
+def test_a_long_program_is_counted_in_parts(tmp_path: Path, trained: dict[str, Report]) -> None:
     """More facts than one profile takes: the totals are the same."""
-    script = write(tmp_path, TRAIN.replace("range(3)", "range(60)"))
     code = """
         import sys
         from skimp.lens.pytorch import recording
-        recording.FACTS = int(sys.argv.pop(1))
+        recording.FACTS = 100
         from skimp.cli import main
         sys.exit(main(["run", "--engine", "torch", "--report", "json", *sys.argv[1:]]))
     """
     runner = write(tmp_path, code, "runner.py")
-
-    def report(facts: int) -> dict[str, Any]:
-        done = start([sys.executable, runner, str(facts), script], tmp_path)
-        assert done.returncode == 0, done.stderr
-        return dict(json.loads(done.stderr))
-
-    whole, parts = report(1 << 30), report(500)
-    for name in ("allocations", "allocated", "live"):
-        assert whole[name] == parts[name]
-    assert whole["peak"]["bytes"] == parts["peak"]["bytes"]
+    done = start([sys.executable, runner, write(tmp_path, TRAIN)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    whole, parts = trained["torch"], from_json(done.stderr)
+    assert (parts.allocations, parts.allocated, parts.live, parts.peak.bytes) == (
+        whole.allocations, whole.allocated, whole.live, whole.peak.bytes,
+    )  # fmt: skip
 
 
 def compared(folder: Path, program: str, *words: str) -> Done:
@@ -176,9 +183,23 @@ def test_compare_shows_both_side_by_side(tmp_path: Path) -> None:
     assert (tmp_path / "both.html").read_text().count('"engine":') == 2
 
 
-def test_compare_tells_where_what_was_printed_differs(tmp_path: Path) -> None:
-    done = compared(tmp_path, "import torch\nprint(1)\nprint(torch.__file__)\n")
-    assert "what they printed differs from line 2 on" in done.stderr
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        (("a\nb\n", "a\nc\n"), "line 2 on\n    PyTorch  b\n    skimp    c"),
+        (("a\n", "a\nc\n"), "line 2 on\n    PyTorch  (nothing)\n    skimp    c"),
+        (("", ""), "both printed nothing"),
+        (("a\nb\n", "a\nb\n"), "both printed the same 2 lines"),
+    ],
+)
+def test_what_both_printed_is_compared(printed: tuple[str, str], told: str) -> None:
+    empty = Report("a.py", 0.0, Peak(0, 0.0, Place("", 0, ""), ()), 0, 0, 0, 0, ())
+    out = StringIO()
+    show_comparison(replace(empty, engine="torch"), empty, (2.0, 1.0), printed, out)
+    assert told in out.getvalue()
+    assert ["time", "of", "the", "process", "2.00", "s", "1.00", "s", "0.50"] in [
+        line.split() for line in out.getvalue().splitlines()
+    ]
 
 
 @pytest.mark.parametrize(
