@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys as _sys
 import warnings as _warnings
+from typing import Any as _Any
 
 import numpy as _np
 
@@ -181,7 +182,6 @@ from skimp.errors import AcceleratorError, FatalError, OutOfMemoryError
 from skimp.func import vmap
 from skimp.func.control_flow import cond
 from skimp.jit import fork, wait
-from skimp.memory.notebook import load_ipython_extension
 from skimp.nn.positional import (
     affine_grid_generator,
     batch_norm,
@@ -223,6 +223,16 @@ globals().update(_NAMESPACES[""])
 globals().update(_beside(globals()))
 _sys.modules["skimp.compat"] = compat
 globals()["torch"] = _sys.modules[__name__]  # PyTorch's package has itself
+
+
+def load_ipython_extension(shell: _Any) -> None:
+    """`%load_ext skimp`: the magic `%%memory`, and displays of reports and regions."""
+    # displays load what a program that only computes has no use for
+    from skimp.lens import notebook
+
+    notebook.load(shell)
+
+
 let_idle_threads_sleep()
 del let_idle_threads_sleep
 _serve()

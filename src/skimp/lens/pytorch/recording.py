@@ -15,7 +15,7 @@ from skimp.lens.pytorch.events import Allocation, events
 from skimp.lens.pytorch.facts import Became, Edge, Fact, Saved
 from skimp.lens.pytorch.hooks import Hooks
 from skimp.lens.pytorch.spots import Spot
-from skimp.lens.report import make
+from skimp.lens.report import Places, make
 
 FACTS: Final = 20_000  # after so many a profile is counted and the next begins
 
@@ -61,7 +61,8 @@ class Recording:
     def report(self) -> Report:
         """Everything from `start` to `stop`."""
         self._now = self._seconds
-        report = make(self.program, self._collector, self.hooks.spots, self.hooks.paths)
+        places = Places(self.hooks.spots, self.hooks.paths)
+        report = make(self.program, self._collector, places)
         return replace(report, engine="torch", recording=self.hooks.seconds + self.counting)
 
     # -- profiles ---------------------------------------------------------------------------------
