@@ -225,6 +225,9 @@ return_types: ModuleType
 storage: ModuleType
 xpu: ModuleType
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext skimp`: the magic `%%memory`, and displays of reports and regions."""
+
 def abs(input: Any, *, out: Tensor | None = None) -> Tensor:
     """The absolute value; of complex numbers a real one."""
 
