@@ -5,7 +5,7 @@ VENV   ?= .venv
 JOBS   ?= auto
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check wheel explore fuzz hostile stubs guide bench bench-quick clean
+.PHONY: demo test check wheel explore fuzz hostile stubs schemas guide bench bench-quick clean
 
 demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
@@ -25,6 +25,7 @@ check: $(VENV)/.skimp-check $(VENV)/.skimp-test
 	$(BIN)/ruff check .
 	$(BIN)/python tools/stubs.py --check
 	$(BIN)/python tools/api.py --check
+	$(BIN)/python tools/schemas.py --check
 	$(BIN)/mypy
 	$(BIN)/mypy --follow-imports=silent src/skimp/_engine/tensor/tensor.py  # its stub stands in for it above
 	$(BIN)/python -m pytest -q --noconftest tests/house/test_imports.py
@@ -52,6 +53,10 @@ fuzz: $(VENV)/.skimp-test
 # What editors and type checkers know of the names that op rows declare.
 stubs: $(VENV)/.skimp
 	$(BIN)/python tools/stubs.py
+
+# The types of ops' arguments, as PyTorch's schemas have them.
+schemas: $(VENV)/.skimp-test
+	$(BIN)/python tools/schemas.py
 
 # The pictures and the notebook of docs/guide/tensors.md.
 guide: $(VENV)/.skimp

@@ -1287,7 +1287,6 @@ def full(
     fill_value: Any,
     *,
     out: Tensor | None = None,
-    names: Any = None,
     dtype: dtype | None = None,
     layout: layout | None = None,
     device: device | str | builtins.int | None = None,

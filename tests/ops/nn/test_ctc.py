@@ -125,7 +125,7 @@ def test_more_refusals() -> None:
     with pytest.raises(NotImplementedError, match="not implemented for 'BFloat16'"):
         F.ctc_loss(skimp.zeros(5, 2, 4, dtype=skimp.bfloat16), labels, (5, 5), (2, 2))
     with pytest.raises(RuntimeError, match="input_lengths must be integral"):
-        F.ctc_loss(skimp.zeros(5, 2, 4), labels, skimp.tensor([5.0, 5.0]), (2, 2))
+        F.ctc_loss(skimp.zeros(5, 2, 4), labels, skimp.tensor([5.0, 5.0]), skimp.tensor([2, 2]))
     with pytest.raises(IndexError, match="target 9 is out of bounds for 4 classes"):
         F.ctc_loss(skimp.zeros(5, 2, 4), skimp.tensor([[1, 9], [3, 1]]), (5, 5), (2, 2))
     x = skimp.randn(5, 2, 4).log_softmax(-1).detach().requires_grad_()

@@ -13,7 +13,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from skimp._engine.dispatch import schemas
 from skimp._engine.dispatch.overrides import overloaded
+from skimp._engine.dispatch.row import Form
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
 
@@ -150,18 +152,19 @@ _WORDS = {
 _NATURAL = (AttributeError, StopIteration, KeyError)
 
 
-def refuse_types(
-    name: str, f: Callable[..., Any], given: Mapping[str, Any], error: Exception
-) -> None:
-    """Raise PyTorch's TypeError for a call of `f` that raised `error`, if one of the arguments has
-    a type that PyTorch's parser refuses (or its ValueError, for a number beyond 64 bits).
+def refuse_types(form: Form, given: Mapping[str, Any], error: Exception) -> None:
+    """Raise PyTorch's TypeError for a call that raised `error`, if one of the arguments has a type
+    that PyTorch's parser refuses (or its ValueError, for a number beyond 64 bits).
     """
+    name, f = form.name, form.f
     if name.startswith("_"):  # a part of an op, which is asked itself
         return
     if overloaded(given.values()):  # whoever takes over says what is wrong
         return
     if isinstance(error, TypeError) and str(error).startswith(f"{name}()"):
         return  # the op has looked itself
+    if schemas.judge(form, _given(f, given), _defaults(f)):
+        return
     natural = isinstance(error, _NATURAL)
     for position, (word, p) in enumerate(_parameters(f)):
         value = given.get(word, p.default)
@@ -178,6 +181,48 @@ def refuse_types(
             )
         if kind in ("int", "ints") and _too_wide(value):
             raise ValueError("Overflow when unpacking long long")
+
+
+def look(form: Form, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> None:
+    """Judge a call before it is made; once for each combination of types, if they decide alone."""
+    if form.name.startswith("_"):
+        return
+    schemas.judge(form, _given(form.f, given), _defaults(form.f))
+    as_numbers = Tensor in kinds and any([getattr(v, "ndim", 1) == 0 for v in given.values()])
+    if not as_numbers and len(form.fine) < _MANY:
+        form.fine.add(kinds)
+
+
+_MANY = 1000
+
+
+@functools.cache
+def _defaults(f: Callable[..., Any]) -> dict[str, Any]:
+    every = inspect.signature(f).parameters.values()
+    return {p.name: p.default for p in every if p.default is not p.empty}
+
+
+def _given(f: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that don't have their defaults; starred ones as PyTorch's parser sees them."""
+    found: dict[str, Any] = {}
+    for name, p in inspect.signature(f).parameters.items():
+        value = arguments.get(name, p.default)
+        if value is p.default or name == "out":
+            continue
+        if p.kind is p.VAR_KEYWORD:
+            found |= value
+        elif p.kind is p.VAR_POSITIONAL and name == "args":  # of any names
+            found |= {f"#{i}": v for i, v in enumerate(value, len(found))}
+        elif p.kind is not p.VAR_POSITIONAL:
+            found[name] = value
+        elif value:
+            found[name] = value[0] if len(value) == 1 and not _is_size(value[0]) else value
+    return found
+
+
+def _is_size(value: Any) -> bool:
+    """Whether it is one of several sizes, and not all of them, or something else."""
+    return _is_int(value) or isinstance(value, Tensor)
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
+from skimp._engine.dispatch.arguments import look
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import (
     FORMS,
@@ -37,6 +38,7 @@ from skimp._engine.dispatch.row import (
 from skimp._engine.dispatch.runners import move, tensors_in
 from skimp._engine.dispatch.wrappers import (
     LIST_NAMES,
+    PLAIN_NAMES,
     REQUIRED,
     Parameters,
     explaining,
@@ -290,7 +292,11 @@ def wrapper(
     p = Parameters(signature, add_out, words)
 
     def general(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        return runner(runners.bind(o, title, args, kwargs), out)
+        given = runners.bind(o, title, args, kwargs)
+        kinds = tuple(map(type, given.values()))
+        if kinds not in form.fine:
+            look(form, given, kinds)
+        return runner(given, out)
 
     form = Form(o, title, general, title.endswith("_") and not title.endswith("__"))
     space = space_of(form)
@@ -351,7 +357,7 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
     if o.rule is None:
         if o.fast is not None:
             lines += ["        if result is not None:", "            return result"]
-        lines.append(f"        return {call}")
+        lines += [*judged(space, p), f"        return {call}"]
         return
     needs = needs_of(o, p)
     space.update(needed=runners.needed)
@@ -364,6 +370,7 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
             "            return result",
         ]
     lines += [
+        *judged(space, p),
         f"        if not ({needs} and state.grad):",
         f"            return {call}",
         "        state.grad = False",
@@ -373,6 +380,19 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
         "            state.grad = True",
         *[f"        {line}" for line in recorded],
         "        return result",
+    ]
+
+
+def judged(space: dict[str, Any], p: Parameters) -> list[str]:
+    """The lines that judge the types of what is no tensor, when they are new."""
+    plain = [n for n in p.names() if n in PLAIN_NAMES]
+    if not plain:
+        return []
+    space.update(look=look, fine=space["form"].fine)
+    return [
+        f"        kinds = ({', '.join([f'type({n})' for n in plain])},)",
+        "        if kinds not in fine:",
+        f"            look(form, {p.given()}, kinds)",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 
 # Narrow floats are computed in float32 and rounded once per op, as PyTorch's "opmath" does.
@@ -59,6 +61,40 @@ def constant(value: Any, dtype: dtypes.dtype) -> Array:
     if dtype.category == dtypes.INT and isinstance(value, float):
         return cast(np.asarray(value), dtype)
     return np.asarray(value).astype(dtype.np)
+
+
+_C_CASTS = {
+    dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
+    dtypes.int64: "int64_t", dtypes.float16: "at::Half", dtypes.bfloat16: "at::BFloat16",
+}  # fmt: skip
+
+
+def no_room(dtype: dtypes.dtype) -> RuntimeError:
+    """PyTorch's error about a number that the type can't hold."""
+    own = "double" if dtype is dtypes.float64 else dtype.name.replace("float32", "float")
+    return RuntimeError(
+        f"value cannot be converted to type {_C_CASTS.get(dtype, own)} without overflow"
+    )
+
+
+def check_number(value: Any, dtype: dtypes.dtype) -> None:
+    """Refuse a number that the type can't hold: too large, nan for an integer, or with an imaginary
+    part. The negative of what an unsigned type holds wraps, as in PyTorch.
+    """
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError("int too big to convert")
+    if isinstance(value, complex) and not isinstance(value, np.generic):
+        fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
+    elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
+        info = np.iinfo(dtype.np)
+        fits = (info.min if dtype.is_signed else -info.max) <= value <= info.max
+    elif dtype.category >= dtypes.FLOAT and isinstance(value, (int, float)):
+        real = dtype.to_real()
+        fits = real.itemsize > 4 or not math.isfinite(value) or abs(value) <= finfo(real).max
+    else:
+        fits = True
+    if not fits:
+        raise no_room(dtype)
 
 
 def no_zero(compute: dtypes.dtype, args: tuple[Any, ...]) -> None:

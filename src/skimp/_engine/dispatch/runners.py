@@ -35,6 +35,7 @@ def bind(op: Op, title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
     PyTorch takes NumPy's names of arguments too (axis, keepdims).
     """
     given: dict[str, Any] = {}
+    own = {name: default for name, _, default in parameters(op)}
     rest = list(args)
     for name, kind, default in parameters(op):
         if kind is inspect.Parameter.VAR_POSITIONAL:
@@ -46,7 +47,7 @@ def bind(op: Op, title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
             given[name] = kwargs.pop(name, default)
     for word, value in kwargs.items():
         name = NUMPY_WORDS.get(word, "")
-        if name not in given:
+        if name not in given or given[name] is not own[name]:
             raise TypeError(f"{title}() got an unexpected keyword argument '{word}'")
         given[name] = value
     for name, value in given.items():

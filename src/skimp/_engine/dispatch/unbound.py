@@ -84,7 +84,7 @@ def beside(space: dict[str, Any]) -> dict[str, Function]:
     return {n: unbound(f) for n, f in found.items() if isinstance(f, FunctionType)}
 
 
-def unbound(f: Callable[P, R], space: str = "") -> Callable[P, R]:
+def unbound(f: Callable[P, R], home: str = "") -> Callable[P, R]:
     """A function that does what `f` does and binds nothing."""
     form = FORMS.get(f)
     own: Form | None = form
@@ -94,15 +94,15 @@ def unbound(f: Callable[P, R], space: str = "") -> Callable[P, R]:
         own = Form(form.op, form.name, form.run, form.writes)
         header = lines[0].replace("def function(", "def function(owner, /, ")
         body = [header.rstrip("\n"), *[line.rstrip("\n") for line in lines[1:]]]
-        twin = function_of(named.__name__, body, {**named.__globals__, "form": own})
+        space = {**named.__globals__, "form": own, "fine": own.fine}
     else:
         body = ["def function(owner, /, *args, **kwargs):", "    return f(*args, **kwargs)"]
-        twin = function_of(named.__name__, body, {"f": f})
-    made: Any = MethodType(_shown_as(f, twin), _owner(space))
+        space = {"f": f}
+    made: Any = MethodType(_shown_as(f, function_of(named.__name__, body, space)), _owner(home))
     if own is not None:
         own.f = made
         FORMS[made] = own
-    setattr(_owner(space), named.__name__, made)
+    setattr(_owner(home), named.__name__, made)
     return made  # type: ignore[no-any-return]
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
-from skimp._engine.dispatch.arguments import refuse_types
+from skimp._engine.dispatch.arguments import look, refuse_types
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, Form
-from skimp._engine.dispatch.transforms import active, dispatch
+from skimp._engine.dispatch.transforms import active, dispatch, signature
 from skimp._engine.generated import function_of
 from skimp._engine.tensor.size import Size
 
@@ -134,6 +134,18 @@ class Parameters:
         first = f"({args[0]},)" if len(args) == 1 else f"({', '.join(args)})"
         return f"{first}, {{{', '.join(kwargs)}}}"
 
+    def kinds(self) -> str:
+        """The types of all arguments but the first, and the words of those without a name."""
+        found = []
+        for i, p in enumerate(self.all):
+            if p.kind is p.VAR_POSITIONAL:
+                found.append(f"*map(type, {p.name})")
+            elif p.kind is p.VAR_KEYWORD:
+                found += [f"*{p.name}", f"*map(type, {p.name}.values())"]
+            elif i:
+                found.append(f"type({p.name})")
+        return "".join([f"{word}, " for word in found])
+
     def usual(self, first: str = "known") -> list[str]:
         """Conditions under which no transform concerns the call; `first`: what the type of the
         first argument must be among.
@@ -161,7 +173,7 @@ def explaining(lines: list[str], given: str) -> list[str]:
     """The lines of a wrapper, and what looks again at the arguments of a call that failed; `given`
     is their dict by name.
     """
-    return failing(lines, f"refuse_types(form.name, form.f, {given}, error)")
+    return failing(lines, f"refuse_types(form, {given}, error)")
 
 
 def failing(lines: list[str], call: str) -> list[str]:
@@ -202,12 +214,13 @@ def space_of(form: Form, **more: Any) -> dict[str, Any]:
 
 _FORWARDING = """\
 def function(*args, **kwargs):
-    if (
-        active
-        or not known.issuperset(map(type, args))
-        or (kwargs and not known.issuperset(map(type, kwargs.values())))
-    ):
-        return dispatch(form, args, kwargs)
+    kinds = tuple(map(type, args))
+    if kwargs:
+        kinds += (*kwargs, *map(type, kwargs.values()))
+    if active or kinds not in fine:
+        if active or not known.issuperset(map(type, (*args, *kwargs.values()))):
+            return dispatch(form, args, kwargs)
+        look(form, args, kwargs, kinds)
     try:
         return f(*args, **kwargs)
     except Exception as error:
@@ -218,9 +231,22 @@ def function(*args, **kwargs):
 def forwarding(form: Form, f: Function) -> Function:
     """The wrapper of a function made of ops: asks what `dispatch` must know, and runs it. It takes
     any arguments, so that most such functions share its code: compiling takes time at import.
+
+    Types that are new are judged before the call: that they are known is asked by the same look.
     """
-    space = space_of(form, f=f, refuse_bound=_refuse_bound)
+    space = space_of(form, f=f, refuse_bound=_refuse_bound, look=_look, fine=form.fine)
     return _shown_as(f, function_of(f.__name__, _FORWARDING.splitlines(), space))
+
+
+def _look(
+    form: Form, args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...]
+) -> None:
+    """Judge the types of a call before it is made."""
+    try:
+        given = signature(form.f).bind(*args, **kwargs).arguments
+    except TypeError:  # the call itself says what is wrong
+        return
+    look(form, given, kinds)
 
 
 def exported(form: Form, f: Function, fast: Function | None, answer: str | None) -> Function:
@@ -242,14 +268,23 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         lines += [
             f"    if {' and '.join([*usual, *[f'not {name}' for name in words]])}:",
             f"        result = fast({p.passed(('out', *words))})",
-            f"        return f({p.passed(())}) if result is None else result",
+            "        if result is not None:",
+            "            return result",
         ]
-    lines += [f"    if {' and '.join(p.usual())}:", f"        return f({p.passed(())})"]
+    lines.append(f"    if {' and '.join(p.usual())}:")
+    if fast is not None or p.is_open():
+        space.update(look=_look, fine=form.fine)
+        lines += [
+            f"        kinds = ({p.kinds()})",
+            "        if kinds not in fine:",
+            f"            look(form, {p.handed()}, kinds)",
+        ]
+    lines.append(f"        return f({p.passed(())})")
     if p.is_open():
         space["refuse_bound"] = _refuse_bound
         lines = failing(lines, f"refuse_bound(form, {p.handed()}, error)")
     else:
-        lines = failing(lines, "refuse_types(form.name, form.f, locals(), error)")
+        lines = failing(lines, "refuse_types(form, locals(), error)")
     lines.append(f"    return {p.general()}")  # who takes a call over says what is wrong with it
     made = function_of(f.__name__, lines, space)
     p.give_defaults(made)
@@ -266,7 +301,7 @@ def _refuse_bound(
         if isinstance(error, TypeError):  # by what a function of `**options` handed them to
             raise TypeError(f"{form.name}() {refused}") from None
         return
-    refuse_types(form.name, form.f, given, error)
+    refuse_types(form, given, error)
 
 
 def _answering(p: Parameters, answer: str, space: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, move
-from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
@@ -332,7 +332,6 @@ def full(
     fill_value: Any,
     *,
     out: Tensor | None = None,
-    names: Any = None,
     dtype: Any = None,
     **options: Unpack[Options],
 ) -> Tensor:
@@ -341,6 +340,7 @@ def full(
         fill_value = fill_value.item()
     if dtype is None:
         dtype = out._dtype if out is not None else promotion.scalar_dtype(fill_value)
+    check_number(fill_value, dtypes.asked(dtype))
     shape = sizes_of((size,) if not isinstance(size, int) else ((size,),))
     if out is not None:
         outs.check_out_dtype(dtype, out)
@@ -358,8 +358,10 @@ def full_like(
     input: Tensor, fill_value: Any, *, dtype: Any = None, **options: Unpack[LikeOptions]
 ) -> Tensor:
     """A tensor of one value, shaped and laid out as the input."""
+    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
     t = empty_as(input, dtype, **options)
-    fill(t, fill_value.item() if isinstance(fill_value, Tensor) else fill_value)
+    check_number(value, t._dtype)
+    fill(t, value)
     return finish(t, **options)
 
 

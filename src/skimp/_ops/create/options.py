@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Options(TypedDict, total=False):
-    """What makers of tensors take beside a dtype; `pin_memory` asks for nothing on a host alone."""
+    """What makers of tensors take beside a dtype: `pin_memory` is refused."""
 
     layout: Any
     device: Any
@@ -71,11 +71,10 @@ def size_of(name: str, size: tuple[Any, ...], words: dict[str, Any], kind: type)
     """The sizes of a call `name(2, 3)`, `name((2, 3))` or `name(size=(2, 3))`; `words` keeps the
     options.
     """
-    if not words:
-        return size
-    words.pop("names", None)
     if "size" in words:
         size = (words.pop("size"),)
+    elif not size:
+        raise TypeError(f'{name}() missing 1 required positional arguments: "size"')
     for word in words:
         if word not in kind.__annotations__:
             raise TypeError(f"{name}() got an unexpected keyword argument '{word}'")
@@ -154,6 +153,14 @@ def beside(input: Tensor, options: Any) -> Any:
     return options
 
 
+def refuse_pinning() -> None:
+    """PyTorch's error about pinned memory where there is no device that would read it."""
+    raise RuntimeError(
+        "pin_memory=True requires a CUDA or other accelerator backend; no pinned memory allocator "
+        "is available on this system."
+    )
+
+
 def finish(
     t: Tensor,
     requires_grad: bool = False,
@@ -163,6 +170,8 @@ def finish(
     memory_format: Any = None,
 ) -> Tensor:
     """A new tensor as its maker hands it out: nobody has written to it yet."""
+    if pin_memory:
+        refuse_pinning()
     t._storage.version = 0
     if requires_grad:
         if t._dtype.category < dtypes.FLOAT:

@@ -18,7 +18,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.tensor import dtypes, formats, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import arange, full, tensor
-from skimp._ops.create.options import Options, making, named_options
+from skimp._ops.create.options import Options, making, named_options, refuse_pinning
 from skimp._ops.create.ranges import linspace
 
 
@@ -85,6 +85,8 @@ def _window(
         )
     if layout not in (None, formats.strided):
         raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
+    if pin_memory:
+        refuse_pinning()
     if n < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={n}")
     made = {"dtype": dtype, "device": device}

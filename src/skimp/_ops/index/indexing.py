@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise_forms import FLOATS, named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
@@ -24,7 +24,6 @@ from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
 from skimp._ops import batching
 from skimp._ops.index import advanced
-from skimp._ops.index.masks import check_number
 from skimp._ops.shape.copies import _filled, write
 from skimp._ops.shape.views import scattered
 

@@ -15,7 +15,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs, pointwise
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
-from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.operands import check_number, constant, no_room
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.reduction import source_of
@@ -27,7 +27,6 @@ from skimp._engine.eval.positions import bits
 from skimp._engine.eval.run import Reader, prepare_runs, threads_for
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap, layout_views
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.pointwise import select
@@ -77,10 +76,13 @@ WHERE = Pointwise(
 _LARGEST = float(np.finfo(np.float32).max)
 
 
+_WIDE = 1 << 63  # integers beyond are errors, which the general way raises
+
+
 def small_number(value: Any, dtype: dtypes.dtype | None) -> Any:
     """A Python number as a NumPy scalar of a float type that holds it; None for any other."""
     kind = type(value)
-    if kind is not float and kind is not int:
+    if kind is not float and (kind is not int or not -_WIDE <= value < _WIDE):
         return None
     if dtype is dtypes.float32:
         fits = -_LARGEST <= value <= _LARGEST or value in (np.inf, -np.inf)
@@ -263,9 +265,7 @@ def _check_fill(input: Tensor, mask: Any, value: Any) -> Tensor:
                 f"{value.ndim} dimension(s)."
             )
         if value._dtype.category > max(input._dtype.category, dtypes.FLOAT):
-            raise RuntimeError(
-                "value cannot be converted to type " + c_name(input._dtype) + " without overflow"
-            )
+            raise no_room(input._dtype)
     else:
         check_number(value, input._dtype)
     return mask
@@ -277,37 +277,6 @@ _C_NAMES = {
     dtypes.float64: "double", dtypes.float16: "c10::Half", dtypes.bfloat16: "c10::BFloat16",
     dtypes.complex64: "c10::complex<float>", dtypes.complex128: "c10::complex<double>",
 }  # fmt: skip
-_CASTS = {
-    dtypes.uint8: "uint8_t", dtypes.int8: "int8_t", dtypes.int16: "int16_t", dtypes.int32: "int",
-    dtypes.int64: "int64_t", dtypes.float16: "at::Half", dtypes.bfloat16: "at::BFloat16",
-}  # fmt: skip
-
-
-def c_name(dtype: dtypes.dtype) -> str:
-    """The type's name in PyTorch's message about a number that doesn't fit."""
-    return _CASTS.get(dtype, dtype.name if dtype is not dtypes.float64 else "double").replace(
-        "float32", "float"
-    )
-
-
-def check_number(value: Any, dtype: dtypes.dtype) -> None:
-    """Refuse a number that the type can't hold: too large, or with an imaginary part."""
-    if isinstance(value, complex) and not isinstance(value, np.generic):
-        fits = dtype.is_complex or dtype is dtypes.bool or value.imag == 0
-    elif dtype.category == dtypes.INT and isinstance(value, (int, float)):
-        info = np.iinfo(dtype.np)
-        fits = (info.min if dtype.is_signed else -info.max) <= value <= info.max
-    elif dtype.category == dtypes.FLOAT and isinstance(value, (int, float)) and np.isfinite(value):
-        fits = dtype.itemsize > 4 or abs(value) <= float(_largest(dtype))
-    else:
-        fits = True
-    if not fits:
-        raise RuntimeError(f"value cannot be converted to type {c_name(dtype)} without overflow")
-
-
-def _largest(dtype: dtypes.dtype) -> float:
-
-    return finfo(dtype).max
 
 
 def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:

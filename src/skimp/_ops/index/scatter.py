@@ -12,7 +12,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import array_at_hand, general
-from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import Along, bits, first_outside, in_windows, span, windows
 from skimp._engine.memory import layout as layouts
@@ -277,6 +277,8 @@ def scatter(
         raise RuntimeError("reduce argument must be either add or multiply.")
     if input._hollow:
         return
+    if not isinstance(src, Tensor):
+        check_number(src, input._dtype)
     source = src.array() if isinstance(src, Tensor) else constant(src, input._dtype)
     _write(input, dim, index, source, None if reduce is None else UFUNCS[reduce])
 

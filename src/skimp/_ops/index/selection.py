@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import bits, counted_from_front, first_outside, take_slices
 from skimp._engine.memory import layout as layouts
@@ -19,7 +19,6 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
-from skimp._ops.index.masks import check_number
 from skimp._ops.index.scatter import REDUCE_BACK, UFUNCS, divided, identity, read_along, write_along
 from skimp._ops.index.writers import writer
 

@@ -12,6 +12,7 @@ from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.operands import check_number
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_at_hand
 from skimp._engine.dispatch.result_types import common, same
@@ -20,7 +21,7 @@ from skimp._engine.dispatch.targets import c_name
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import pointwise as K
-from skimp._ops.index.masks import check_number, where
+from skimp._ops.index.masks import where
 
 # -- clamp ----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.operands import check_number
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.pointwise_forms import plain_operators
 from skimp._engine.dispatch.result_types import common, same
@@ -15,7 +16,7 @@ from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, conj, zeros
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import pointwise as K
-from skimp._ops.index.masks import check_number, where
+from skimp._ops.index.masks import where
 from skimp._ops.shape.complex_views import real
 
 

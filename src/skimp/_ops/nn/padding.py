@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank, pour
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
@@ -62,6 +62,7 @@ def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     if input._hollow:
         return meta.blank(sizes, input._dtype)
     result, target = blank(sizes, input._dtype)
+    check_number(value, input._dtype)
     number = constant(value, input._dtype)
     inner, kept = [], input
     for dim, ((before, after), n) in enumerate(zip(amounts, shape, strict=True)):

@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.operands import constant, empty_dense
+from skimp._engine.dispatch.operands import check_number, constant, empty_dense
 from skimp._engine.dispatch.pointwise import WHOLE, Pointwise, assign
 from skimp._engine.dispatch.pointwise_forms import FLOATS, named
 from skimp._engine.dispatch.row import ORDINARY, sampled
@@ -423,6 +423,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
             "fill_() received an invalid combination of arguments - got "
             f"({type(value).__name__}), but expected a number or a Tensor"
         )
+    check_number(value, input._dtype)
     return _filled(input, value)
 
 

@@ -1,0 +1,52 @@
+"""Numbers that a type can't hold, given to ops that write them: refused where PyTorch refuses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+
+VALUES = [300, -1, -256, 2**40, 2**63, 2**70, 1.5, 1e39, 70000.0, math.nan, math.inf, 1j, 1 + 0j,
+          True, -300, 0]  # fmt: skip
+DTYPES = [
+    "uint8",
+    "int8",
+    "int64",
+    "bool",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+]
+WRITES = {
+    "full": lambda t, d, v: t.full((2,), v, dtype=d),
+    "full_like": lambda t, d, v: t.full_like(t.ones(2, dtype=d), v),
+    "new_full": lambda t, d, v: t.ones(2, dtype=d).new_full((2,), v),
+    "fill_": lambda t, d, v: t.ones(2, dtype=d).fill_(v),
+    "fill": lambda t, d, v: t.fill(t.ones(2, dtype=d), v),
+    "fill_diagonal_": lambda t, d, v: t.ones(2, 2, dtype=d).fill_diagonal_(v),
+    "scatter": lambda t, d, v: t.ones(2, dtype=d).scatter(0, t.tensor([0]), v),
+    "index_fill": lambda t, d, v: t.ones(2, dtype=d).index_fill(0, t.tensor([0]), v),
+    "masked_fill": lambda t, d, v: t.ones(2, dtype=d).masked_fill(t.tensor([True, False]), v),
+}
+
+
+def outcome(write: Any, library: Any, dtype: str, value: Any) -> Any:
+    try:
+        made = write(library, getattr(library, dtype), value)
+    except Exception as error:
+        return type(error).__name__
+    return [str(v) for v in made.to(library.complex128).reshape(-1).tolist()]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", WRITES)
+def test_a_number_is_written_or_refused_as_in_pytorch(name: str, dtype: str) -> None:
+    for value in VALUES:
+        ours, theirs = (outcome(WRITES[name], t, dtype, value) for t in (skimp, torch))
+        assert ours == theirs, (value, ours, theirs)
