@@ -124,8 +124,8 @@ def _misfit(args: Sequence[Arg], given: Mapping[str, Any], how: _Rules) -> str |
         return ""
     for position, arg in enumerate(args):
         if arg.name not in given:
-            default = how.defaults.get(arg.name)
-            if arg.required and not how.loose and (default is None or not fits(arg, default)):
+            left_out = arg.name in how.defaults and fits(arg, how.defaults[arg.name])
+            if arg.required and not how.loose and not left_out:
                 return f'missing 1 required positional arguments: "{arg.name}"'
             continue
         value = given[arg.name]
