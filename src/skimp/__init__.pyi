@@ -807,7 +807,7 @@ def conv1d(
     dilation: Any = 1,
     groups: builtins.int = 1,
 ) -> Any:
-    """Convolution over 1 dimensions; patches are gathered a block at a time."""
+    """Convolution over 1 dimensions."""
 
 def conv2d(
     input: Any,
@@ -818,7 +818,7 @@ def conv2d(
     dilation: Any = 1,
     groups: builtins.int = 1,
 ) -> Any:
-    """Convolution over 2 dimensions; patches are gathered a block at a time."""
+    """Convolution over 2 dimensions."""
 
 def conv3d(
     input: Any,
@@ -829,7 +829,7 @@ def conv3d(
     dilation: Any = 1,
     groups: builtins.int = 1,
 ) -> Any:
-    """Convolution over 3 dimensions; patches are gathered a block at a time."""
+    """Convolution over 3 dimensions."""
 
 def conv_tbc(input: Any, weight: Any, bias: Any, pad: builtins.int = 0) -> Any:
     """Convolution of (time, batch, channels) by (kernel, ci, co)."""

@@ -11,6 +11,11 @@ __getattr__ = _lookup(__name__)
 
 
 def assert_int_or_pair(arg: list[int], arg_name: str, message: str) -> None:
-    """Refuse what is neither an int nor has two elements."""
+    """Refuse what is neither an int nor has two elements.
+
+    Shape: none.
+    Raises: AssertionError with the message.
+    Memory: none.
+    """
     if not (isinstance(arg, int) or len(arg) == 2):
         raise AssertionError(message.format(arg_name))

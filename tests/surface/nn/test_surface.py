@@ -128,6 +128,12 @@ def _documented() -> dict[str, Any]:
 
 
 SPACES = _documented()
+FUNCTIONS = {
+    f"nn.functional.{name}": f
+    for name, f in vars(skimp.nn.functional).items()
+    if callable(f) and name[0] != "_" and not isinstance(f, type)
+}
+SPACES.update(FUNCTIONS)
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -144,6 +150,31 @@ def test_docstrings_say_shapes(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in SPACES if n.endswith("_") and ".init." in n])
 def test_docstrings_of_what_writes_in_place_say_so(name: str) -> None:
     assert "Memory: written in place" in (SPACES[name].__doc__ or "")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_say_what_becomes_of_memory(name: str) -> None:
+    text = FUNCTIONS[name].__doc__ or ""
+    assert "Memory:" in text
+    if "inplace" in inspect.signature(FUNCTIONS[name]).parameters:
+        assert "written" in text.partition("Memory:")[2]
+
+
+OF_TYPES = [n for n, f in FUNCTIONS.items() if "NotImplementedError for other dtypes" in f.__doc__]
+
+
+@pytest.mark.parametrize("name", OF_TYPES)
+def test_functions_refuse_the_dtypes_that_they_say(name: str) -> None:
+    f = FUNCTIONS[name]
+    needed = [p for p in inspect.signature(f).parameters.values() if p.default is p.empty][1:]
+    taken = f.__doc__.partition("Dtypes:")[2].partition("\n")[0]
+    numbers = [0.5] * len(needed) if "dim" not in [p.name for p in needed] else [0]
+    words = {"dim": 0} if "softm" in name else {}
+    f(skimp.ones(2, 2), *numbers, **words)
+    for kind, dtype in (("integers", skimp.int64), ("complex", skimp.complex64)):
+        if kind not in taken:
+            with pytest.raises(NotImplementedError):
+                f(skimp.ones(2, 2, dtype=dtype), *numbers, **words)
 
 
 EXAMPLES = [n for n, v in SPACES.items() if ">>>" in (v.__doc__ or "")]

@@ -17,8 +17,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, zeros
 from skimp._engine.eval.expr import Kernel
-from skimp._engine.tensor import dtypes, promotion
-from skimp._engine.tensor.finfo import finfo
+from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import activation as A
 from skimp._ops.index.masks import where
@@ -118,17 +117,35 @@ THRESHOLD = row(
 
 
 def relu(input: Tensor) -> Tensor:
-    """max(input, 0)."""
+    """max(input, 0).
+
+    Shape: any; the result's is the input's.
+    Dtypes: integers and floating point; the result has the input's.
+    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
+    Memory: a new tensor.
+    """
     return apply(RELU, input)
 
 
 def relu_(input: Tensor) -> Tensor:
-    """max(input, 0), in place."""
+    """max(input, 0), in place.
+
+    Shape: any.
+    Dtypes: integers and floating point.
+    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
+    Memory: written in place.
+    """
     return apply(RELU, input, inplace=True)
 
 
 def _functional_relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(input, 0)."""
+    """max(input, 0).
+
+    Shape: any; the result's is the input's.
+    Dtypes: integers and floating point; the result has the input's.
+    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return apply(RELU, input, inplace=inplace)
 
 
@@ -157,12 +174,24 @@ def _whole(input: Any, *numbers: float) -> tuple[Any, ...]:
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """The input where it is above the threshold, else `value`."""
+    """The input where it is above the threshold, else `value`.
+
+    Shape: any; the result's is the input's.
+    Dtypes: integers and floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return apply(THRESHOLD, input, _whole(input, threshold, value), inplace)
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
-    """The input where it is above the threshold, else `value`, in place."""
+    """The input where it is above the threshold, else `value`, in place.
+
+    Shape: any.
+    Dtypes: integers and floating point.
+    Raises: NotImplementedError for other dtypes.
+    Memory: written in place.
+    """
     return apply(THRESHOLD, input, _whole(input, threshold, value), True)
 
 
@@ -196,7 +225,13 @@ HARDTANH = row(
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """The input held within the limits."""
+    """The input held within the limits.
+
+    Shape: any; the result's is the input's.
+    Dtypes: integers and floating point; the result has the input's.
+    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     if dtype_of(input) is dtypes.uint8 and min_val < 0:
@@ -206,14 +241,26 @@ def hardtanh(
 
 @functional
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """The input held within the limits, in place."""
+    """The input held within the limits, in place.
+
+    Shape: any.
+    Dtypes: integers and floating point.
+    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
+    Memory: written in place.
+    """
     result: Tensor = hardtanh(input, min_val, max_val, True)
     return result
 
 
 @functional
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """The input held within 0 and 6."""
+    """The input held within 0 and 6.
+
+    Shape: any; the result's is the input's.
+    Dtypes: integers and floating point; the result has the input's.
+    Raises: RuntimeError for bools, NotImplementedError for complex numbers.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return apply(HARDTANH, input, (0, 6), inplace)
 
 
@@ -253,13 +300,25 @@ LEAKY_IN_PLACE = row("leaky_relu", A.leaky_relu, "LeakyReluBackward1", leaky_of_
 
 @functional
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """The input above zero, else the slope times it."""
+    """The input above zero, else the slope times it.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return apply(LEAKY_IN_PLACE if inplace else LEAKY, input, (negative_slope,), inplace)
 
 
 @functional
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """The input above zero, else the slope times it, in place."""
+    """The input above zero, else the slope times it, in place.
+
+    Shape: any.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes.
+    Memory: written in place.
+    """
     return apply(LEAKY_IN_PLACE, input, (negative_slope,), True)
 
 
@@ -324,7 +383,13 @@ ELU = {
 
 @functional
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """The input above zero, else alpha (exp(input) - 1)."""
+    """The input above zero, else alpha (exp(input) - 1).
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return apply(ELU["elu", bool(inplace)], input, (alpha, 1, 1), inplace)
 
 
@@ -332,6 +397,11 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 def elu_(input: Tensor, alpha: float = 1.0, scale: float = 1, input_scale: float = 1) -> Tensor:
     """The input above zero, else alpha (exp(input_scale * input) - 1), both times `scale`; in
     place.
+
+    Shape: any.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes.
+    Memory: written in place.
     """
     return apply(ELU["elu", True], input, (alpha, scale, input_scale), True)
 
@@ -340,117 +410,50 @@ SELU = (A.SELU_ALPHA, A.SELU_SCALE, 1)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """elu with the two constants of self-normalising networks."""
+    """elu with the two constants of self-normalising networks.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return apply(ELU["selu", bool(inplace)], input, SELU, inplace)
 
 
 def selu_(input: Tensor) -> Tensor:
-    """elu with the two constants of self-normalising networks, in place."""
+    """elu with the two constants of self-normalising networks, in place.
+
+    Shape: any.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes.
+    Memory: written in place.
+    """
     return apply(ELU["selu", True], input, SELU, True)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """elu with a slope of 1 at zero for every alpha."""
+    """elu with a slope of 1 at zero for every alpha.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return apply(ELU["celu", bool(inplace)], input, (alpha, 1, 1 / alpha), inplace)
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """elu with a slope of 1 at zero for every alpha, in place."""
+    """elu with a slope of 1 at zero for every alpha, in place.
+
+    Shape: any.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes.
+    Memory: written in place.
+    """
     return celu(input, alpha, True)
 
 
 for _f in (selu, selu_, celu, celu_):
     everywhere(_f)
-
-# -- of straight pieces ---------------------------------------------------------------------------
-
-SHRINK_BACK: Pointwise = back(
-    "shrink_backward",
-    A.shrink_backward,
-    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
-    None,
-    "lambd",
-)
-HARDSHRINK = row(
-    "hardshrink",
-    A.hardshrink,
-    "HardshrinkBackward0",
-    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
-    "lambd",
-)
-SOFTSHRINK = row(
-    "softshrink",
-    A.softshrink,
-    "SoftshrinkBackward0",
-    lambda g, input, lambd: call(SHRINK_BACK, (g, input), (lambd,)),
-    "lambd",
-    title="softshrink_check",
-)
-
-
-def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """The input outside [-lambd, lambd], else 0."""
-    if isinstance(lambd, Tensor):  # it would stay with the kernel that it is bound to
-        if lambd.ndim:
-            raise TypeError(
-                "hardshrink(): argument 'lambd' (position 1) must be Number, not Tensor"
-            )
-        lambd = lambd.item()
-    return call(HARDSHRINK, (input,), (lambd,), out)
-
-
-everywhere(hardshrink, True)
-
-
-@functional
-def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """The input moved towards zero by lambd, 0 within it."""
-    dtype = dtype_of(input)
-    if dtype is not None and dtype.category == FLOAT:
-        largest = finfo(dtype).max
-        if not 0 <= lambd <= largest:
-            raise RuntimeError(
-                f"lambda must be in range [0, {largest:.6g}] for input dtype "
-                f"{promotion.scalar_type_name(dtype)}, but found {lambd:g}"
-            )
-    return call(SOFTSHRINK, (input,), (lambd,), out)
-
-
-HARDSIGMOID_BACK: Pointwise = back(
-    "hardsigmoid_backward",
-    A.hardsigmoid_backward,
-    lambda g, input: call(HARDSIGMOID_BACK, (g, input)),
-    None,
-)
-HARDSIGMOID = row(
-    "hardsigmoid",
-    A.hardsigmoid,
-    "HardsigmoidBackward0",
-    lambda g, input: call(HARDSIGMOID_BACK, (g, input)),
-)
-HARDSWISH_BACK: Pointwise = back(
-    "hardswish_backward",
-    A.hardswish_backward,
-    lambda g, input: call(HARDSWISH_BACK, (g, input)),
-    lambda g, grad, input: where((input > -3) & (input < 3), g * grad / 3, 0),
-)
-HARDSWISH = row(
-    "hardswish",
-    A.hardswish,
-    "HardswishBackward0",
-    lambda g, input: call(HARDSWISH_BACK, (g, input)),
-)
-
-
-@functional
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """(input + 3) / 6, held within 0 and 1."""
-    return apply(HARDSIGMOID, input, (), inplace)
-
-
-@functional
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * hardsigmoid(input)."""
-    return apply(HARDSWISH, input, (), inplace)

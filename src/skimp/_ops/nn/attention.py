@@ -221,7 +221,15 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Any:
     """softmax(query @ key.T * scale + mask) @ value. A large matrix of weights is never written as
-    a whole."""
+    a whole.
+
+    Shape: query (..., l, e), key (..., s, e), value (..., s, v); mask broadcasts to (..., l, s);
+    the result (..., l, v).
+    Dtypes: floating point, alike; a mask of bools (true: seen) or of numbers to add.
+    Raises: RuntimeError for shapes and dtypes that don't fit, or a mask beside is_causal.
+    Memory: a new tensor; blocks of weights are computed again in backward.
+    Source: Dao et al., 2022 (the blocks).
+    """
     _check(query, key, value, attn_mask, is_causal)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     shape = (*query.shape[:-1], value.shape[-1])

@@ -9,7 +9,6 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general, watching
-from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
@@ -447,6 +446,14 @@ def _transpose(
     return result if batched is input else result.squeeze(0)
 
 
+# of every convolution's docstring
+_SECTIONS = """\
+Shape: input (n, ci, ...) or (ci, ...), weight {}, bias (co,); the result (n, co, ...).
+Dtypes: floating point and complex, alike.
+Raises: RuntimeError for shapes and dtypes that don't fit.
+Memory: a new tensor; the patches of all places are never written at once."""
+
+
 def _declare(nd: int) -> None:
     def conv(
         input: Any,
@@ -473,32 +480,19 @@ def _declare(nd: int) -> None:
             nd, input, weight, bias, stride, padding, output_padding, groups, dilation
         )
 
-    for f, name, doc in (
-        (
-            conv,
-            f"conv{nd}d",
-            f"Convolution over {nd} dimensions; patches are gathered a block at a time.",
-        ),
+    for f, name, weight, doc in (
+        (conv, f"conv{nd}d", "(co, ci / groups, ...)", f"Convolution over {nd} dimensions."),
         (
             transpose,
             f"conv_transpose{nd}d",
+            "(ci, co / groups, ...)",
             f"The adjoint of conv{nd}d: its gradient with respect to the input.",
         ),
     ):
         f.__name__ = f.__qualname__ = name
-        f.__doc__ = doc
+        f.__doc__ = f"{doc}\n\n{_SECTIONS.format(weight)}"
         export(name, f, ("", "nn.functional"), method=False, autocast="lower")
 
 
 for _nd in (1, 2, 3):
     _declare(_nd)
-
-
-@sampled(lambda tensor: [(tensor([[[1, 2]], [[3, 4]]]), tensor([[[1], [2]]]), tensor([5]))])
-def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Any:
-    """Convolution of (time, batch, channels) by (kernel, ci, co)."""
-    moved = _convolve(1, input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad, 1, 1)
-    return moved.permute(2, 0, 1)
-
-
-export("conv_tbc", conv_tbc, ("", "nn.functional"), method=False, autocast="lower")

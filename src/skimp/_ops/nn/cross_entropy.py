@@ -344,7 +344,15 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Any:
     """Minus the log-probability of each row's target: a class index, or a probability for every
-    class."""
+    class.
+
+    Shape: input (classes,), (n, classes) or (n, classes, ...); target () or (n, ...) of indices, or
+    the input's of probabilities; one number, or the target's with reduction="none".
+    Dtypes: a floating point input; int64 or uint8 indices.
+    Raises: ValueError and RuntimeError for shapes that don't fit, IndexError for a class out of
+    range.
+    Memory: log-probabilities are never written; two numbers per row are saved.
+    """
     if weight is size_average is reduce is None and reduction == "mean" and not label_smoothing:
         loss = _small(input, target, ignore_index)
         if loss is not None:

@@ -317,6 +317,13 @@ def ctc_loss(
 
     Targets are (batch, longest), or all of them one after another. "mean" divides each sample's
     loss by its number of labels first.
+
+    Shape: log_probs (steps, n, classes) or (steps, classes); lengths (n,) or (); (n,) or one
+    number.
+    Dtypes: float32 or float64 log_probs; integers for the rest.
+    Raises: RuntimeError for lengths that don't fit.
+    Memory: a new tensor.
+    Source: Graves et al., 2006.
     """
     check_reduction(reduction)
     return _loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)

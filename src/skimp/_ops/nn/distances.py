@@ -183,6 +183,11 @@ def _pdist(input: Tensor, p: float) -> Tensor:
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm distance between every two rows: the upper triangle of cdist(input, input),
     flattened.
+
+    Shape: (n, d); the result (n (n - 1) / 2,).
+    Dtypes: float32 and float64.
+    Raises: RuntimeError for other numbers of dims or a negative p.
+    Memory: a new tensor.
     """
     if input.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")

@@ -150,7 +150,14 @@ def _declare(
 
     samples = _half if name == "dropout1d" else None  # whose like PyTorch's database has
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = (
+        f"{doc}\n\nShape: any{' with channels' if feature else ''}; the result's is the input's.\n"
+        "Dtypes: floating point and complex.\n"
+        "Raises: ValueError for a p outside [0, 1].\n"
+        "Memory: a new tensor and a mask of a byte per element (or channel); with `inplace`\n"
+        "the input is written. The input itself where not `training`.\n"
+        "Source: Srivastava et al., 2014; Klambauer et al., 2017 (alpha)."
+    )
     export(name, drawn(function), ("nn.functional",), method=False, fast=fast, samples=samples)
 
 

@@ -242,6 +242,11 @@ def embedding(
 ) -> Any:
     """The rows of `weight` that `input` names; with `sparse` its gradient is a sparse tensor of the
     rows that were read.
+
+    Shape: input any, weight (rows, width); the result (*input, width).
+    Dtypes: int32 or int64 positions; any weight.
+    Raises: IndexError for a position out of range, RuntimeError for other dtypes.
+    Memory: a new tensor; with `max_norm` rows of the weight are written in place.
     """
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
@@ -313,7 +318,14 @@ def embedding_bag(
     padding_idx: int | None = None,
 ) -> Any:
     """Sums, means or maxima of bags of the rows of `weight`: a bag is a row of `input`, or what
-    `offsets` delimit."""
+    `offsets` delimit.
+
+    Shape: input (bags, n), or (n,) with offsets (bags,); weight (rows, width); the result (bags,
+    width).
+    Dtypes: int32 or int64 positions; a floating point weight.
+    Raises: ValueError for inputs that are neither, RuntimeError for offsets that don't fit.
+    Memory: a new tensor; the rows read are not written out.
+    """
     if weight._dtype in INDICES and input._dtype.is_floating_point:
         warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage "

@@ -81,7 +81,13 @@ def _fold(input: Any, pool: Pool) -> Any:
 def unfold(
     input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Any:
-    """The patches of images as columns: (n, channels * taps, places)."""
+    """The patches of images as columns: (n, channels * taps, places).
+
+    Shape: (n, c, h, w) or (c, h, w); the result (n, c taps, places).
+    Dtypes: floating point and complex.
+    Raises: RuntimeError for windows that don't fit.
+    Memory: a new tensor, as many times larger as windows overlap.
+    """
     if input.ndim not in (3, 4) or 0 in tuple(input.shape[-3:]):
         raise RuntimeError(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
@@ -103,7 +109,13 @@ def fold(
     padding: Any = 0,
     stride: Any = 1,
 ) -> Any:
-    """The sum of columns of patches at their places: the adjoint of `unfold`."""
+    """The sum of columns of patches at their places: the adjoint of `unfold`.
+
+    Shape: (n, c taps, places) or without n; the result (n, c, *output_size).
+    Dtypes: floating point and complex.
+    Raises: RuntimeError for sizes that don't fit.
+    Memory: a new tensor.
+    """
     if input.ndim not in (2, 3):
         raise RuntimeError(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
@@ -140,7 +152,13 @@ def fold(
 
 
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
-    """(*, c r r, h, w) to (*, c, h r, w r)."""
+    """(*, c r r, h, w) to (*, c, h r, w r).
+
+    Shape: the channels divide by the factor's square.
+    Dtypes: any.
+    Raises: RuntimeError for channels that don't divide.
+    Memory: a new tensor.
+    """
     r = int(upscale_factor)
     if input.ndim < 3:
         raise RuntimeError(
@@ -165,7 +183,13 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
 
 
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
-    """The reverse of `pixel_shuffle`."""
+    """The reverse of `pixel_shuffle`.
+
+    Shape: (*, c, h r, w r) to (*, c r r, h, w).
+    Dtypes: any.
+    Raises: RuntimeError for heights and widths that don't divide.
+    Memory: a new tensor.
+    """
     r = int(downscale_factor)
     if input.ndim < 3:
         raise RuntimeError(
@@ -192,7 +216,13 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
 
 
 def channel_shuffle(input: Any, groups: int) -> Any:
-    """Channels of different groups next to each other."""
+    """Channels of different groups next to each other.
+
+    Shape: (n, channels, ...); the result has the input's.
+    Dtypes: any.
+    Raises: RuntimeError for channels that don't divide into groups.
+    Memory: a new tensor.
+    """
     if input.ndim < 3:
         raise RuntimeError(
             "channel_shuffle expects input with > 2 dims, but got input with sizes "

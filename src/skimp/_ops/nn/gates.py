@@ -70,7 +70,13 @@ PRELU = Pointwise(
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """The input above zero, else the weight (one, or one for each channel) times it."""
+    """The input above zero, else the weight (one, or one for each channel) times it.
+
+    Shape: input (n, channels, ...) and weight (1,) or (channels,); the result has the input's.
+    Dtypes: floating point, the same for both.
+    Raises: RuntimeError for a weight of another length or dtype.
+    Memory: a new tensor.
+    """
     for i, (name, t) in enumerate((("input", input), ("weight", weight))):
         if not isinstance(t, Tensor):
             raise TypeError(
@@ -192,7 +198,13 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """The input above zero, else a slope times it, drawn or (not training) the limits' mean."""
+    """The input above zero, else a slope times it, drawn or (not training) the limits' mean.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return _rrelu(input, lower, upper, training, inplace)
 
 
@@ -203,7 +215,13 @@ def rrelu_(
     training: bool = False,
     generator: Any = None,
 ) -> Tensor:
-    """The input above zero, else a slope times it, in place."""
+    """The input above zero, else a slope times it, in place.
+
+    Shape: any.
+    Dtypes: floating point.
+    Raises: NotImplementedError for other dtypes.
+    Memory: written in place.
+    """
     return _rrelu(input, lower, upper, training, True, generator)
 
 
@@ -244,7 +262,13 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     batch=batching.dims.by_dims("dim"),
 )
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half of a dimension, times the sigmoid of the second."""
+    """The first half of a dimension, times the sigmoid of the second.
+
+    Shape: the result's `dim` is half as long.
+    Dtypes: floating point; the result has the input's.
+    Raises: RuntimeError where `dim` has an odd length or the input has no dims.
+    Memory: a new tensor.
+    """
     if input.ndim == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
     along = normalize_dim(dim, input.ndim)

@@ -40,7 +40,14 @@ def _ticks(n: int, align: bool, dtype: Any) -> Any:
 
 @sampled(lambda tensor: [(tensor([[[1.0, 0.5, 0.0], [0.0, 1.0, 0.25]]]), [1, 1, 2, 2])])
 def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any:
-    """The points at which images of `size` are read under the affine maps `theta` (n, d, d + 1)."""
+    """The points at which images of `size` are read under the affine maps `theta` (n, d, d + 1).
+
+    Shape: theta (n, 2, 3) for size (n, c, h, w) gives (n, h, w, 2); (n, 3, 4) for size (n, c, d, h,
+    w) gives (n, d, h, w, 3).
+    Dtypes: floating point.
+    Raises: ValueError for dtypes and shapes that don't fit, or sizes below 1.
+    Memory: a new tensor.
+    """
     align = _default("affine_grid and grid_sample", align_corners)
     if not theta._dtype.is_floating_point:
         raise ValueError(f"Expected theta to have floating point type, but got {theta._dtype}")
@@ -208,7 +215,13 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Any:
-    """The image at the points of `grid`, whose last dim names x, y(, z) from -1 to 1."""
+    """The image at the points of `grid`, whose last dim names x, y(, z) from -1 to 1.
+
+    Shape: input (n, c, h, w) and grid (n, h', w', 2) give (n, c, h', w'); the same with a depth.
+    Dtypes: floating point, the same for both.
+    Raises: ValueError for unknown modes, RuntimeError for shapes and dtypes that don't fit.
+    Memory: a new tensor.
+    """
     align = _default("grid_sample and affine_grid", align_corners)
     _check(input, grid, mode, padding_mode)
     n, out = grid.shape[0], tuple(grid.shape[1:-1])

@@ -54,7 +54,13 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 @general(method=False, namespaces=("", "nn.functional"))
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input1 @ weight[k] @ input2 + bias[k], for each output k."""
+    """input1 @ weight[k] @ input2 + bias[k], for each output k.
+
+    Shape: input1 (..., a), input2 (..., b), weight (out, a, b), bias (out,); the result (..., out).
+    Dtypes: floating point, alike.
+    Raises: RuntimeError for shapes that don't fit.
+    Memory: a new tensor.
+    """
     _check_bilinear(input1, input2, weight, bias)
     lead = tuple(input1.shape[:-1])
     outs, n1, n2 = weight.shape

@@ -45,7 +45,13 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: Any = None,
 ) -> Any:
-    """cross_entropy of linear(input); `options`, which asks PyTorch for chunks, has no effect."""
+    """cross_entropy of linear(input); `options`, which asks PyTorch for chunks, has no effect.
+
+    Shape: input (..., in), linear_weight (classes, in), target as of cross_entropy.
+    Dtypes: as cross_entropy's.
+    Raises: as linear and cross_entropy.
+    Memory: the logits are written once.
+    """
     _check(input, linear_weight, linear_bias)
     made = tuple(linear_weight.shape[:-1])
     logits = (*input.shape[:-1], *made)

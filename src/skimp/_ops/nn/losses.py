@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import NAMESPACES, export, general
+from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array
 from skimp._ops import batching
-from skimp._ops.nn.cross_entropy import check_tensor
+from skimp._ops.nn.losses_likelihood import _f
 from skimp._ops.nn.losses_reduced import loss_of, reduced
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 
@@ -115,7 +114,13 @@ def mse_loss(
     reduction: str = "mean",
     weight: Any = None,
 ) -> Any:
-    """The squares of the differences."""
+    """The squares of the differences.
+
+    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
+    Dtypes: floating point.
+    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
+    Memory: a new tensor.
+    """
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     _check_square(input, target)
@@ -150,7 +155,13 @@ def l1_loss(
     reduction: str = "mean",
     weight: Any = None,
 ) -> Any:
-    """The absolute differences."""
+    """The absolute differences.
+
+    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
+    Dtypes: floating point (l1_loss: complex too, with a real result).
+    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
+    Memory: a new tensor.
+    """
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     loss = (input - target).abs()
@@ -168,7 +179,14 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Any:
     """Half the squared difference over beta where it is below beta, else the absolute one less
-    half of beta."""
+    half of beta.
+
+    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
+    Dtypes: floating point.
+    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast or a
+    negative beta.
+    Memory: a new tensor.
+    """
     _warn_sizes(input, target)
     reduction = reduction_of(size_average, reduce, reduction)
     if beta < 0:
@@ -182,7 +200,14 @@ def smooth_l1_loss(
 def huber_loss(
     input: Any, target: Any, reduction: str = "mean", delta: float = 1.0, weight: Any = None
 ) -> Any:
-    """Half the squared difference where it is at most delta, else linear."""
+    """Half the squared difference where it is at most delta, else linear.
+
+    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
+    Dtypes: floating point.
+    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast or a
+    negative delta.
+    Memory: a new tensor.
+    """
     _warn_sizes(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
@@ -274,7 +299,13 @@ def binary_cross_entropy(
     reduction: str = "mean",
 ) -> Any:
     """Minus the log-likelihood of targets in [0, 1] under probabilities; logarithms are at least
-    -100."""
+    -100.
+
+    Shape: input and target alike, weight broadcasting; one number, or theirs with reduction="none".
+    Dtypes: floating point.
+    Raises: ValueError for shapes that differ, RuntimeError for inputs outside [0, 1].
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
@@ -336,7 +367,13 @@ def binary_cross_entropy_with_logits(
     pos_weight: Any = None,
 ) -> Any:
     """`binary_cross_entropy` of sigmoid(input), without its overflow; `pos_weight` multiplies
-    positive targets."""
+    positive targets.
+
+    Shape: input and target alike; weight and pos_weight broadcast.
+    Dtypes: floating point.
+    Raises: ValueError for shapes that differ.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
@@ -359,128 +396,13 @@ def binary_cross_entropy_with_logits(
     return reduced(_weighted(loss, weight), reduction)
 
 
-def _f(name: str) -> Any:
-    """A function of nn.functional that another file declares."""
-    return NAMESPACES["nn.functional"][name]
-
-
-def kl_div(
-    input: Any,
-    target: Any,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    log_target: bool = False,
-) -> Any:
-    """target * (log(target) - input), for an input of log-probabilities."""
-    batch = reduction == "batchmean"
-    if size_average is None and reduce is None:
-        if reduction == "mean":
-            warn(
-                "reduction: 'mean' divides the total loss by both the batch size and the support "
-                "size."
-                "'batchmean' divides only by the batch size, and aligns with the KL div math "
-                "definition."
-                "'mean' will be changed to behave the same as 'batchmean' in the next major "
-                "release."
-            )
-    else:
-        reduction = reduction_of(size_average, reduce, reduction)
-    check_tensor("kl_div", target)
-    if not (input._dtype.is_floating_point and target._dtype.is_floating_point):
-        raise RuntimeError("kl_div: Integral inputs not supported.")
-    if log_target:
-        loss = target.exp() * (target - input)
-    else:
-        loss = _xlogy(target) - target * input
-    found = reduced(loss, "sum" if batch else reduction)
-    return found / input.shape[0] if batch and input.ndim else found
-
-
-def _xlogy(t: Any) -> Any:
-    """t log t, 0 where t is 0."""
-    return t.xlogy(t)
-
-
-def poisson_nll_loss(
-    input: Any,
-    target: Any,
-    log_input: bool = True,
-    full: bool = False,
-    size_average: bool | None = None,
-    eps: float = 1e-8,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Any:
-    """The negative log-likelihood of counts; `full` adds Stirling's approximation of
-    log(target!)."""
-    reduction = reduction_of(size_average, reduce, reduction)
-    check_reduction(reduction)
-    check_tensor("poisson_nll_loss", target)
-    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
-    if full:
-        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
-        loss = loss + stirling.masked_fill(target <= 1, 0)
-    return reduced(loss, reduction)
-
-
-def gaussian_nll_loss(
-    input: Any,
-    target: Any,
-    var: Any,
-    full: bool = False,
-    eps: float = 1e-6,
-    reduction: str = "mean",
-) -> Any:
-    """The negative log-likelihood of a normal distribution of the given mean and variance."""
-    if isinstance(var, (int, float)):
-        if var < 0:
-            raise ValueError("var has negative entry/entries")
-        var = var * input.new_ones(tuple(input.shape))
-    elif bool((var.detach() < 0).any()):
-        raise ValueError("var has negative entry/entries")
-    if tuple(var.shape) != tuple(input.shape):
-        if tuple(input.shape[:-1]) == tuple(var.shape):
-            var = var.unsqueeze(-1)
-        elif not (
-            tuple(input.shape[:-1]) == tuple(var.shape[:-1]) and var.shape[-1] == 1
-        ) and not _fits(input, var):
-            raise ValueError("var is of incorrect size")
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"{reduction} is not valid")
-    floor = var.detach().clamp(min=eps)
-    var = var + (floor - var.detach())  # the gradient passes as if nothing had been clamped
-    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
-    if full:
-        loss = loss + 0.5 * math.log(2 * math.pi)
-    return reduced(loss, reduction)
-
-
-def _fits(input: Any, var: Any) -> bool:
-    """Whether the variance broadcasts to the input."""
-    if var.ndim != input.ndim:
-        return False
-    return all(a in (1, b) for a, b in zip(var.shape, input.shape, strict=True))
-
-
-for _g in (
-    mse_loss,
-    l1_loss,
-    smooth_l1_loss,
-    huber_loss,
-    binary_cross_entropy,
-    kl_div,
-    gaussian_nll_loss,
-):
-    _cast = None if _g is gaussian_nll_loss else "float32"
-    _rule = batching.layers.binary if _g is binary_cross_entropy else None
+for _g in (mse_loss, l1_loss, smooth_l1_loss, huber_loss, binary_cross_entropy):
     export(
         _g.__name__,
         _g,
         ("nn.functional",),
         method=False,
         composite=False,
-        autocast=_cast,
-        batch=_rule,
+        autocast="float32",
+        batch=batching.layers.binary if _g is binary_cross_entropy else None,
     )
-export("poisson_nll_loss", poisson_nll_loss, ("nn.functional",), method=False, autocast="float32")

@@ -46,7 +46,14 @@ def multi_margin_loss(
     reduction: str = "mean",
 ) -> Any:
     """The mean over the other classes of max(0, margin - score of the target + score) to the
-    power of p."""
+    power of p.
+
+    Shape: input (n, classes) or (classes,); target (n,) or ().
+    Dtypes: floating point; int64 targets.
+    Raises: ValueError for a p other than 1 or 2, RuntimeError for shapes and classes that don't
+    fit.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     n, classes = _shape("multi_margin_loss", input)
@@ -92,6 +99,11 @@ def multilabel_margin_loss(
     """max(0, 1 - difference) summed over pairs of a target class and another, over their number.
 
     A row of the target names classes up to the first -1.
+
+    Shape: input and target (n, classes) or (classes,).
+    Dtypes: floating point; int64 targets.
+    Raises: RuntimeError for shapes and classes that don't fit.
+    Memory: a new tensor.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
@@ -131,7 +143,13 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """The mean over classes of a logistic loss for each."""
+    """The mean over classes of a logistic loss for each.
+
+    Shape: input and target (..., classes); one number, or (...) with reduction="none".
+    Dtypes: floating point.
+    Raises: ValueError for an unknown reduction.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     log = NAMESPACES["nn.functional"]["logsigmoid"]

@@ -32,7 +32,13 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """input where the target is 1, max(0, margin - input) where it is -1."""
+    """input where the target is 1, max(0, margin - input) where it is -1.
+
+    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
+    Dtypes: floating point.
+    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     check_tensor("hinge_embedding_loss", target)
     zero = input.new_zeros(())
@@ -55,7 +61,13 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """max(0, -target (input1 - input2) + margin)."""
+    """max(0, -target (input1 - input2) + margin).
+
+    Shape: three alike; one number, or theirs with reduction="none".
+    Dtypes: floating point.
+    Raises: RuntimeError for numbers of dims that differ.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     if not input1.ndim == input2.ndim == target.ndim:
         raise RuntimeError(
@@ -91,7 +103,13 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """log(1 + exp(-target input))."""
+    """log(1 + exp(-target input)).
+
+    Shape: input and target alike, or broadcasting; one number, or theirs with reduction="none".
+    Dtypes: floating point.
+    Raises: ValueError for an unknown reduction, RuntimeError for shapes that don't broadcast.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     if modes.state.grad and target.requires_grad:
         raise RuntimeError(
@@ -107,7 +125,13 @@ def soft_margin_loss(
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
-    """The cosine of the angle between vectors along `dim`; norms are at least eps."""
+    """The cosine of the angle between vectors along `dim`; norms are at least eps.
+
+    Shape: two that broadcast; the result lacks `dim`.
+    Dtypes: floating point.
+    Raises: RuntimeError for integers, IndexError for a dim that is not there.
+    Memory: a new tensor.
+    """
     dtype = promotion.promote_types(x1._dtype, x2._dtype)
     if dtype.category < dtypes.FLOAT:
         raise RuntimeError(
@@ -134,7 +158,13 @@ def _at_least(size: Any, eps: float) -> Any:
 def pairwise_distance(
     x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Any:
-    """The p-norm of x1 - x2 + eps along the last dim."""
+    """The p-norm of x1 - x2 + eps along the last dim.
+
+    Shape: (n, d) or (d,), which broadcast; (n,) or (), with a last 1 by `keepdim`.
+    Dtypes: floating point and complex.
+    Raises: RuntimeError for shapes that don't broadcast.
+    Memory: a new tensor.
+    """
     last = max(x1.ndim, x2.ndim) - 1
     return (x1 - x2 + eps).norm(p, last, keepdim)
 
@@ -148,7 +178,13 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1.
+
+    Shape: inputs (n, features) and target (n,), or (features,) and ().
+    Dtypes: floating point.
+    Raises: RuntimeError for other shapes, ValueError for an unknown reduction.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     _check_cosine(input1, input2, target)
     dim = target.ndim
@@ -185,7 +221,14 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """max(0, |anchor - positive| - |anchor - negative| + margin)."""
+    """max(0, |anchor - positive| - |anchor - negative| + margin).
+
+    Shape: three that broadcast, (n, d) or (d,); one number, or (n,) with reduction="none".
+    Dtypes: floating point.
+    Raises: RuntimeError for numbers of dims that differ, ValueError for a margin that is not
+    positive.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
@@ -233,7 +276,13 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Any:
-    """`triplet_margin_loss` with a distance of one's own."""
+    """`triplet_margin_loss` with a distance of one's own.
+
+    Shape: three alike; what `distance_function` gives, reduced.
+    Dtypes: floating point.
+    Raises: ValueError for an unknown reduction or a margin that is not positive.
+    Memory: a new tensor.
+    """
     check_reduction(reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")

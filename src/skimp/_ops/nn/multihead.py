@@ -142,6 +142,12 @@ def multi_head_attention_forward(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention of (length, batch, features); with `need_weights` the whole matrix of weights is
     written.
+
+    Shape: query (l, n, e) or (l, e), key and value (s, n, ...); the result the query's, the weights
+    (n, l, s).
+    Dtypes: floating point, alike.
+    Raises: RuntimeError and AssertionError for shapes that don't fit.
+    Memory: a new tensor.
     """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:

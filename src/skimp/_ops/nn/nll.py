@@ -48,7 +48,14 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Any:
-    """Minus each row's element at its target; the input holds log-probabilities."""
+    """Minus each row's element at its target; the input holds log-probabilities.
+
+    Shape: input (classes,), (n, classes) or (n, classes, ...); target () or (n, ...).
+    Dtypes: a floating point input; int64 or uint8 targets.
+    Raises: ValueError and RuntimeError for shapes that don't fit, IndexError for a class out of
+    range.
+    Memory: a new tensor.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     check_reduction(reduction)
     check_tensor("nll_loss_nd", target)

@@ -334,7 +334,14 @@ def layer_norm(
     input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
     """(input - mean) / sqrt(var + eps) * weight + bias, over the last dims; keeps the input and
-    two numbers per row."""
+    two numbers per row.
+
+    Shape: the input ends with `normalized_shape`, which weight and bias have.
+    Dtypes: floating point.
+    Raises: RuntimeError for shapes that don't end so.
+    Memory: a new tensor.
+    Source: Ba, Kiros and Hinton, 2016.
+    """
     return _native_layer_norm(input, _as_shape(normalized_shape), weight, bias, eps)[0]
 
 
@@ -415,7 +422,13 @@ def _rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any
 def rms_norm(
     input: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None
 ) -> Any:
-    """input / sqrt(mean(input ** 2) + eps) * weight, over the last dims."""
+    """input / sqrt(mean(input ** 2) + eps) * weight, over the last dims.
+
+    Shape: the input ends with `normalized_shape`, which the weight has.
+    Dtypes: floating point.
+    Raises: RuntimeError for shapes that don't end so.
+    Memory: a new tensor; one number per row is saved.
+    """
     shape = _as_shape(normalized_shape)
     _check_normalized("rms_norm", input, shape, weight, None)
     if eps is None:

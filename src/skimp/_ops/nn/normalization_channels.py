@@ -24,7 +24,6 @@ from skimp._ops.index.writers import in_place
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn import channel_sums
 from skimp._ops.nn.normalization import with_statistics
-from skimp._ops.nn.padding import constant_pad
 from skimp._ops.reduce.softmax import HALVES, floating
 from skimp.config import config
 
@@ -270,7 +269,15 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Any:
     """Each channel with the batch's mean and variance (`training`), or the running ones, taken
-    out."""
+    out.
+
+    Shape: (n, channels, ...); statistics, weight and bias (channels,); the result has the input's.
+    Dtypes: floating point; weight and bias may be float32 for halves.
+    Raises: ValueError in training for one value per channel, RuntimeError for lengths that don't
+    fit.
+    Memory: a new tensor; running statistics are written in training.
+    Source: Ioffe and Szegedy, 2015.
+    """
     if training:
         _more_than_one(input)
     if input.numel() == 0:
@@ -327,7 +334,13 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Any:
-    """batch_norm of every image by itself."""
+    """batch_norm of every image by itself.
+
+    Shape: (n, channels, ...) with at least one size more; the result has the input's.
+    Dtypes: floating point.
+    Raises: ValueError for one value per channel of an image.
+    Memory: a new tensor; running statistics are written with `use_input_stats`.
+    """
     if use_input_stats and (input.ndim < 3 or math.prod(input.shape[2:]) == 1):
         raise ValueError(
             f"Expected more than 1 spatial element when training, got input size {input.shape}"
@@ -409,7 +422,14 @@ def _group_norm(input: Any, groups: int, weight: Any, bias: Any, eps: float) -> 
 def group_norm(
     input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
-    """Groups of channels of each image with their mean taken out, over their deviation."""
+    """Groups of channels of each image with their mean taken out, over their deviation.
+
+    Shape: (n, channels, ...); weight and bias (channels,); the result has the input's.
+    Dtypes: floating point.
+    Raises: RuntimeError for channels that don't divide into groups.
+    Memory: a new tensor; two numbers per group are saved.
+    Source: Wu and He, 2018.
+    """
     if input.ndim < 2:
         raise RuntimeError(
             f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
@@ -455,34 +475,3 @@ def native_group_norm(
     x = _as_wide(input.reshape((N, group, C * HxW // group)))
     mean, rstd = x.mean(-1), (x.var(-1, correction=0) + eps) ** -0.5
     return with_statistics(input, weight, (y.reshape(tuple(input.shape)), mean, rstd))
-
-
-# -- the others -----------------------------------------------------------------------------------
-
-
-def local_response_norm(
-    input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Any:
-    """input over a power of the mean square of its neighbours across channels."""
-    if input.ndim < 3:
-        raise ValueError(
-            f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)"
-        )
-    if input.numel() == 0:
-        return input
-
-    trailing = [0, 0] * (input.ndim - 2)
-    square = constant_pad(input * input, [*trailing, size // 2, (size - 1) // 2], 0)
-    around = square.unfold(1, size, 1)
-    around = around.mean(-1) if input._dtype.category >= dtypes.FLOAT else around.sum(-1) // size
-    return input / (around * alpha + k) ** beta
-
-
-def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Any:
-    """input over its p-norm along `dim`, which is taken to be at least eps."""
-    size = input.norm(p, dim, True).clamp_min(eps).expand(tuple(input.shape))
-    return input / size if out is None else input.div(size, out=out)
-
-
-export("local_response_norm", local_response_norm, ("nn.functional",), method=False)
-export("normalize", normalize, ("nn.functional",), method=False)

@@ -133,7 +133,14 @@ def _around(mode: str, input: Any, pad: Any) -> Any:
 
 
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
-    """`input` with `pad` (last dim first: before, after, ...) elements more on each side."""
+    """`input` with `pad` (last dim first: before, after, ...) elements more on each side.
+
+    Shape: each of the last len(pad) / 2 dims grows by its two numbers; negative ones cut.
+    Dtypes: any ("reflect", "replicate": numbers).
+    Raises: RuntimeError for lengths of `pad` and sizes that don't fit, NotImplementedError for dims
+    that a mode doesn't take.
+    Memory: a new tensor.
+    """
     if len(pad) % 2:
         raise RuntimeError(f"Padding length must be divisible by 2, got {len(pad)}")
     if mode == "constant":

@@ -347,10 +347,18 @@ def _lp(nd: int, input: Any, norm_type: float, kernel: Any, stride: Any, ceil: b
 # -- the public functions -------------------------------------------------------------------------
 
 
+# of every pool's docstring
+_SECTIONS = """\
+Shape: (n, channels, ...) or (channels, ...); the spatial sizes become the windows' numbers.
+Dtypes: floating point, and integers where nothing is divided; the result has the input's.
+Raises: RuntimeError for other numbers of dims and for windows that don't fit.
+Memory: a new tensor; windows are never written out."""
+
+
 def export_pool(name: str, f: Any, doc: str, samples: Any = None) -> None:
     """Reachable as `torch.name` and `nn.functional.name`; autocast keeps volumes in float32."""
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
+    f.__doc__ = f"{doc}\n\n{_SECTIONS}"
     autocast = "float32" if name.endswith("3d") else None
     export(
         name,
@@ -419,7 +427,7 @@ def _declare(nd: int) -> None:
         "`max_pool` and where in its plane each maximum is.",
         plane_samples(nd, 2),
     )
-    average.__doc__ = f"The mean of each window over {nd} dimensions."
+    average.__doc__ = f"The mean of each window over {nd} dimensions.\n\n{_SECTIONS}"
     general(f"avg_pool{nd}d", out=nd > 1, method=False, namespaces=("", "nn.functional"))(average)
     export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.", plane_samples(nd, 2.0, 2))
 

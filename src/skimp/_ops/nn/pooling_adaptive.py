@@ -313,7 +313,14 @@ def _declare(nd: int) -> None:
     )
     export_with_indices(f"adaptive_max_pool{nd}d", maximum)
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{nd}d"
-    unpool.__doc__ = "Each element at its index in a plane of zeros."
+    unpool.__doc__ = (
+        "Each element at its index in a plane of zeros.\n\n"
+        "Shape: input and indices alike, (n, channels, ...) or (channels, ...); the result's\n"
+        "sizes are `output_size`, or those from which such windows come.\n"
+        "Dtypes: any; int64 indices.\n"
+        "Raises: RuntimeError for indices out of range, ValueError for sizes that can't be.\n"
+        "Memory: a new tensor."
+    )
     cast = "float32" if nd > 1 else None
     export(
         f"max_unpool{nd}d", unpool, ("nn.functional",), method=False, composite=False, autocast=cast
@@ -330,7 +337,10 @@ def export_with_indices(name: str, pool: Any, *more: Any) -> None:
         return pool(*given.args, **given.kwargs)
 
     both.__name__ = both.__qualname__ = f"{name}_with_indices"
-    both.__doc__ = f"`{name}` and where in its plane each maximum is."
+    both.__doc__ = (
+        f"`{name}` and where in its plane each maximum is.\n\nShape: two of {name}'s.\n"
+        "Dtypes: the input's, and int64.\nMemory: two new tensors."
+    )
     export(
         both.__name__,
         both,
@@ -355,7 +365,13 @@ def _declare_fractional(nd: int) -> None:
         )
 
     fractional.__name__ = fractional.__qualname__ = f"fractional_max_pool{nd}d"
-    fractional.__doc__ = "Maxima over windows at random distances."
+    fractional.__doc__ = (
+        "Maxima over windows at random distances.\n\n"
+        "Shape: (n, channels, ...) or without n; the spatial sizes become `output_size`.\n"
+        "Dtypes: floating point.\n"
+        "Raises: ValueError for neither or both of output_size and output_ratio.\n"
+        "Memory: a new tensor, drawn at the call.\nSource: Graham, 2015."
+    )
     export(
         f"fractional_max_pool{nd}d",
         fractional,

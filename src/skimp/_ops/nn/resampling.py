@@ -236,7 +236,14 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Any:
-    """`input` (n, channels, d1, ...) at other sizes of d1, ..."""
+    """`input` (n, channels, d1, ...) at other sizes of d1, ...
+
+    Shape: (n, channels, d1, ...) to (n, channels, *size), or each d times `scale_factor`.
+    Dtypes: floating point; uint8 for images by "nearest", "bilinear" and "bicubic".
+    Raises: ValueError for neither or both of size and scale_factor, NotImplementedError for a mode
+    that the number of dims has not.
+    Memory: a new tensor.
+    """
     _check_rank_first(input, mode, align_corners, antialias)
     sizes, factors = _sizes(input, size, scale_factor, recompute_scale_factor)
     _check(input, mode, align_corners, antialias)
@@ -302,19 +309,34 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Any:
-    """`interpolate` under its old name."""
+    """`interpolate` under its old name.
+
+    Shape: as interpolate's.
+    Raises: as interpolate; a warning that the name is deprecated.
+    Memory: a new tensor.
+    """
     _deprecated("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """`interpolate` with mode="nearest"."""
+    """`interpolate` with mode="nearest".
+
+    Shape: as interpolate's.
+    Raises: as interpolate; a warning that the name is deprecated.
+    Memory: a new tensor.
+    """
     _deprecated("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
-    """`interpolate` with mode="bilinear" and aligned corners."""
+    """`interpolate` with mode="bilinear" and aligned corners.
+
+    Shape: as interpolate's.
+    Raises: as interpolate; a warning that the name is deprecated.
+    Memory: a new tensor.
+    """
     _deprecated("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 

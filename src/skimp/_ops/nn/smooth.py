@@ -58,7 +58,13 @@ GELU: dict[str, Pointwise] = {
 
 
 def gelu(input: Tensor, *, approximate: str = "none", out: Tensor | None = None) -> Tensor:
-    """input * Phi(input), the normal distribution's, or its approximation by tanh."""
+    """input * Phi(input), the normal distribution's, or its approximation by tanh.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor, or `out`.
+    """
     if approximate not in GELU:
         raise RuntimeError("approximate argument must be either none or tanh.")
     return call(GELU[approximate], (input,), (), out)
@@ -91,7 +97,13 @@ SILU: Pointwise = row(
 
 @functional
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input)."""
+    """input * sigmoid(input).
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point and complex; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return apply(SILU, input, (), inplace)
 
 
@@ -115,7 +127,13 @@ MISH: Pointwise = row(
 
 @functional
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """input * tanh(softplus(input))."""
+    """input * tanh(softplus(input)).
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor; with `inplace` the input is written and returned.
+    """
     return apply(MISH, input, (), inplace)
 
 
@@ -146,7 +164,13 @@ SOFTPLUS = row(
 def softplus(
     input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None
 ) -> Tensor:
-    """log(1 + exp(beta input)) / beta; the input itself where beta input is above the threshold."""
+    """log(1 + exp(beta input)) / beta; the input itself where beta input is above the threshold.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor, or `out`.
+    """
     return call(SOFTPLUS, (input,), (beta, threshold), out)
 
 
@@ -166,19 +190,37 @@ LOGSIGMOID = row(
 
 @functional
 def logsigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(sigmoid(input))."""
+    """log(sigmoid(input)).
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor, or `out`.
+    """
     return call(LOGSIGMOID, (input,), (), out)
 
 
 @functional
 def tanhshrink(input: Tensor) -> Tensor:
-    """input - tanh(input)."""
+    """input - tanh(input).
+
+    Shape: any; the result's is the input's.
+    Dtypes: numbers; integers give the default float type.
+    Raises: RuntimeError for bools, which can't be subtracted.
+    Memory: a new tensor.
+    """
     return input - input.tanh()
 
 
 @functional
 def softsign(input: Tensor) -> Tensor:
-    """input / (1 + |input|)."""
+    """input / (1 + |input|).
+
+    Shape: any; the result's is the input's.
+    Dtypes: numbers; integers give the default float type.
+    Raises: NotImplementedError for bools, which have no absolute value.
+    Memory: a new tensor.
+    """
     return input / (input.abs() + 1)
 
 

@@ -381,7 +381,13 @@ def isin(
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """A new last dim with a 1 at the class that each element names, and 0 elsewhere."""
+    """A new last dim with a 1 at the class that each element names, and 0 elsewhere.
+
+    Shape: any; the result has one dim more, of `num_classes` (by default the largest class + 1).
+    Dtypes: int64, the result's too.
+    Raises: RuntimeError for other dtypes and classes out of range.
+    Memory: a new tensor, eight bytes per zero.
+    """
     if input._dtype is not dtypes.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if input._hollow:

@@ -355,6 +355,14 @@ def _implicit(name: str, ndim: int, stacklevel: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
+# of the docstrings of softmax and its kin
+_SECTIONS = """\
+Shape: any; the result's is the input's.
+Dtypes: floating point, or `dtype`, to which the input is cast first.
+Raises: NotImplementedError for other dtypes, IndexError for a dim that is not there.
+Memory: a new tensor; exponentials are never written beside it."""
+
+
 def _functional(name: str, doc: str, f: Callable[..., Any], quick: Any = None) -> None:
     @call_site.named(name)
     def function(
@@ -365,7 +373,7 @@ def _functional(name: str, doc: str, f: Callable[..., Any], quick: Any = None) -
         return f(_typed(input, dtype), dim)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = f"{doc}\n\n{_SECTIONS}"
     fast = quick and (lambda input, dim=None, _stacklevel=3, dtype=None: quick(input, dim, dtype))
     export(name, function, ("nn.functional",), method=False, fast=fast)
 
@@ -387,7 +395,13 @@ def gumbel_softmax(
     logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Any:
     """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the soft sample's
-    gradient."""
+    gradient.
+
+    Shape: any; the result's is the input's.
+    Dtypes: floating point; the result has the input's.
+    Raises: NotImplementedError for other dtypes.
+    Memory: a new tensor, drawn at the call.
+    """
     if eps != 1e-10:
         warn("`eps` parameter is deprecated and has no effect.")
     with modes.no_grad():

@@ -214,7 +214,13 @@ def _shuffle_back(g: Tensor, input_shape: Any, groups: int) -> Tensor:
     batch=batching.layers.by_images("input"),
 )
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Channels dealt out: the first of each group, then the second of each group..."""
+    """Channels dealt out: the first of each group, then the second of each group...
+
+    Shape: (n, channels, ...); the result has the input's.
+    Dtypes: any.
+    Raises: RuntimeError for channels that don't divide into groups.
+    Memory: a new tensor.
+    """
     if input.ndim <= 2:
         raise RuntimeError(
             "channel_shuffle expects input with > 2 dims, but got input with sizes "

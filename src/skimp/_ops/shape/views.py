@@ -486,16 +486,6 @@ _matrix(
 )
 
 
-def _one(tensor: Any) -> list[tuple[Any, ...]]:
-    return [(tensor([1, 2]),)]
-
-
-export(
-    "detach",
-    Tensor.detach,
-    method=False,
-    composite=False,
-    batch=batching.dims.ELEMENTWISE,
-    samples=_one,
-)
-export("detach_", Tensor.detach_, method=False, composite=False, samples=_one)
+_known: dict[str, Any] = {"composite": False, "samples": lambda tensor: [(tensor([1, 2]),)]}
+export("detach", Tensor.detach, method=False, batch=batching.dims.ELEMENTWISE, **_known)
+export("detach_", Tensor.detach_, method=False, **_known)

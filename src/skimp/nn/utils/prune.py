@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
 from skimp.nn.modules.module import Module
+from skimp.nn.utils import pruned_masks
 from skimp.nn.utils.convert_parameters import parameters_to_vector
-from skimp.nn.utils.pruned_masks import check_amount, check_scores, left, number_of, without
 
 M = TypeVar("M", bound=Module)
 
@@ -68,7 +68,7 @@ class BasePruningMethod(ABC):
             method = _joined(earlier, method)
         orig: Any = getattr(module, name)
         scores: Tensor = orig if importance_scores is None else importance_scores
-        check_scores(scores, orig, f"parameter {name} of {module}")
+        pruned_masks.check_scores(scores, orig, f"parameter {name} of {module}")
         if earlier is None:
             del module._parameters[name]
             module.register_parameter(f"{name}_orig", orig)
@@ -91,7 +91,7 @@ class BasePruningMethod(ABC):
     ) -> Tensor:
         """A tensor times the mask that this method gives it."""
         scores = t if importance_scores is None else importance_scores
-        check_scores(scores, t, "tensor t")
+        pruned_masks.check_scores(scores, t, "tensor t")
         before = whole.ones_like(t) if default_mask is None else default_mask
         return t * self.compute_mask(scores, default_mask=before)
 
@@ -171,7 +171,7 @@ class PruningContainer(BasePruningMethod):
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         method = self._pruning_methods[-1]
-        seen = left(method, t, default_mask)
+        seen = pruned_masks.left(method, t, default_mask)
         mask = default_mask.clone().to(dtype=t.dtype)
         part = method.compute_mask(t[seen], default_mask=default_mask[seen])
         mask[seen] = part.to(dtype=mask.dtype)
@@ -201,7 +201,7 @@ class _Amount(BasePruningMethod):
     """A method that prunes so many elements or channels, or that fraction of them."""
 
     def __init__(self, amount: float) -> None:
-        check_amount(amount)
+        pruned_masks.check_amount(amount)
         self.amount = amount
 
 
@@ -215,10 +215,12 @@ class RandomUnstructured(_Amount):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        number = number_of(self.amount, t.numel())
+        number = pruned_masks.number_of(self.amount, t.numel())
         if number == 0:
             return default_mask.clone()
-        return without(default_mask, whole.topk(whole.rand_like(t).view(-1), k=number)[1])
+        return pruned_masks.without(
+            default_mask, whole.topk(whole.rand_like(t).view(-1), k=number)[1]
+        )
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -237,11 +239,11 @@ class L1Unstructured(_Amount):
     PRUNING_TYPE = "unstructured"
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        number = number_of(self.amount, t.numel())
+        number = pruned_masks.number_of(self.amount, t.numel())
         if number == 0:
             return default_mask.clone()
         _, smallest = whole.topk(t.detach().abs().view(-1), k=number, largest=False)
-        return without(default_mask, smallest)
+        return pruned_masks.without(default_mask, smallest)
 
     @classmethod
     def apply(  # type: ignore[override]
@@ -267,7 +269,7 @@ class _Channels(_Amount):
             )
         if self.dim >= t.ndim:
             raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
-        number = number_of(self.amount, t.shape[self.dim])
+        number = pruned_masks.number_of(self.amount, t.shape[self.dim])
         if number == 0:
             return default_mask
         dim = self.dim % t.ndim
