@@ -199,7 +199,6 @@ _DESCRIBE = """
 """
 # Classes of PyTorch's that are functions or refused here, or the other way round.
 _OF_ANOTHER_KIND = (
-    "nn.parallel.distributed.DistributedDataParallel",
     "cuda.streams.ExternalStream",
     "_C.Size",
     "_C._TensorMeta",

@@ -131,6 +131,11 @@ def joined(tensors: Sequence[Tensor]) -> Array:
     return np.concatenate([outgoing(t).reshape(-1) for t in tensors])
 
 
+def together(tensors: Sequence[Tensor]) -> Tensor:
+    """A new tensor of one dim with the elements of several."""
+    return adopt(joined(tensors), tensors[0]._dtype)
+
+
 def room(tensors: Sequence[Tensor]) -> Array:
     """Bytes for the elements of several tensors, one after another."""
     return np.empty(sum([t.numel() for t in tensors]), tensors[0]._dtype.np)

@@ -46,7 +46,6 @@ from skimp.nn.modules.batchnorm import (
     LazyInstanceNorm1d,
     LazyInstanceNorm2d,
     LazyInstanceNorm3d,
-    SyncBatchNorm,
 )
 from skimp.nn.modules.container import Container, ModuleDict, ModuleList, Sequential
 from skimp.nn.modules.conv import (
@@ -168,6 +167,7 @@ from skimp.nn.modules.rearranging import (
 from skimp.nn.modules.rnn import GRU, LSTM, RNN, RNNBase
 from skimp.nn.modules.rnn_cells import GRUCell, LSTMCell, RNNCell, RNNCellBase
 from skimp.nn.modules.sparse import Embedding, EmbeddingBag
+from skimp.nn.modules.sync_batchnorm import SyncBatchNorm
 from skimp.nn.modules.transformer import (
     Transformer,
     TransformerDecoder,

@@ -5,7 +5,7 @@ running statistics.
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import require_ndim
@@ -163,27 +163,6 @@ class BatchNorm3d(_BatchNorm):
 
     def _check_input_dim(self, input: Tensor) -> None:
         require_ndim(input, 5)
-
-
-class SyncBatchNorm(_BatchNorm):
-    """Refused: statistics over several processes need torch.distributed, which skimp does not
-    have.
-
-    Shape: none.
-    Raises: RuntimeError, always.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(
-            "SyncBatchNorm needs torch.distributed, which skimp does not have; use BatchNorm1d, "
-            "BatchNorm2d or BatchNorm3d"
-        )
-
-    @classmethod
-    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> NoReturn:
-        """Refused as the class is."""
-        cls()
-        raise AssertionError("unreachable")
 
 
 @options

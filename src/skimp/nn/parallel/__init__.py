@@ -1,4 +1,4 @@
-"""torch.nn.parallel: without GPUs, DataParallel calls its module; the rest is refused."""
+"""torch.nn.parallel: DistributedDataParallel; without GPUs, DataParallel calls its module."""
 
 from __future__ import annotations
 
