@@ -158,3 +158,42 @@ def test_attention(data: Any, laid: str, dtype: Any, causal: bool) -> None:
     scale = draw(st.sampled_from([None, 0.3]))
     call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, None, 0.0, causal, scale)  # noqa: E731
     same_both_ways(call, arrays, laid)
+
+
+def plain_both_ways(call: Callable[..., Any], arrays: list[Any], laid: str) -> None:
+    """The same where nobody differentiates."""
+
+    def made() -> Any:
+        tensors = [skimp.from_numpy(a.copy()).clone() for a in arrays]
+        if laid == "turned":
+            tensors[0] = tensors[0].transpose(0, -1).contiguous().transpose(0, -1)
+        with skimp.no_grad():
+            y = call(*tensors)
+        return y.dtype, y.shape, y.stride(), y.is_contiguous(), y.numpy().tobytes()
+
+    with skimp.config.using(defer="never", small_below=0):
+        want = made()
+    with skimp.config.using(defer="never"):
+        assert made() == want
+
+
+@given(st.data(), LAID, TYPES)
+@settings(max_examples=80, deadline=None)
+def test_linear_without_gradients(data: Any, laid: str, dtype: Any) -> None:
+    draw = data.draw
+    shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
+    outs = draw(st.integers(1, 5))
+    bias = [numbers(draw, outs, dtype=dtype)] if draw(st.booleans()) else []
+    arrays = [numbers(draw, *shape, dtype=dtype), numbers(draw, outs, shape[-1], dtype=dtype)]
+    plain_both_ways(F.linear, [*arrays, *bias], laid)
+
+
+@given(st.data(), LAID)
+@settings(max_examples=60, deadline=None)
+def test_attention_of_dims_of_one(data: Any, laid: str) -> None:
+    draw = data.draw
+    batch, heads, rows, keys, e = (draw(st.integers(1, 3)) for _ in range(5))
+    arrays = [numbers(draw, batch, heads, n, e, dtype=np.float32) for n in (rows, keys, keys)]
+    call = F.scaled_dot_product_attention
+    plain_both_ways(call, arrays, laid)
+    plain_both_ways(lambda *qkv: call(*qkv).transpose(1, 2).reshape(batch, -1), arrays, laid)

@@ -32,6 +32,13 @@ VIEWS: dict[str, Case] = {
     "split_with_sizes": lambda m, t: t(X).split_with_sizes((2, 2)),
     "split none": lambda m, t: t(X).split([0, 6], 1),
     "split ones": lambda m, t: t(ONE).split(1, 1),
+    "split one row": lambda m, t: t(X[:1]).split(2, -1),
+    "split one row turned": lambda m, t: t(X[:1]).transpose(0, 1).split(4, 0),
+    "chunk one": lambda m, t: t(X[:1]).chunk(3, 1),
+    "chunk to ones": lambda m, t: t(X).chunk(6, 1),
+    "chunk heads": lambda m, t: t(X[:1, :1]).chunk(3, -1)[1].view(1, 1, 1, 1).transpose(1, 2),
+    "unbind one row": lambda m, t: t(X[:, :1]).unbind(2),
+    "unbind ones turned": lambda m, t: t(X[:, :1]).transpose(0, 1).unbind(0),
     "split turned": lambda m, t: t(X).transpose(0, 1).split(4),
     "chunk": lambda m, t: t(M).chunk(4, -1),
     "chunk vector": lambda m, t: t(V).chunk(2),
@@ -76,6 +83,15 @@ COPIES: dict[str, Case] = {
     "float of bools": lambda m, t: t(WHOLE > 0).float(),
     "float of floats": lambda m, t: t(M).float(),
     "half": lambda m, t: t(M).half(),
+}
+IMAGES: dict[str, Case] = {
+    "cat images": lambda m, t: m.cat([t(X)[None], t(X)[None]], 1),
+    "cat heads": lambda m, t: m.cat([t(X[:1])[None].transpose(1, 2)] * 2, 2),
+    "cat of steps": lambda m, t: m.cat([t(X[:, :1])[None], t(X)[None]], 2),
+    "cat of numbers": lambda m, t: m.cat([t(X[:1, :1, :1])[None], t(X[:1, :1, :1])[None]], 3),
+    "cat channels last": lambda m, t: m.cat([t(X)[None].permute(0, 3, 1, 2)] * 2, 1),
+    "cat of pixels": lambda m, t: m.cat([t(M)[:, :, None, None], t(M)[:, :, None, None]], 1),
+    "stack images": lambda m, t: m.stack([t(X)[None], t(X)[None]], 1),
 }
 WRITES: dict[str, Case] = {
     "copy_": lambda m, t: t(M).copy_(t(M[::-1].copy())),
@@ -134,9 +150,9 @@ def _described(result: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", [*VIEWS, *COPIES, *(f"write {n}" for n in WRITES)])
+@pytest.mark.parametrize("name", [*VIEWS, *COPIES, *IMAGES, *(f"write {n}" for n in WRITES)])
 def test_the_fast_path_gives_what_the_general_way_and_pytorch_give(name: str) -> None:
-    case = (VIEWS | COPIES | {f"write {n}": c for n, c in WRITES.items()})[name]
+    case = (VIEWS | COPIES | IMAGES | {f"write {n}": c for n, c in WRITES.items()})[name]
     fast = _described(case(skimp, _ours))
     with config.using(small_below=0):
         general = _described(case(skimp, _ours))

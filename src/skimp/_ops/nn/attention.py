@@ -14,6 +14,7 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies
 from skimp._kernels import attention as attend
@@ -45,10 +46,14 @@ def _result(shape: tuple[int, ...], dtype: dtypes.dtype) -> tuple[Tensor, Array]
     if len(shape) != 4:
         return blank(shape, dtype)
     b, h, rows, e = shape
-    if 1 not in shape and 0 < math.prod(shape) < config.small_below:
+    strides = (rows * h * e, e, h * e, 1)
+    if 0 < math.prod(shape) < config.small_below:
         array = np.empty((b, rows, h, e), dtype.np).transpose(0, 2, 1, 3)
-        return as_it_lies(array, dtype), array
-    return blank(shape, dtype, (rows * h * e, e, h * e, 1))
+        made = as_it_lies(array, dtype)
+        if 1 in shape:  # NumPy's array may be row-major then
+            made._layout = Layout(shape, strides, 0)
+        return made, array
+    return blank(shape, dtype, strides)
 
 
 def _back(

@@ -5,19 +5,46 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.pointwise import ORDINARY, PLAIN
 from skimp._engine.memory import layout_views as V
-from skimp._engine.tensor.tensor import Tensor
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._kernels import gemm
 from skimp._ops import batching
 from skimp._ops.assertions import require_tensor
 from skimp._ops.linalg.matmul import into, matmul
 from skimp._ops.linalg.matmul_add import addmm
 
 
+def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
+    """What nobody differentiates, of small tensors; what somebody does is ops of its own."""
+    if bias is None or (modes.state.grad and (input._rg or weight._rg or bias._rg)):
+        return None
+    if type(weight) not in ORDINARY or type(bias) not in ORDINARY:
+        return None
+    x, w, b = input._np, weight._np, bias._np
+    if x is None or w is None or b is None or x.ndim < 2 or w.ndim != 2:
+        return None
+    dtype = input._dtype
+    if not (dtype in PLAIN and dtype is weight._dtype is bias._dtype and x.flags.c_contiguous):
+        return None
+    if x.shape[-1] != w.shape[1] or b.shape != w.shape[:1] or not w.flags.forc or not x.size:
+        return None
+    if not x.size < gemm.LARGE > w.size:
+        return None
+    made = np.matmul(x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.T)
+    made += b
+    return fresh(made if x.ndim == 2 else made.reshape(*x.shape[:-1], len(w)), dtype)
+
+
 @general(
     method=False,
     namespaces=("nn.functional",),
     composite=False,
+    fast=_small_linear,
     autocast="lower",
     batch=batching.products.linear_rule,
 )

@@ -81,7 +81,9 @@ def _small(tensors: Any) -> list[Array] | None:
             return None
         total += a.nbytes
         arrays.append(a)
-    return arrays if total < POOLED and arrays[0].ndim < 4 else None
+    if total >= POOLED or (len(arrays[0].shape) in _CHANNELS_LAST and _all_channels_last(tensors)):
+        return None
+    return arrays
 
 
 def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
@@ -168,9 +170,13 @@ def _format_strides(tensors: Sequence[Tensor], shape: Ints) -> Ints | None:
     """channels_last where every input suggests it (None: row-major)."""
     if len(shape) not in _CHANNELS_LAST or 0 in shape:
         return None
-    if all([_suggests_channels_last(t.layout_of()) for t in tensors]):
+    if _all_channels_last(tensors):
         return layouts.channels_last_strides(shape)
     return None
+
+
+def _all_channels_last(tensors: Sequence[Tensor]) -> bool:
+    return all(_suggests_channels_last(t.layout_of()) for t in tensors)  # the first is enough
 
 
 def _suggests_channels_last(layout: Layout) -> bool:

@@ -49,9 +49,9 @@ _unsafe_pieces = _cut("_unsafe_pieces", _UNSAFE)
 
 
 def _at_hand(input: Tensor, dim: Any) -> Array | None:
-    """The small array of a tensor whose parts along `dim` have the strides that NumPy gives."""
+    """The small array of a tensor, where `dim` is one of its dims."""
     x = array_at_hand(input)
-    if x is None or not x.size or 1 in x.shape or type(dim) is not int:
+    if x is None or not x.size or type(dim) is not int:
         return None
     return x if -x.ndim <= dim < x.ndim else None
 
@@ -65,7 +65,12 @@ def _small_pieces(
         if not length:
             return None
         arrays.append(x[(*lead, slice(start, start + length))])
-    return views_at_hand(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
+    views = views_at_hand(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
+    if 1 in x.shape or any([length == 1 for _, length in pieces]):
+        layout = input.layout_of()  # NumPy leaves strides of size-1 dims as they come
+        for view_, (start, length) in zip(views, pieces, strict=True):
+            view_._layout = V.slice_(layout, dim, start, start + length, 1)
+    return views
 
 
 def _small_split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
@@ -194,7 +199,12 @@ def _small_unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...] | None:
         return None
     lead: tuple[Any, ...] = (slice(None),) * (dim % x.ndim)
     arrays = [x[(*lead, i, ...)] for i in range(x.shape[dim])]
-    return views_at_hand(input, arrays, _UNBOUND, {"input": input, "dim": dim})
+    views = views_at_hand(input, arrays, _UNBOUND, {"input": input, "dim": dim})
+    if 1 in x.shape:
+        layout = input.layout_of()
+        for i, view_ in enumerate(views):
+            view_._layout = V.select(layout, dim, i)
+    return views
 
 
 @view(
