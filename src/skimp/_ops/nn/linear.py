@@ -9,7 +9,8 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
-from skimp._engine.dispatch.pointwise import ORDINARY, PLAIN
+from skimp._engine.dispatch.pointwise import PLAIN
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.memory import layout_views as V
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import gemm
