@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -55,6 +56,37 @@ def test_programs_on_the_pages_run(tmp_path: Path, code: str, printed: str | Non
 def test_links_lead_somewhere(page: Path) -> None:
     links = [link for link in LINK.findall(page.read_text()) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+# Names on the notes that are the system's or an earlier design's, and stand in no file here.
+ELSEWHERE = frozenset({
+    "MPIR_CVAR_ASYNC_PROGRESS", "MPI_Finalize", "cblas_sgemm", "ru_nvcsw", "MADV_FREE",
+    "is_dataclass",
+})  # fmt: skip
+SPAN = re.compile(r"`([^`\n]+)`")
+NAME = re.compile(r"\b[A-Za-z_]\w*_\w+|\b\w+\.py\b")
+NOTES = sorted((ROOT / "docs" / "notes").glob("*.md"))
+
+
+@pytest.mark.parametrize(
+    "note", sorted((ROOT / "docs" / "notes").glob("*.md")), ids=lambda p: p.name
+)
+def test_names_on_the_notes_exist(note: Path) -> None:
+    """Files and names with an underscore, where the notes set them as code."""
+    text = re.sub(r"^```.*?^```", "", note.read_text(), flags=re.MULTILINE | re.DOTALL)
+    named = {name for span in SPAN.findall(text) for name in NAME.findall(span)}
+    assert sorted(named - words() - ELSEWHERE) == []
+
+
+@cache
+def words() -> set[str]:
+    """The names of files, and the words in them."""
+    files = [f for folder in ("src", "tests", "bench", "tools") for f in (ROOT / folder).rglob("*")]
+    read = [f for f in files if f.suffix in (".py", ".txt", ".toml")]
+    found = {f.name for f in files} | {f.stem for f in read}
+    for f in read:
+        found.update(re.findall(r"[A-Za-z_]\w*", f.read_text()))
+    return found
 
 
 def test_commands_on_the_pages_exist() -> None:

@@ -128,7 +128,7 @@ def device_count() -> int:
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for all work: every promise delivers."""
+    """Wait for all work: every deferred storage materializes."""
     materialize_pending()
 
 

@@ -30,7 +30,7 @@ class Stream:
         return True
 
     def synchronize(self) -> None:
-        """Wait for all work: every promise delivers."""
+        """Wait for all work: every deferred storage materializes."""
         materialize_pending()
 
     def wait_stream(self, stream: Any) -> None:
@@ -70,7 +70,7 @@ class Event:
         """There is one queue."""
 
     def synchronize(self) -> None:
-        """Wait for all work: every promise delivers."""
+        """Wait for all work: every deferred storage materializes."""
         materialize_pending()
 
     def elapsed_time(self, end_event: Event) -> float:

@@ -74,7 +74,7 @@ class Collector:
         self._tell = self._events.append
         self._counting = threading.Lock()
         self._order = 0
-        self._waiting: dict[int, Role] = {}  # roles of promises
+        self._waiting: dict[int, Role] = {}  # roles of deferred storages
         self.live = Live(ledger.allocated, ledger.made - ledger.dropped)
         self.steps = Steps()
         self.steps.now.total = self.steps.now.peak = ledger.allocated

@@ -171,7 +171,7 @@ class Stacks:
         return spot if spot is not None else self._make(key, False)
 
     def kept(self, spot: Spot) -> Spot:
-        """The same place, of a promise that autograd has saved."""
+        """The same place, of a deferred tensor that autograd has saved."""
         key = spot.op, spot.stack, spot.module, spot.phase, True
         return self._spots.get(key) or self._make(key, True)
 

@@ -15,7 +15,7 @@ def _group_tensors_by_device_and_dtype(
 ) -> Groups:
     """For each device and dtype of the first list: what all lists have there, and the places.
 
-    The places are left out unless `with_indices`; the order of the groups is no promise.
+    The places are left out unless `with_indices`; the order of the groups may change.
     """
     groups: Groups = {}
     for i, items in enumerate(zip(*tensorlistlist, strict=True)):

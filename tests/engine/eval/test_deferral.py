@@ -1,4 +1,4 @@
-"""The nine rules of docs/notes/promises.md: each holds, and costs the bytes that it may cost."""
+"""The nine rules of docs/notes/deferral.md: each holds, and costs the bytes that it may cost."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a row and a call to a result: bind, transforms, fast path or promise, record."""
+"""From a row and a call to a result: bind, transforms, fast path or deferral, record."""

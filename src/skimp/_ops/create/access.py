@@ -106,7 +106,7 @@ def element_size(self: Tensor) -> int:
 
 @asked()
 def data_ptr(self: Tensor) -> int:
-    """The address of the first element; delivers. 0 for an empty tensor."""
+    """The address of the first element; materializes. 0 for an empty tensor."""
     if self.numel() == 0:
         return 0
     return self._storage.address() + self.layout_of().offset * self._dtype.itemsize

@@ -90,7 +90,7 @@ class UntypedStorage:
         return self
 
     def data_ptr(self) -> int:
-        """The address of the first byte; delivers."""
+        """The address of the first byte; materializes."""
         return self._storage.address()
 
     @property
@@ -210,7 +210,7 @@ class TypedStorage:
         return self.dtype.itemsize
 
     def data_ptr(self) -> int:
-        """The address of the first byte; delivers."""
+        """The address of the first byte; materializes."""
         return self._untyped.data_ptr()
 
     @property
@@ -285,7 +285,7 @@ def shares_memory(a: Tensor, b: Tensor) -> bool:
 
 
 class _Place:
-    """A layout as an array that is never read, so that nothing delivers."""
+    """A layout as an array that is never read, so that nothing materializes."""
 
     def __init__(self, t: Tensor) -> None:
         layout, size = t.layout_of(), t._dtype.itemsize

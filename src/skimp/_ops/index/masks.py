@@ -366,7 +366,7 @@ class Mask:
 
 
 def _mask_source(mask: Tensor) -> Expr | Array:
-    """The mask's bools in C order; a promise of a few steps is not kept but computed twice."""
+    """The mask's bools in C order; a deferred one of a few steps is not kept but computed twice."""
     source: Expr | Array
     source, _ = source_of(mask, in_order=True)
     if isinstance(source, Expr) and source.size > 3:

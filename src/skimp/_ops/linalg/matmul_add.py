@@ -115,7 +115,7 @@ def _add_small(into: Array, input: Tensor, beta: Any, alpha: Any) -> None:
 
 
 def _combine(made: Tensor, input: Tensor, beta: Any, alpha: Any, fresh: bool) -> Tensor:
-    """The pointwise rest: a promise on the product's block, or in place where the result must be
+    """The pointwise rest: deferred on the product's block, or in place where the result must be
     written now.
     """
     like = [made.layout_of(), input.layout_of()]

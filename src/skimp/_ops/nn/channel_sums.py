@@ -1,6 +1,6 @@
 """Sums over the channels of images in one pass: what batch_norm needs, forwards and backwards.
 
-A tensor (n, channels, *places) is read as n * channels rows of places, a promise without being
+A tensor (n, channels, *places) is read as n * channels rows of places, a deferred one without being
 written. Each row gives its numbers from the working type; those of a channel's rows are joined in
 float64, in the order of the rows. No result depends on blocks or threads.
 """

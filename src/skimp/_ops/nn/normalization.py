@@ -280,7 +280,7 @@ def _affine_grads(g: Any, xhat: Any, dims: list[int]) -> tuple[Any, Any]:
 
 
 def _affine(centred: Any, weight: Any, bias: Any, rstd: Any) -> Any:
-    """The steps of `_norm_block` after the subtraction of the mean, as promises."""
+    """The steps of `_norm_block` after the subtraction of the mean, deferred."""
     y = centred * rstd
     y = y if weight is None else y * weight
     return y if bias is None else y + bias

@@ -106,7 +106,7 @@ def _batch_back(
 
 def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2: Any) -> Any:
     """The same from two sums for each channel, read in one pass: dx is g * a + x * b + c."""
-    g0.array()  # read twice: a promise (a ReLU's) is written, where it can be over its own operand
+    g0.array()  # read twice: a deferred one is written, over its own operand if it can
     mean, rstd = result1.array(), result2.array()
     sums = channel_sums.gradient_sums(g0, input, mean, rstd)
     scale = None if weight is None else _as_wide(weight).array()

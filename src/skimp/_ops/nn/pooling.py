@@ -28,7 +28,7 @@ from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
 KNOWN.add(Pool)
-_PROMISED = 1 << 18  # elements of promised planes that are made at once: they stay in the L2 cache
+_DEFERRED = 1 << 18  # elements of deferred planes that are made at once: they stay in the L2 cache
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _max_pool(input: Any, pool: Pool) -> Any:
 
 
 def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
-    """Write the maxima of each plane, and the taps that show them; a promised input is made a few
+    """Write the maxima of each plane, and the taps that show them; a deferred input is made a few
     planes at a time, and not written."""
     nd = len(pool.size)
     source, _ = source_of(input, in_order=True)
@@ -185,7 +185,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     def block(x: Array, best: Array, taps: Array | None = None) -> None:
         windows.maximum_of_planes(x, best, taps, pool)
 
-    map_rows(source, block, outs, nd, _PROMISED)
+    map_rows(source, block, outs, nd, _DEFERRED)
 
 
 @general(

@@ -1,7 +1,7 @@
 """Functions of whole rows, softmax and its kin, on blocks of rows.
 
 A tensor is seen as (outer, n, inner) around the dim that a row runs along; a block has shape
-(a, n) or (a, n, c), so a row always runs along axis 1. A promised source is consumed block by
+(a, n) or (a, n, c), so a row always runs along axis 1. A deferred source is consumed block by
 block, without being written.
 """
 

@@ -345,7 +345,7 @@ def place(target: Tensor, src: Tensor) -> None:
 
 
 def _overwritten(target: Tensor, src: Tensor) -> bool:
-    """Whether the source's promise was computed over the target, without a block of its own."""
+    """Whether the deferred source was computed over the target, without a block of its own."""
     mine, its = target.layout_of(), src.layout_of()
     if (
         mine.shape != its.shape

@@ -1,4 +1,4 @@
-"""max_pool of a promise: the same bits as of the tensor itself, and never the tensor."""
+"""max_pool of a deferred tensor: the same bits as of the tensor itself, and never the tensor."""
 
 from __future__ import annotations
 
