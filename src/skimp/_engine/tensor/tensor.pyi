@@ -491,7 +491,7 @@ class Tensor:
     @data.setter
     def data(self, value: Any) -> None: ...
     def data_ptr(self) -> builtins.int:
-        """The address of the first element; delivers. 0 for an empty tensor."""
+        """The address of the first element; materializes. 0 for an empty tensor."""
     def __deepcopy__(self, memo: dict[builtins.int, Any]) -> Tensor: ...
     def deg2rad(self, *, out: Tensor | None = None) -> Tensor:
         """Degrees to radians."""
