@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._kernels.einsum import einsum
+
 Array = np.ndarray[Any, Any]
 
 _KEPT: Final = 16  # buffers
@@ -68,7 +70,7 @@ def row_sums(x: Array) -> Array:
     NumPy's sum, and unlike the former it lets other threads run.
     """
     if x.ndim == 2 and x.dtype.char in "fd" and x.strides[1] == x.itemsize:
-        found: Array = np.einsum("ij->i", x)[:, None]
+        found: Array = einsum("ij->i", x)[:, None]
         return found
     kept: Array = np.add.reduce(x, axis=1, keepdims=True)
     return kept

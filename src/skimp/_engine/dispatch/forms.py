@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
-
-from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
@@ -35,7 +32,8 @@ from skimp._engine.dispatch.row import (
     Op,
     publish,
 )
-from skimp._engine.dispatch.runners import move, tensors_in
+from skimp._engine.dispatch.runners import move
+from skimp._engine.dispatch.view_forms import write_view, write_views
 from skimp._engine.dispatch.wrappers import (
     LIST_NAMES,
     PLAIN_NAMES,
@@ -44,14 +42,12 @@ from skimp._engine.dispatch.wrappers import (
     explaining,
     exported,
     forwarding,
+    plain_call,
     space_of,
 )
 from skimp._engine.generated import function_of
-from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import formats
-from skimp._engine.tensor.tensor import Tensor, alias, mark, mark_bytes
-from skimp.config import config
+from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
     "METHODS",
@@ -60,7 +56,6 @@ __all__ = [
     "REQUIRED",
     "Function",
     "Op",
-    "array_at_hand",
     "copy_twin",
     "export",
     "general",
@@ -68,10 +63,7 @@ __all__ = [
     "reduction",
     "rowwise",
     "spread",
-    "tensors_in",
     "view",
-    "view_at_hand",
-    "views_at_hand",
     "watching",
     "wrapper",
 ]
@@ -209,7 +201,7 @@ def view(
         o = Op(title, raw, "view", rule, (), spaces, method, multi, **known)
         o.fast_view, o.otherwise, o.inplace_rule = fast_view, otherwise, inplace
         OPS[title] = o
-        fast = _fast_views if multi else _fast_view
+        fast = write_views if multi else write_view
         main = wrapper(title, o, lambda given, _: _run_view(o, given), False, fast)
         spread(o, title, main, aliases)
         if inplace:
@@ -334,17 +326,6 @@ def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> in
     return signature.replace(parameters=parameters, return_annotation=result)
 
 
-def plain_call(p: Parameters, first: str = "known") -> list[str]:
-    """Conditions of a call as most are: no `out=`, no NumPy words, nothing left out."""
-    found = [*p.usual(first)]
-    if p.takes_out:
-        found.append("out is None")
-    if p.words:
-        found.append("not numpy_words")
-        found += [f"{name} is not required" for name in p.required()]
-    return found
-
-
 def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
     """The body, unrecorded where a rule differentiates it, then the record of it."""
     space.update(raw=o.raw, state=modes.state, Tensor=Tensor)
@@ -425,148 +406,3 @@ def recorded_by(space: dict[str, Any], o: Op, p: Parameters) -> list[str]:
         ]
     space.update(record=record, rule=o.rule, nondiff=o.nondiff)
     return [f"given = {p.given()}", "record(rule(given), given, result, nondiff)"]
-
-
-# `view_of` and `plain_view` of autograd/alias.py, written out: this is the path of `x.t()`.
-_FAST_VIEW_TEXT = """\
-        a = input._np
-        if a is None:
-            a = at_hand(input)
-        if a is not None:
-            try:
-                a = {fast_view}
-            except (TypeError, ValueError, IndexError):
-                a = None
-            if a is not None:
-                new = make(Tensor)
-                new._np = a
-                new._storage = storage = input._storage
-                new._dtype = dtype = input._dtype
-                if {turns} and not a.flags.c_contiguous and a.ndim > 1:
-                    new._turned = True
-                if 1 in a.shape:
-                    new._layout = {layout}
-                if input._marked:
-                    mark(new, _counter=input._counter)
-                    view_of(input, new, rule, {words})
-                    return new
-                base = input._base
-                if base is None:
-                    base = input
-                if input._rg:
-                    if not state.grad:
-                        view_of(input, new, rule, {words})
-                        return new
-                    new._base = base
-                    new._stale = storage.version
-                    recording.record(new, {names})
-                    if new._node is None:
-                        register(base, new)
-                    return new
-                if dtype.category < 2:  # its base will never require grad
-                    new._base = base
-                    return new
-                views = base._views
-                if views is None or len(views) > many or not state.grad:
-                    plain(base, new)
-                else:
-                    new._base = base
-                    new._stale = storage.version
-                    views.append(ref(new))
-                return new"""
-
-
-def array_at_hand(t: Tensor) -> Any:
-    """The ndarray of a small tensor whose bytes are there; None for any other."""
-    if t._np is not None:
-        return t._np
-    layout = t._layout
-    if layout is None or t._storage.deferred is not None or t._conj or t._neg:
-        return None
-    return t.array() if layouts.numel(layout.shape) < config.small_below else None
-
-
-def view_at_hand(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
-    """The view of `input` that `a`, a view of its small array, is."""
-    new = _on_array(input, a)
-    if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
-        new._layout = _regular(input, a)
-    history.view_of(input, new, rule, given)
-    return new
-
-
-def _regular(input: Tensor, a: Any) -> Layout:
-    """The layout of a row-major view from the first element on."""
-    return Layout(a.shape, layouts.contiguous_strides(a.shape), input.layout_of().offset)
-
-
-def views_at_hand(
-    input: Tensor, arrays: list[Any], rule: Rule, given: dict[str, Any]
-) -> tuple[Tensor, ...]:
-    """The views of one call, by their ndarrays, which are views of the small array of `input`."""
-    views = tuple([_on_array(input, a) for a in arrays])
-    history.views_of(input, views, rule, given)
-    return views
-
-
-def _on_array(input: Tensor, a: Any) -> Tensor:
-    new = _new(Tensor)
-    new._np = a
-    new._storage = input._storage
-    new._dtype = input._dtype
-    if a.ndim > 1 and not a.flags.c_contiguous:
-        new._turned = True
-    if input._marked:
-        mark_bytes(new, input)
-    return new
-
-
-def _fast_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
-    """A view by its ndarray where that is at hand, and without a dict of arguments and a second
-    frame where nobody differentiates it.
-    """
-    rest = p.passed(("input", "out"))
-    space.update(
-        raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
-        plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
-        at_hand=array_at_hand, mark=mark, many=history.MANY,
-    )  # fmt: skip
-    layout = f"raw(input.layout_of(){', ' if rest else ''}{rest})"
-    usual = plain_call(p, "ordinary")
-    lines.append(f"    if {' and '.join(usual)}:")
-    if o.fast_view is not None:
-        assert isinstance(o.rule, Rule)
-        space.update(recording=recording(o.rule, tuple(p.names())), register=history.register)
-        lines += _FAST_VIEW_TEXT.format(
-            fast_view=o.fast_view,
-            layout=layout,
-            words=p.given(),
-            names=", ".join(p.names()),
-            turns="reshape" not in o.fast_view,
-        ).splitlines()
-    if o.otherwise is not None:
-        space["otherwise"] = o.otherwise
-        lines += [
-            f"        new = otherwise({p.passed()})",
-            "        if new is not None:",
-            "            return new",
-        ]
-    lines += [
-        "        if not input._rg:",
-        f"            new = alias(input, {layout})",
-        "            view_of(input, new)",
-        "            return new",
-    ]
-
-
-def _fast_views(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
-    """The op's own fast path, which records."""
-    if o.fast is None:
-        return
-    space.update(fast=o.fast)
-    lines += [
-        f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
-        f"        views = fast({p.passed()})",
-        "        if views is not None:",
-        "            return views",
-    ]

@@ -276,9 +276,18 @@ def short_inplace(
         y = other
     else:
         return False
-    before_inplace(target)
-    ufunc(x, y, out=target.writable())
+    ufunc(x, y, out=to_write(target))
     return True
+
+
+def to_write(target: Tensor) -> Any:
+    """The array of a small target that requires no grad and is about to be written to."""
+    s = target._storage
+    if s.saved or s.readers is not None or s.deferred is not None or target._marked:
+        before_inplace(target)
+        return target.writable()
+    s.version += 1  # nobody has to know of the write
+    return target._np
 
 
 def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:

@@ -11,6 +11,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.meta import body
 from skimp._engine.dispatch.row import Op
+from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.dispatch.wrappers import REQUIRED
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
@@ -87,17 +88,6 @@ def call(op: Op, given: dict[str, Any]) -> Any:
     return op.raw(*positional, **keywords)
 
 
-def tensors_in(values: Any) -> list[Tensor]:
-    """The tensors among values, and in lists and tuples among them."""
-    found = []
-    for v in values:
-        if isinstance(v, Tensor):
-            found.append(v)
-        elif isinstance(v, (list, tuple)):
-            found.extend([t for t in v if isinstance(t, Tensor)])
-    return found
-
-
 def needed(*values: Any) -> bool:
     """Whether a tensor among these arguments, or in a list among them, requires grad."""
     for v in values:
@@ -134,7 +124,7 @@ def unrecorded(op: Op, given: dict[str, Any]) -> Any:
 
 def run(op: Op, given: dict[str, Any], out: Any) -> Any:
     """A function that is not pointwise: into a new tensor, or into `out`."""
-    tensors = tensors_in(given.values())
+    tensors = list(tensors_in(given.values()))
     if out is not None:
         return run_out(op, given, out, tensors)
     if op.rule is None or not (modes.state.grad and any([t._rg for t in tensors])):

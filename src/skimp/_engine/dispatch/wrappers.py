@@ -163,6 +163,17 @@ class Parameters:
         return found
 
 
+def plain_call(p: Parameters, first: str = "known") -> list[str]:
+    """Conditions of a call as most are: no `out=`, no NumPy words, nothing left out."""
+    found = [*p.usual(first)]
+    if p.takes_out:
+        found.append("out is None")
+    if p.words:
+        found.append("not numpy_words")
+        found += [f"{name} is not required" for name in p.required()]
+    return found
+
+
 def _of_known(name: str) -> str:
     """The condition that nothing in a list concerns a transform."""
     items = f"known.issuperset(map(type, {name}))"
@@ -252,8 +263,8 @@ def _look(
 def exported(form: Form, f: Function, fast: Function | None, answer: str | None) -> Function:
     """`forwarding`, written out for the function's own arguments: a call takes 0.2 us less.
 
-    `fast` takes the same arguments, without `out` and keywords that the signature does not name,
-    and gives None where a call is not for it.
+    `fast` takes the same arguments, without `out`, keywords that the signature does not name, and
+    a list of more arguments that it does not name; it gives None where a call is not for it.
     `answer` is an expression of `a`, the small array of its first argument: what it answers where
     nothing else is given.
     """
@@ -263,7 +274,10 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
     if answer is not None:
         lines += _answering(p, answer, space)
     if fast is not None:
-        words = [word.name for word in p.all if word.kind is word.VAR_KEYWORD]
+        taken = inspect.signature(fast).parameters.values()
+        listed = any([word.kind is word.VAR_POSITIONAL for word in taken])
+        words = [w.name for w in p.all if w.kind is w.VAR_KEYWORD]
+        words += [w.name for w in p.all if w.kind is w.VAR_POSITIONAL and not listed]
         usual = p.usual("ordinary") + (["out is None"] if p.takes_out else [])
         lines += [
             f"    if {' and '.join([*usual, *[f'not {name}' for name in words]])}:",

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.eval.expr import Array
+from skimp._kernels.einsum import einsum
 from skimp._kernels.scratch import give, take
 
 State = tuple[Array, ...]
@@ -55,7 +56,7 @@ def _row_sums(x: Array) -> Array:
         total = np.add.reduce(x, axis=1)
         return total
     whole = r // _PIECE * _PIECE
-    pieces = np.einsum("ijk->ij", x[:, :whole].reshape(len(x), -1, _PIECE))
+    pieces = einsum("ijk->ij", x[:, :whole].reshape(len(x), -1, _PIECE))
     total = np.add.reduce(pieces, axis=1)
     if whole < r:
         total += np.add.reduce(x[:, whole:], axis=1)

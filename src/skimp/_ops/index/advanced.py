@@ -13,8 +13,9 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import array_at_hand, general
+from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.view_forms import array_at_hand
 from skimp._engine.eval.positions import (
     Joint,
     bits,

@@ -11,9 +11,10 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import array_at_hand, general
+from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank
+from skimp._engine.dispatch.view_forms import array_at_hand
 from skimp._engine.eval.positions import Along, bits, first_outside, in_windows, span, windows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta

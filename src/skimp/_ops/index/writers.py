@@ -18,17 +18,11 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
-from skimp._engine.dispatch.forms import (
-    OPS,
-    Function,
-    Op,
-    array_at_hand,
-    plain_call,
-    spread,
-    wrapper,
-)
-from skimp._engine.dispatch.runners import call, move, needed, tensors_in
-from skimp._engine.dispatch.wrappers import Parameters
+from skimp._engine.dispatch.forms import OPS, Function, Op, spread, wrapper
+from skimp._engine.dispatch.runners import call, move, needed
+from skimp._engine.dispatch.transforms import tensors_in
+from skimp._engine.dispatch.view_forms import array_at_hand
+from skimp._engine.dispatch.wrappers import Parameters, plain_call
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import formats

@@ -199,8 +199,8 @@ def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Int
     turned = input_strides[0] == 1 and lies_in_columns(input_shape, input_strides)
     if pair is not None:
         if turned:
-            return as_it_lies(_multiply(pair[1], pair[0].T).T, g._dtype)
-        return fresh(_multiply(pair[0], pair[1].T), g._dtype)
+            return as_it_lies(pair[2](pair[1], pair[0].T).T, g._dtype)
+        return fresh(pair[2](pair[0], pair[1].T), g._dtype)
     return mm(conj(mat2), g.t()).t() if turned else mm(g, conj(mat2).t())
 
 
@@ -210,14 +210,14 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
         if turned:
-            return as_it_lies(_multiply(pair[0].T, pair[1]).T, g._dtype)
-        return fresh(_multiply(pair[1].T, pair[0]), g._dtype)
+            return as_it_lies(pair[2](pair[0].T, pair[1]).T, g._dtype)
+        return fresh(pair[2](pair[1].T, pair[0]), g._dtype)
     return mm(g.t(), conj(input)).t() if turned else mm(conj(input).t(), g)
 
 
-def _at_hand(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array] | None:
+def _at_hand(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, Any] | None:
     """The arrays of small real matrices whose product, of `shape` or its transpose, is small and
-    not recorded: no tensor is made of their transposes.
+    not recorded, and what multiplies them: no tensor is made of their transposes.
     """
     x, y = g._np, other._np
     if x is None or y is None or modes.state.grad:
@@ -228,12 +228,23 @@ def _at_hand(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array] | Non
         and dtype in PLAIN
         and dtype.category == dtypes.FLOAT
         and x.ndim == 2 == y.ndim
-        and x.flags.forc
         and y.flags.forc
         and math.prod(shape) < config.small_below
     ):
         return None
-    return x, y
+    if not x.flags.forc:
+        if any(x.strides):
+            return None
+        tell("mm", g, x)  # one element, expanded: the gradient of a sum
+        return x, y, _times
+    return x, y, _multiply
+
+
+def _times(x: Array, y: Array) -> Array:
+    """A product of which one factor is one element, expanded."""
+    made = np.empty((len(x), y.shape[1]), x.dtype)
+    products.product(x, y, made)
+    return made
 
 
 def check_mm(input: Tensor, mat2: Tensor, first: str = "self") -> Ints:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import no_zero
@@ -26,6 +25,7 @@ from skimp._engine.dispatch.pointwise_forms import (
     plain_operators,
     short_inplace,
     target_at_hand,
+    to_write,
     unary,
 )
 from skimp._engine.dispatch.result_types import common, floating, predicate, same
@@ -138,16 +138,16 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
 
     step = row.kernel(dtypes.float32).fn
 
-    def fast(input: Any, other: Any, *rest: Any, alpha: Any = 1) -> Tensor | None:
-        if rest or type(alpha) is not int or alpha != 1:
+    def fast(input: Any, other: Any, *, alpha: Any = 1) -> Tensor | None:
+        if type(alpha) is not int or alpha != 1:
             return None
         if row is ADD or (input._dtype in FLOATS and _is_float(other)):  # bools are refused
             return f(input, other)
         return None
 
-    def fast_(input: Any, other: Any, *rest: Any, alpha: Any = 1) -> Tensor | None:
+    def fast_(input: Any, other: Any, *, alpha: Any = 1) -> Tensor | None:
         x = input._np
-        if rest or x is None:
+        if x is None:
             return None
         if type(alpha) is int and alpha == 1:
             return input if short_inplace(*short, input, x, other) else None
@@ -156,8 +156,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
         if not target_at_hand(input, other):
             return None
         product = np.multiply(other._np, alpha)
-        before_inplace(input)
-        step(x, product, out=input.writable())
+        step(x, product, out=to_write(input))
         return input  # type: ignore[no-any-return]
 
     made, made_ = (

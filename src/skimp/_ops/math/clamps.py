@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.autograd.alias import before_inplace
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_at_hand
+from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_at_hand, to_write
 from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT, INT, conj
 from skimp._engine.dispatch.targets import c_name
@@ -172,8 +171,7 @@ def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None
     if not target_at_hand(input) or not _numbers(min, max):
         return None
     x = input._np
-    before_inplace(input)
-    K.clamp(x, min, max, out=input.writable())
+    K.clamp(x, min, max, out=to_write(input))
     return input  # type: ignore[no-any-return]
 
 
@@ -267,11 +265,11 @@ def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
     x, y = input._np, end._np
     w = x.dtype.type(weight)
     step = np.subtract(y, x, out=np.empty(x.shape, x.dtype))
-    before_inplace(input)
+    out = to_write(input)
     if -0.5 < w < 0.5:  # from the nearer end, as `K.lerp`
-        np.add(x, np.multiply(step, w, out=step), out=input.writable())
+        np.add(x, np.multiply(step, w, out=step), out=out)
     else:
-        np.subtract(y, np.multiply(step, 1 - w, out=step), out=input.writable())
+        np.subtract(y, np.multiply(step, 1 - w, out=step), out=out)
     return input  # type: ignore[no-any-return]
 
 

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.einsum import einsum
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import matmul
 from skimp._ops.meta import nn as shapes
@@ -32,7 +33,7 @@ _MODES = (
 def _norms(differences: Array, p: float) -> Any:
     """The p-norms along the last dim; `differences` is overwritten."""
     if p == 2:
-        return np.sqrt(np.einsum("...i,...i->...", differences, differences))
+        return np.sqrt(einsum("...i,...i->...", differences, differences))
     np.abs(differences, out=differences)
     if p == 0:
         return np.not_equal(differences, 0).sum(-1)

@@ -15,6 +15,7 @@ import numpy as np
 from skimp._engine.eval.reducers import add_up, in_range
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.einsum import einsum
 
 _FLOATS: Final = frozenset({dtypes.float32, dtypes.float64})
 _ORDERED: Final = _FLOATS | {dtypes.int64, dtypes.int32}
@@ -51,7 +52,7 @@ def total(x: Array) -> Any:
         return add(x.reshape(-1))
     if n % _PIECE:
         return add_up(x.reshape(1, n, 1))[0, 0]
-    return add(np.einsum("ij->i", x.reshape(-1, _PIECE)))
+    return add(einsum("ij->i", x.reshape(-1, _PIECE)))
 
 
 def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
@@ -75,8 +76,12 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     """`sum`."""
     x = input._np
     d = input._dtype
-    if x is None or dtype is not None or d not in _FLOATS or not x.flags.c_contiguous or not x.size:
+    if x is None or dtype is not None or d not in _FLOATS or not x.size:
         return None
+    if not x.flags.c_contiguous:
+        if any(x.strides) or x.ndim != 2 or dim != (0,):
+            return None
+        x = x.copy()  # one element, expanded: what a bias gets of the gradient of a sum
     if dim is None:
         if keepdim:
             return None

@@ -26,6 +26,7 @@ from skimp._engine.memory import call_site, layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
+from skimp._kernels.einsum import einsum
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
@@ -200,7 +201,7 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     if a is None or b is None or a.shape != b.shape:
         return None
     d = np.multiply(a, b)
-    sums = np.einsum("ij->i", d)[:, None]
+    sums = einsum("ij->i", d)[:, None]
     np.multiply(np.subtract(a, sums, out=d), b, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
@@ -213,7 +214,7 @@ def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     if a is None or b is None or a.shape != b.shape:
         return None
     d = np.exp(b)
-    np.multiply(d, np.einsum("ij->i", a)[:, None], out=d)
+    np.multiply(d, einsum("ij->i", a)[:, None], out=d)
     np.subtract(a, d, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
 
@@ -233,7 +234,7 @@ def _small_softmax(input: Any, dim: Any) -> Tensor | None:
         return None
     y = np.empty(x.shape, x.dtype)
     exp_of(x, highest(x, 1, None, None, True), y)
-    np.divide(y, np.einsum("ij->i", y)[:, None], out=y)
+    np.divide(y, einsum("ij->i", y)[:, None], out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
 
@@ -242,7 +243,7 @@ def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
     if x is None:
         return None
     y = np.subtract(x, highest(x, 1, None, None, True))
-    sums = np.einsum("ij->i", np.exp(y))[:, None]
+    sums = einsum("ij->i", np.exp(y))[:, None]
     np.subtract(y, np.log(sums, out=sums), out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.dispatch.forms import OPS, array_at_hand, general, view, views_at_hand
+from skimp._engine.dispatch.forms import OPS, general, view
+from skimp._engine.dispatch.view_forms import array_at_hand, views_at_hand
 from skimp._engine.memory import layout_splits as S, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor.tensor import Array, Tensor

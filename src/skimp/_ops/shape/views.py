@@ -12,15 +12,8 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.strided import gather_strided_gradient
-from skimp._engine.dispatch.forms import (
-    OPS,
-    array_at_hand,
-    copy_twin,
-    export,
-    general,
-    view,
-    view_at_hand,
-)
+from skimp._engine.dispatch.forms import OPS, copy_twin, export, general, view
+from skimp._engine.dispatch.view_forms import array_at_hand, view_at_hand
 from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
 from skimp._engine.memory.copies import told
 from skimp._engine.memory.layout import Layout
@@ -353,6 +346,9 @@ def select(layout: Layout, dim: int, index: int) -> Layout:
             )
         },
     ),
+    fast_view="a[(*(slice(None),) * (dim % a.ndim), slice(start, start + length))] "
+    "if type(dim) is int and -a.ndim <= dim < a.ndim and type(start) is int and "
+    "type(length) is int and 0 <= start and 0 <= length <= a.shape[dim] - start else None",
     batch=batching.dims.by_dims("dim"),
 )
 def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
