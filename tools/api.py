@@ -85,15 +85,17 @@ def _inner(name: str, value: object) -> bool:
 
 
 def differing(found: dict[str, list[str]]) -> dict[str, str]:
-    """The names that stand in the first column of docs/differences.md, and what is said there."""
+    """The names that stand in the first column of docs/differences.md, and what the row says."""
     known = {f"{space}.{name}" for space, names_ in found.items() for name in names_}
     rows = re.findall(r"^\| ([^|]*) \| ([^|]*) \| ([^|]*) \|", DIFFERENCES.read_text(), re.M)
     told: dict[str, str] = {}
-    for title, _, ours in rows:
-        for word in re.findall(r"`([\w.]+)(?:\([^`]*\))?`", title):
+    for title, theirs, ours in rows:
+        subject = title.partition(", as ")[0]  # what stands behind is an example
+        for word in re.findall(r"`([\w.]+)(?:\([^`]*\))?`", subject):
             for dotted in (word, f"torch.{word}"):
                 if dotted in known:
-                    told[dotted] = ours.strip()
+                    row = f"{title.strip()}. PyTorch: {theirs.strip()} skimp: {ours.strip()}"
+                    told[dotted] = row.replace("`", "")
     return dict(sorted(told.items()))
 
 

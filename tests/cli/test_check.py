@@ -102,7 +102,7 @@ def test_files_that_can_not_be_read(tmp_path: Path) -> None:
     done = command("check", "a.py", "missing.py", cwd=tmp_path)
     assert done.returncode == 2
     assert "a.py: invalid syntax" in done.stderr
-    assert "missing.py: [Errno 2]" in done.stderr
+    assert "missing.py: No such file or directory" in done.stderr
 
 
 def test_our_own_examples_lack_nothing() -> None:
@@ -127,3 +127,20 @@ def test_the_data_is_small_and_has_the_names_of_the_page() -> None:
     assert [m for m in names if f"\n## {m}\n" not in page] == []
     (total,) = re.findall(r"^\| all \| (\d+) \|", page, re.MULTILINE)
     assert int(total) == sum(len(words) for words in known().names.values())
+
+
+def test_rows_say_what_each_side_does() -> None:
+    for name, text in known().differs.items():
+        assert re.search(r"\. PyTorch: .+ skimp: .+", text), name
+    assert "torch.flatten" not in known().differs  # an example in another op's row
+
+
+def test_cuda_is_flagged_where_it_may_be_a_tensors() -> None:
+    code = "import torch\nx = torch.ones(2).cuda()\nx.to('cpu')\ntorch.cuda.is_available()\n"
+    assert found(code) == [(2, ".cuda()", "possible")]
+
+
+def test_a_missing_file_is_an_error_alone(tmp_path: Path) -> None:
+    done = command("check", "gone.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "skimp check: gone.py: No such file or directory\n"

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from skimp.cli import check, launch, run, torchrun
+from skimp.cli import check, diff, launch, run, torchrun
 from skimp.version import VERSION
 
 __all__ = ["main"]
@@ -22,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run.add_to(commands)
     check.add_to(commands)
+    diff.add_to(commands)
     launch.add_to(commands)
     torchrun.add_to(commands)
     if not words or words[0] not in commands.choices:
@@ -35,4 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return launch.main(own.parse_args(options), program)
     if words[0] == "torchrun":
         return torchrun.main(own.parse_args(words[1:]))
+    if words[0] == "diff":
+        return diff.main(own.parse_args(words[1:]))
     return check.main(own.parse_args(words[1:]))

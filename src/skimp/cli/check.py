@@ -18,6 +18,10 @@ BINARY = frozenset({"torchaudio", "torchtext", "torchvision", "triton", "xformer
 # attributes of so much else that nothing follows from them
 COMMON = frozenset([n for kind in (dict, str, list, set, Path, slice) for n in dir(kind)])
 POSSIBLE = "possible"
+NO_CUDA = (
+    "if this is a tensor's or a module's, it raises an error where there is no CUDA; "
+    'write .to(device) with "cuda" if torch.cuda.is_available() else "cpu"'
+)
 WORDS = {
     State.MISSING: "skimp lacks it",
     State.REFUSED: "skimp refuses it: using it raises an error",
@@ -56,18 +60,22 @@ def main(options: argparse.Namespace) -> int:
     """Check the files; 1 where something is lacking, 2 where a file can't be read."""
     files = list(_files(options.paths))
     findings: list[Finding] = []
-    code = 0
+    code = read = 0
     for path in files:
         try:
             findings += check(path.read_text(), str(path))
-        except (OSError, SyntaxError, ValueError) as error:
+            read += 1
+        except OSError as error:
+            print(f"skimp check: {path}: {error.strerror}", file=sys.stderr)
+            code = 2
+        except (SyntaxError, ValueError) as error:
             print(f"skimp check: {path}: {error}", file=sys.stderr)
             code = 2
     serious = [f for f in findings if f.kind in (State.MISSING.value, State.REFUSED.value)]
     for finding in serious if options.quiet else findings:
         print(finding)
-    if not options.quiet:
-        print(_summary(len(files), Counter(f.kind for f in findings)))
+    if read and not options.quiet:  # a file that can't be read is an error, and nothing else
+        print(_summary(read, Counter(f.kind for f in findings)))
     return code or bool(serious)
 
 
@@ -174,6 +182,13 @@ class _Reader(ast.NodeVisitor):
                 space = dotted
                 continue
             return  # what an object has is its own matter
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = node.func
+        moves = isinstance(called, ast.Attribute) and called.attr == "cuda"
+        if moves and not (node.args or node.keywords) and self._dotted(called) is None:
+            self._add(node, ".cuda()", POSSIBLE, NO_CUDA)
+        self.generic_visit(node)
 
     def _method(self, node: ast.Attribute) -> None:
         """A tensor's method that skimp lacks, on an object of which nothing is known."""

@@ -1,5 +1,6 @@
 """Where a program's memory went: plain data, the observers that gather it, and its renderings."""
 
+from skimp.lens import replay
 from skimp.lens.collect import Collector
 from skimp.lens.comparison import show_comparison
 from skimp.lens.data import Copied, Held, Peak, Place, Report
@@ -20,6 +21,7 @@ __all__ = [
     "from_json",
     "load",
     "make",
+    "replay",
     "show",
     "show_comparison",
     "to_html",

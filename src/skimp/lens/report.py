@@ -23,6 +23,7 @@ from skimp.lens.data import (
 )
 from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
+from skimp.lens.replay import advise
 from skimp.memory.holders import chains
 
 ALIVE = 64  # entries of what is alive whose holders are searched
@@ -116,9 +117,13 @@ def finished(made: Report, collector: Collector, places: Places, growth: Growth 
     found = chains(set(keys.values()) - {0}) if keys else {}
     told = [Alive(h, found.get(keys.get(h, 0), "")) for h in live]
     return replace(
-        made, alive=tuple(told), growth=growth, frames=tuple(places.frames),
+        made,
+        advice=advise(made),
+        alive=tuple(told),
+        growth=growth,
+        frames=tuple(places.frames),
         places=tuple(places.numbers),
-    )  # fmt: skip
+    )
 
 
 def _last(collector: Collector) -> Step:

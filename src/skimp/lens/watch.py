@@ -87,11 +87,12 @@ class Watch:
             if isinstance(t, Tensor) and t._node is None and not t._rg and not t._hollow:
                 self.collector.became(id(t._storage), Role("data"))
 
-    def left(self, result: Any, start: float) -> None:
-        """The outermost module has returned."""
+    def left(self, args: tuple[Any, ...], result: Any, start: float) -> None:
+        """The outermost module has returned. The mark's name is how many samples it was given."""
+        sizes = [t.shape[0] for t in args if isinstance(t, Tensor) and t.ndim]
         if isinstance(result, Tensor) and result._rg:
             self.stacks.graph_waits = True
-        self.collector.marked("forward", "", start, time.perf_counter())
+        self.collector.marked("forward", str(sizes[0] if sizes else ""), start, time.perf_counter())
 
     # -- autograd ---------------------------------------------------------------------------------
 
@@ -213,7 +214,7 @@ def _watched_call(watch: Watch, call: Any) -> Any:
             result = call(self, *args, **kwargs)
         finally:
             here.leave()
-            watch.left(result, start)
+            watch.left(args, result, start)
         return result
 
     return called

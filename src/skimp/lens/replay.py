@@ -1,0 +1,289 @@
+"""What would help, computed by replaying a report's own events: the allocations of the step with
+the peak, with other moments of birth and death, or other sizes.
+
+Reads a report and nothing else. Each piece of advice is one change of the replay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from skimp._engine.memory.sizes import readable
+from skimp.lens.data import ROLES, Advice, Place, Report
+from skimp.lens.sections import where
+
+LEAST: Final = 0.02  # of the peak: what saves less is no advice
+MOST: Final = 8  # pieces of advice
+IN_PLACE: Final = frozenset(
+    ["relu", "relu6", "leaky_relu", "elu", "hardtanh", "dropout", "tanh", "sigmoid"]
+)
+PASSING: Final = ("saved for backward", "temporary", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An allocation: alive from `start` until before `end`, in the order of events."""
+
+    start: float
+    end: float
+    bytes: int
+    role: str
+    place: Place
+    module: str
+    step: int
+    born: float
+
+
+class Replay:
+    """The allocations of one step, and of what was alive when it began."""
+
+    def __init__(self, report: Report) -> None:
+        self.step = report.peak.step
+        self.batch = _batch(report)
+        rows = _rows(report)
+        own = [r.start for r in rows if r.step == self.step]
+        self.begin = min(own, default=0)
+        after = [r.start for r in rows if r.step > self.step]
+        self.end = min(after, default=math.inf)
+        self.rows = [r for r in rows if r.start < self.end and r.end > self.begin]
+        self.peak, self.moment = peak(self.rows)
+        self.turn = min([r.start for r in self.rows if self.backward(r)], default=math.inf)
+
+    def forward(self, row: Row) -> bool:
+        """Whether an allocation is of this step's forward, and was not put off until backward."""
+        return row.step == self.step and row.place.phase == "forward" and row.start < self.turn
+
+    def backward(self, row: Row) -> bool:
+        """Whether it is of its backward."""
+        return row.step == self.step and row.place.phase == "backward"
+
+
+def peak(rows: Iterable[Row]) -> tuple[int, float]:
+    """The most bytes that are alive at once, and at which event first."""
+    events: list[tuple[float, int, int]] = []
+    for row in rows:
+        events.append((row.start, 1, row.bytes))
+        if row.end != math.inf:
+            events.append((row.end, 0, -row.bytes))
+    total = most = 0
+    moment = 0.0
+    for at, _, change in sorted(events):
+        total += change
+        if total > most:
+            most, moment = total, at
+    return most, moment
+
+
+def advise(report: Report) -> tuple[Advice, ...]:
+    """What would make the peak smaller, the most helpful first."""
+    if not report.detail.bytes:
+        return ()
+    played = Replay(report)
+    found: list[Advice] = []
+    for kind in (_zero_grad, _in_backward, _checkpoint, _in_place, _drop, _smaller_batch):
+        found += kind(played)
+    worth = [a for a in found if a.saves >= LEAST * played.peak]
+    return tuple(sorted(worth, key=lambda a: -a.saves)[:MOST])
+
+
+def _advice(
+    played: Replay, rows: Sequence[Row], kind: str, text: str, place: Place | None = None,
+    seconds: float = 0.0, modules: tuple[str, ...] = (),
+) -> Advice:  # fmt: skip
+    then, _ = peak(rows)
+    line = "" if place is None else where(place)
+    return Advice(kind, text, played.peak - then, then, seconds, line, modules)
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+
+def _zero_grad(played: Replay) -> list[Advice]:
+    """Gradients of the step before go when the step begins."""
+    rows = [
+        replace(r, end=played.begin) if r.role == "gradient" and r.start < played.begin else r
+        for r in played.rows
+    ]
+    text = "call optimizer.zero_grad() before the forward pass, so that old gradients are gone"
+    return [_advice(played, rows, "zero grad", text)]
+
+
+def _in_backward(played: Replay) -> list[Advice]:
+    """Each gradient goes when the optimizer has used it, right after it has been accumulated."""
+    starts = sorted(r.start for r in played.rows if played.backward(r))
+    rows = []
+    for r in played.rows:
+        if r.role == "gradient" and r.start < played.begin:
+            rows.append(replace(r, end=played.begin))
+        elif r.role == "gradient" and r.step == played.step:
+            later = [s for s in starts if s > r.start][:1]
+            rows.append(replace(r, end=min(r.end, later[0] if later else r.end)))
+        else:
+            rows.append(r)
+    text = (
+        "step the optimizer inside of backward (a hook by register_post_accumulate_grad_hook for "
+        "each parameter), so that gradients never are alive together"
+    )
+    return [_advice(played, rows, "optimizer in backward", text)]
+
+
+# -- what is saved ---------------------------------------------------------------------------------
+
+
+def _checkpoint(played: Replay) -> list[Advice]:
+    """Modules whose saved tensors go after forward and are made again in backward."""
+    groups: dict[str, set[str]] = defaultdict(set)
+    for r in played.rows:
+        if not (played.forward(r) and r.role == "saved for backward"):
+            continue
+        names = r.module.split(".")
+        for depth in range(1, len(names)):
+            groups[".".join(names[:depth])].add(".".join(names[: depth + 1]))
+    found = []
+    for container, modules in groups.items():
+        if len(modules) < 2 or not all(m.rpartition(".")[2].isdigit() for m in modules):
+            continue
+        found.append(_with_checkpoints(played, container, sorted(modules, key=_natural)))
+    return sorted([a for a in found if a.saves > 0], key=lambda a: -a.saves)[:2]
+
+
+def _natural(module: str) -> tuple[int, str]:
+    return int(module.rpartition(".")[2]), module
+
+
+def _with_checkpoints(played: Replay, container: str, modules: list[str]) -> Advice:
+    rows = list(played.rows)
+    seconds = 0.0
+    for module in modules:
+        rows, took = _checkpointed(played, rows, module)
+        seconds += took
+    names = f"{container}.*" if len(modules) > 1 else modules[0]
+    text = f"checkpoint each of {names} (torch.utils.checkpoint): forward runs twice there"
+    return _advice(played, rows, "checkpoint", text, None, seconds, tuple(modules))
+
+
+def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Row], float]:
+    below = f"{module}."
+    inside = [
+        r for r in rows if played.forward(r) and (r.module == module or r.module.startswith(below))
+    ]
+    back = [
+        r.start
+        for r in rows
+        if r.step == played.step
+        and r.start >= played.turn
+        and (r.place.module == module or r.place.module.startswith(below))
+    ]
+    if len(inside) < 2 or not back:
+        return rows, 0.0
+    result = max(inside, key=lambda r: r.start)
+    left = result.start + 0.25  # when the module returns
+    again = min(back) - 0.5  # when its backward begins
+    first = min(r.start for r in inside)
+    scale = 0.4 / (left - first)
+    # forward keeps nothing for backward there: a tensor goes when the ops behind it have run
+    order = sorted(inside, key=lambda r: r.start)
+    until = {id(r): after.start for r, after in zip(order, order[2:], strict=False)}
+    known = set(map(id, inside)) - {id(result)}
+    made = [
+        replace(r, end=min(r.end, until.get(id(r), left))) if id(r) in known else r for r in rows
+    ]
+    for r in inside:
+        start = again + (r.start - first) * scale
+        if r.end > left and r is not result:
+            made.append(replace(r, start=start, end=max(r.end, again + 0.45)))
+        elif r.end <= left:
+            made.append(replace(r, start=start, end=again + (r.end - first) * scale))
+    return made, result.born - min(r.born for r in inside)
+
+
+def _in_place(played: Replay) -> list[Advice]:
+    """Activations that write over what they read, where nothing else wants it."""
+    rows = sorted(played.rows, key=lambda r: r.start)
+    changed: dict[float, Row | None] = {}
+    places: dict[Place, int] = {}
+    for i, r in enumerate(rows):
+        if not (played.forward(r) and r.place.op in IN_PLACE):
+            continue
+        source = next(
+            (s for s in rows[max(i - 4, 0) : i][::-1] if s.bytes == r.bytes and s.end > r.start),
+            None,
+        )
+        if source is None or source.role != "temporary" or source.start in changed:
+            continue
+        changed[source.start] = replace(source, end=max(source.end, r.end))
+        changed[r.start] = None
+        places[r.place] = places.get(r.place, 0) + 1
+    if not places:
+        return []
+    new = [changed.get(r.start, r) for r in rows]
+    ops = ", ".join(sorted({p.op for p in places}))
+    text = f"inplace=True for {len(places)} activations ({ops}), whose inputs nothing else reads"
+    kept = [r for r in new if r is not None]
+    return [_advice(played, kept, "in place", text, next(iter(places)))]
+
+
+# -- what is held ----------------------------------------------------------------------------------
+
+
+def _drop(played: Replay) -> list[Advice]:
+    """What the step before left in variables, and this step replaces."""
+    groups: dict[Place, list[Row]] = defaultdict(list)
+    for r in played.rows:
+        old = r.start < played.begin and r.step < played.step
+        if old and r.role in PASSING and played.moment < r.end < played.end:
+            groups[r.place].append(r)
+    found = []
+    for place, held in groups.items():
+        gone = set(map(id, held))
+        rows = [replace(r, end=played.begin) if id(r) in gone else r for r in played.rows]
+        size = readable(sum(r.bytes for r in held))
+        text = (
+            f"`del` what {place.op} made at {where(place)} when a step is over: {size} of the step "
+            "before are alive at the peak"
+        )
+        found.append(_advice(played, rows, "drop", text, place))
+    return found
+
+
+def _smaller_batch(played: Replay) -> list[Advice]:
+    """What is made for each sample, for half as many of them."""
+    batch = played.batch
+    if batch < 2:
+        return []
+    fixed = {r.bytes for r in played.rows if r.role not in PASSING}
+
+    def less(row: Row, samples: int) -> Row:
+        if row.role not in PASSING or row.bytes % batch or row.bytes in fixed:
+            return row
+        return replace(row, bytes=row.bytes // batch * samples)
+
+    half = batch // 2
+    rows = [less(r, half) for r in played.rows]
+    then, _ = peak(rows)
+    slope = readable((played.peak - then) // (batch - half))
+    text = f"a batch of {half} samples, not {batch}: {slope} less for each sample less"
+    return [_advice(played, rows, "batch", text)]
+
+
+# -- reading the report ----------------------------------------------------------------------------
+
+
+def _rows(report: Report) -> list[Row]:
+    d = report.detail
+    found = []
+    columns = zip(d.order, d.gone, d.bytes, d.role, d.place, d.module, d.step, d.born, strict=True)
+    for order, gone, nbytes, role, place, module, step, born in columns:
+        end = math.inf if gone < 0 else float(gone)
+        where_made = report.places[place]
+        found.append(Row(float(order), end, nbytes, ROLES[role], where_made, module, step, born))
+    return found
+
+
+def _batch(report: Report) -> int:
+    sizes = [int(m.name) for m in report.marks if m.kind == "forward" and m.name.isdigit()]
+    return sizes[-1] if sizes else 0

@@ -1,0 +1,195 @@
+"""Advice is computed by replay: each change is made, and the peak is the one that was told."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import skimp as torch
+from skimp import lens, memory, nn
+from skimp.lens import Recording
+from skimp.lens.data import Advice, Report
+from skimp.nn import functional as F
+from skimp.utils.checkpoint import checkpoint
+
+WITHIN = 0.02
+Step = Callable[[], None]
+
+
+class Block(nn.Module):
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(d)
+        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
+
+    def forward(self, x: Any) -> Any:
+        return x + self.mlp(self.norm(x))
+
+
+class Again(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        return checkpoint(self.inner, x, use_reentrant=False)
+
+
+class Net(nn.Module):
+    def __init__(self, d: int = 64, depth: int = 5) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(d) for _ in range(depth)])
+        self.head = nn.Linear(d, 10)
+
+    def forward(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.mean(1))
+
+
+def transformer(batch: int = 8, early: bool = False, again: bool = False) -> Step:
+    net = Net()
+    if again:
+        net.blocks = nn.ModuleList([Again(block) for block in net.blocks])
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step() -> None:
+        x, y = torch.randn(batch, 64, 64), torch.randint(0, 10, (batch,))
+        if early:
+            optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        if not early:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def wide(inside: bool) -> Step:
+    net = nn.Sequential(*[nn.Linear(256, 256) for _ in range(6)])
+    parameters = list(net.parameters())
+    optimizers = {p: torch.optim.SGD([p], 0.1) for p in parameters}
+    whole = torch.optim.SGD(parameters, 0.1)
+
+    def use(p: Any) -> None:
+        optimizers[p].step()
+        optimizers[p].zero_grad()
+
+    if inside:
+        for p in parameters:
+            p.register_post_accumulate_grad_hook(use)
+
+    def step() -> None:
+        net(torch.randn(16, 256)).pow(2).mean().backward()
+        if not inside:
+            whole.step()
+            whole.zero_grad()
+        memory.step()
+
+    return step
+
+
+def conv(batch: int) -> Step:
+    body = [nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]
+    net = nn.Sequential(*body, nn.Flatten(), nn.Linear(16 * 15 * 15, 10))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+
+    def step() -> None:
+        x, y = torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def lstm(batch: int) -> Step:
+    net = nn.LSTM(32, 64, 2, batch_first=True)
+    optimizer = torch.optim.Adam(net.parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(torch.randn(batch, 24, 32))[0].pow(2).mean().backward()
+        optimizer.step()
+
+    return step
+
+
+class Loop:
+    """Keeps what a training loop's variables keep, or lets go of it when a step is over."""
+
+    def __init__(self, drop: bool) -> None:
+        self.net = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2048))
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1)
+        self.drop = drop
+        self.out: Any = None
+
+    def __call__(self) -> None:
+        out = self.net(torch.randn(128, 64))
+        loss = out.pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.out = None if self.drop else out  # for a log that only wants the last one
+
+
+def report_of(step: Step, steps: int = 3) -> Report:
+    gc.collect()
+    with Recording() as recording:
+        for _ in range(steps):
+            step()
+        return recording.report()
+
+
+def told(step: Step, kind: str) -> Advice:
+    found = [a for a in report_of(step).advice if a.kind == kind]
+    assert found, f"no advice of the kind {kind!r}"
+    return found[0]
+
+
+CHANGES: dict[str, tuple[str, Callable[[], Step], Callable[[], Step]]] = {
+    "zero grad": ("zero grad", transformer, lambda: transformer(early=True)),
+    "checkpoint": ("checkpoint", transformer, lambda: transformer(again=True)),
+    "half a transformer's batch": ("batch", transformer, lambda: transformer(4)),
+    "optimizer in backward": ("optimizer in backward", lambda: wide(False), lambda: wide(True)),
+    "half a convolution's batch": ("batch", lambda: conv(16), lambda: conv(8)),
+    "half a recurrence's batch": ("batch", lambda: lstm(16), lambda: lstm(8)),
+    "drop": ("drop", lambda: Loop(False), lambda: Loop(True)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_the_change_gives_the_peak_that_was_told(name: str) -> None:
+    kind, before, after = CHANGES[name]
+    advice = told(before(), kind)
+    measured = report_of(after()).peak.bytes
+    assert measured == pytest.approx(advice.peak, rel=WITHIN)
+    assert advice.saves > 0
+
+
+def test_advice_has_its_words_and_numbers() -> None:
+    report = report_of(transformer())
+    kinds = {a.kind: a for a in report.advice}
+    assert {"checkpoint", "batch"} <= set(kinds)
+    assert kinds["checkpoint"].modules == tuple([f"blocks.{i}" for i in range(5)])
+    assert kinds["checkpoint"].seconds > 0
+    assert all(a.peak + a.saves == report.peak.bytes for a in report.advice)
+    order = [a.saves for a in report.advice]
+    assert order == sorted(order, reverse=True)
+    assert "advice" in lens.to_text(report, ())
+
+
+def test_advice_is_computed_from_a_file_as_well() -> None:
+    report = lens.from_json(lens.to_json(report_of(transformer())))
+    assert lens.replay.advise(report) == report.advice
+    assert lens.replay.Replay(report).peak == report.peak.bytes
+
+
+def test_a_program_without_steps_gets_no_advice_of_them() -> None:
+    with Recording() as recording:
+        torch.ones(100).sum()
+        assert recording.report().advice == ()
