@@ -40,6 +40,7 @@ class Extra:
         "on",
         "own",
         "retains",
+        "shown",
         "trace",
         "within",
         "zeroed",
@@ -55,6 +56,7 @@ class Extra:
         self.after: OrderedDict[int, Hook] = OrderedDict()
         self.metadata: dict[Any, Any] = {}
         self.trace: str | None = None  # where the op was called, if anomaly mode recorded it
+        self.shown: tuple[Any, ...] = ()  # edges that programs see (shown.py)
         self.own = 0  # in-place: which edge is that of the tensor written to
         self.zeroed = (
             False  # in-place: nothing of the old values is left, so the last edge gets zeros

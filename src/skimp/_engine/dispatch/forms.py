@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Choice, Rule
+from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
 from skimp._engine.dispatch.arguments import look
 from skimp._engine.dispatch.pointwise_forms import named
@@ -222,6 +223,7 @@ def copy_twin(name: str, view: Function, method: bool = False) -> None:
         several = isinstance(seen, tuple)
         made: Any = tuple([_dense(v) for v in seen]) if several else _dense(seen)
         if out is None:
+            _show_as_one(made, seen, input, title)
             return made
         targets, results = (out, made) if several else ((out,), (made,))
         for target, source in zip(targets, results, strict=True):
@@ -234,6 +236,19 @@ def copy_twin(name: str, view: Function, method: bool = False) -> None:
 
     title = f"{name}_copy"
     export(title, named(twin, title, f"`{name}` that copies."), method=method)
+
+
+def _show_as_one(made: Any, seen: Any, input: Tensor, title: str) -> None:
+    """Two nodes, the view's and the copy's, are one to programs that walk the graph."""
+    view = seen[0] if isinstance(seen, tuple) else seen
+    if modes.state.grad and input._rg and (view is input or view._node is not None):
+        usual = "" if view is input else f"{view._node.name()}_copy"
+        name = {
+            "narrow_copy": "NarrowCopyBackward0",
+            "alias_copy": "AliasBackward0_copy",
+            "detach_copy": "DetachBackward0_copy",
+        }.get(title, usual)
+        present(made, name, [input], [input])
 
 
 def _dense(view: Tensor) -> Tensor:

@@ -227,10 +227,15 @@ def _refuse_complex(name: str, t: Tensor) -> None:
 
 def _complex(t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:
     sizes, dims = _shape_and_dims(t, s, dim)
-    t = _promoted(t, True)
+    real = not t._dtype.is_complex and len(dims) == 1
+    t = _promoted(t, not real)
     for d, n in zip(dims, sizes, strict=True):
         t = _resized(t, d, n)
-    return _c2c(t, dims, _factor(norm, forward), forward)
+    factor = _factor(norm, forward)
+    if not real:
+        return _c2c(t, dims, factor, forward)
+    made = _r2c(t, dims, factor, False)
+    return made if forward else made.conj()
 
 
 def _from_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:
@@ -245,8 +250,11 @@ def _from_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool)
     factor = _factor(norm, forward)
     if forward:
         return _r2c(t, dims, factor, True)
-    half = _r2c(t, dims[-1:], factor, True).conj_physical()
-    return _c2c(half, dims[:-1], factor, False) if len(dims) > 1 else half
+    half = _r2c(t, dims[-1:], factor, True)
+    if len(dims) == 1:
+        return half.conj()
+    half = half.conj_physical()
+    return _c2c(half, dims[:-1], factor, False)
 
 
 def _to_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -> Tensor:

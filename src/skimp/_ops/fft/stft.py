@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta, promotion
@@ -59,7 +60,12 @@ def _half_wanted(onesided: bool | None, complex_in: bool) -> bool:
     return onesided
 
 
+def _node(input: Any, return_complex: bool | None, **_: Any) -> str | None:
+    return "SqueezeBackward4" if input.ndim == 1 and return_complex else None
+
+
 @general(autocast="float32")
+@shown(_node)
 def stft(
     input: Tensor,
     n_fft: int,

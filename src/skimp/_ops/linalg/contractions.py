@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general, move
 from skimp._engine.dispatch.outs import resize_out
 from skimp._engine.dispatch.row import sampled
@@ -122,6 +123,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 @general(out=True)
+@shown("UnsafeViewBackward0")
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: each element of the first times the whole of the second."""
     ndim = max(input.ndim, other.ndim)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.tensor import meta
@@ -27,6 +28,7 @@ from skimp._ops.linalg.checks import (
     recorded,
     rows,
 )
+from skimp._ops.linalg.matmul import vdot
 from skimp._ops.linalg.solve import inv, solve_triangular
 from skimp._ops.meta import linalg as shapes
 
@@ -178,6 +180,7 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
 
 
 @general("cholesky", out=True, autocast="float32")
+@shown("CholeskyBackward0", "input")
 def torch_cholesky(input: Tensor, upper: bool = False) -> Tensor:
     """The lower triangular L with A = L L^H; its adjoint if `upper`."""
     return cholesky(input, upper=upper)
@@ -199,6 +202,7 @@ def _reflections(A: Tensor, tau: Tensor) -> Tensor:  # noqa: N803
 
 
 @linear("householder_product", autocast="float32", batch=batching.dims.ELEMENTWISE)
+@shown("LinalgHouseholderProductBackward0", "input", "tau")
 def householder_product(input: Tensor, tau: Tensor) -> Tensor:
     """The first columns of a product of reflections, as `geqrf` stores them."""
     name = "torch.linalg.householder_product"
@@ -343,6 +347,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
         check_number("linalg.vecdot", x)
     if x._dtype is not y._dtype:
         raise RuntimeError("linalg.vecdot: Expected x and y to have the same dtype")
+    if x.ndim == 1 and x.shape == y.shape:
+        return vdot(x, y)
     return (conj(x) * y).sum(dim)  # type: ignore[no-any-return]
 
 

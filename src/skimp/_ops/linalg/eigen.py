@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -348,6 +349,7 @@ def _pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
 
 
 @linear("pinv")
+@shown("LinalgPinvBackward0", "input")
 def pinv(
     input: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
@@ -368,6 +370,7 @@ def pinv(
 
 
 @general(autocast="float32")
+@shown("LinalgPinvBackward0", "input")
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """`linalg.pinv` with a tolerance relative to the largest singular value."""
     return pinv(input, rcond)
@@ -379,6 +382,7 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 @linear("lstsq", autocast="float32")
+@shown("LinalgLstsqBackward0", "input", "b")
 def lstsq(input: Tensor, b: Tensor, rcond: Any = None, *, driver: Any = None) -> Any:
     """The X for which A X is closest to B, the squared distances where A is tall and of full rank,
     A's rank and singular values (where the driver finds them).

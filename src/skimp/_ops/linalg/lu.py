@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, OPS, general
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor
@@ -161,6 +162,7 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
 
 
 @linear("lu_factor_ex", batch=batching.dims.MATRICES)
+@shown("LinalgLuFactorExBackward0", "A")
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:  # noqa: N803
     """L and U in one matrix, the exchanges of rows, and where U has its first zero (0: none)."""
     _check("torch.lu_factor", A)
@@ -201,6 +203,7 @@ def _both(lower: Tensor, upper: Tensor, m: int, n: int) -> Tensor:
 
 
 @linear("lu_factor")
+@shown("LinalgLuFactorExBackward0", "A")
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
     """L and U in one matrix, and the exchanges of rows."""
     both, pivots, _ = lu_factor_ex(A, pivot=pivot, check_errors=True)
@@ -208,6 +211,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:  # noqa: N803
 
 
 @general(method=False, out=True, composite=False)
+@shown("LuUnpackBackward0", "LU_data")
 def lu_unpack(
     LU_data: Tensor,  # noqa: N803
     LU_pivots: Tensor,  # noqa: N803
@@ -228,6 +232,7 @@ def lu_unpack(
 
 
 @linear("lu_solve")
+@shown("LinalgLuSolveBackward0", "LU", "B")
 def lu_solve(
     LU: Tensor,  # noqa: N803
     pivots: Tensor,
@@ -254,6 +259,7 @@ def lu_solve(
 
 
 @general("lu_solve", out="layout", autocast="float32")
+@shown("LinalgLuSolveBackward0", "LU_data", "input")
 def torch_lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:  # noqa: N803
     """The X of A X = input, with A's LU factors."""
     return lu_solve(LU_data, LU_pivots, input)

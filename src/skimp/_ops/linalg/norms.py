@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
@@ -94,6 +95,7 @@ def matrix_norm(
 
 
 @general("renorm", out=True)
+@shown("RenormBackward0", "input")
 def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
     if isinstance(p, complex):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.tensor import Tensor
@@ -47,6 +48,7 @@ def geqrf(input: Tensor) -> Any:
 
 
 @general(out="layout", autocast="float32")
+@shown("OrmqrBackward0", "input", "input2", "input3")
 def ormqr(
     input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False
 ) -> Tensor:
@@ -107,6 +109,7 @@ def _check_ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool) -> None:
 
 
 @general()
+@shown("LinalgLuFactorExBackward0", "A")
 def lu(
     A: Tensor,  # noqa: N803
     pivot: bool = True,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, general
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.memory import layout as layouts
@@ -135,6 +136,7 @@ def check_sides(name: str, A: Tensor, B: Tensor, left: bool) -> None:  # noqa: N
 
 
 @linear("solve_ex", batch=batching.dims.solve)
+@shown("LinalgSolveExBackward0", "A", "B")
 def solve_ex(
     A: Tensor,  # noqa: N803
     B: Tensor,  # noqa: N803
@@ -174,6 +176,7 @@ def _batched(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:  # noqa: N803
 
 
 @linear("solve", autocast="float32")
+@shown("LinalgSolveExBackward0", "A", "B")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:  # noqa: N803
     """The X of A X = B; of X A = B without `left`."""
     return solve_ex(A, B, left=left, check_errors=True)[0]  # type: ignore[no-any-return]
@@ -247,6 +250,7 @@ def solve_triangular(
 
 
 @general(out="layout", autocast="float32")
+@shown("TriangularSolveBackward0", "input", "A")
 def triangular_solve(
     input: Tensor,
     A: Tensor,  # noqa: N803

@@ -42,12 +42,7 @@ ADD = Pointwise(
     "add",
     np.add,
     same,
-    Rule(
-        "AddBackward0",
-        {"input": lambda g: g, "other": lambda g: g},
-        # 2 + x is x + 2: the tensor's edge comes first
-        numbers={"input": Rule("AddBackward0", {"other": lambda g: g, "input": lambda g: g})},
-    ),
+    Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}),
     PAIR,
     title="add_stub",
     bare=True,
@@ -269,16 +264,6 @@ MUL: Pointwise = Pointwise(
         "MulBackward0",
         {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)},
         rematerialize=lambda input, other: call(MUL, (input, other)),
-        numbers={
-            "input": Rule(  # 2 * x is x * 2: the tensor's edge comes first
-                "MulBackward0",
-                {
-                    "other": lambda g, input: g * conj(input),
-                    "input": lambda g, other: g * conj(other),
-                },
-                rematerialize=lambda input, other: call(MUL, (input, other)),
-            )
-        },
     ),
     PAIR,
     bare=True,
@@ -444,10 +429,13 @@ def _of_reflected(other: Any, self: Tensor) -> Tensor:
     return made
 
 
-operators(ADD, "add", add, add_)
+# 2 + x is x + 2, and 2 * x is x * 2: the tensor's edge comes first
+operators(ADD, "add", add, add_, reflected=False)
+operators(ADD, "radd", add, None, reflected=False)
 operators(SUB, "sub", sub, sub_, reflected=False)
 operators(RSUB, "sub", _of_reflected, None, forward=False)
-operators(MUL, "mul", mul, Tensor.mul_)
+operators(MUL, "mul", mul, Tensor.mul_, reflected=False)
+operators(MUL, "rmul", mul, None, reflected=False)
 operators(DIV, "truediv", divide, divide_, reflected=False)
 plain_operators("div", divide, divide_, reflected=False)
 plain_operators("floordiv", floor_divide, Tensor.floor_divide_)

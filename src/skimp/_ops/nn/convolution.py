@@ -8,6 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general, watching
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import blank
@@ -466,6 +467,10 @@ def _declare(nd: int) -> None:
     ) -> Any:
         return _convolve(nd, input, weight, bias, stride, padding, dilation, groups)
 
+    def title(input: Any, **_: Any) -> str | None:
+        return "ConvolutionBackward0" if input.ndim == nd + 2 else None
+
+    @shown(title, "input", "weight", "bias")
     def transpose(
         input: Any,
         weight: Any,

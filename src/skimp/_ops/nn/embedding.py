@@ -9,6 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
@@ -405,6 +406,7 @@ def _check_bags(indices: Any, rows: int, mode: str) -> None:
     )
 
 
+@shown("EmbeddingBagBackward0", "weight", "weights")
 def _bagged(
     weight: Any,
     input: Any,

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
@@ -151,6 +152,7 @@ def fold(
     return found if input.ndim == 3 else found.squeeze(0)
 
 
+@shown("PixelShuffleBackward0", "input")
 def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     """(*, c r r, h, w) to (*, c, h r, w r).
 
@@ -182,6 +184,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     return moved.reshape((*lead, c // (r * r), h * r, w * r))
 
 
+@shown("PixelUnshuffleBackward0", "input")
 def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     """The reverse of `pixel_shuffle`.
 

@@ -7,6 +7,7 @@ import itertools
 import math
 from typing import Any
 
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.call_site import warn
@@ -208,6 +209,7 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
 
 
+@shown(lambda input, **_: f"GridSampler{input.ndim - 2}DBackward0", "input", "grid")
 def grid_sample(
     input: Any,
     grid: Any,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, fresh
@@ -35,6 +36,7 @@ def _finished(loss: Any, rows: Any, reduction: str) -> Any:
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
+@shown("MultiMarginLossBackward0", "input")
 def multi_margin_loss(
     input: Any,
     target: Any,
@@ -89,6 +91,7 @@ def _own_class(at: Any, values: Array, classes: int) -> Any:
     return fresh(values == np.arange(classes), dtypes.bool)
 
 
+@shown("MultilabelMarginLossBackward0", "input")
 def multilabel_margin_loss(
     input: Any,
     target: Any,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import fresh
@@ -39,6 +40,11 @@ def _nll(input: Any, target: Any, shares: Any) -> Any:
     return fresh(-picked * shares.array(), input._dtype)
 
 
+def _node(input: Any, **_: Any) -> str | None:
+    return {1: "NllLossBackward0", 2: "NllLossBackward0", 4: "NllLoss2DBackward0"}.get(input.ndim)
+
+
+@shown(_node, "input")
 def nll_loss(
     input: Any,
     target: Any,

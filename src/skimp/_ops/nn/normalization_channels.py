@@ -12,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.saving import ghost
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
@@ -455,6 +456,7 @@ def group_norm(
 
 
 @general("native_group_norm", method=False)
+@shown("NativeGroupNormBackward0", "input", "weight", "bias")
 def native_group_norm(
     input: Any,
     weight: Any,

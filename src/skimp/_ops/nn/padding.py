@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank, pour
@@ -132,6 +133,12 @@ def _around(mode: str, input: Any, pad: Any) -> Any:
     return input
 
 
+def _node(input: Any, pad: Any, mode: str, **_: Any) -> str | None:
+    names = {"reflect": "Reflection", "replicate": "Replication"}
+    return f"{names[mode]}Pad{len(pad) // 2}DBackward0" if mode in names else None
+
+
+@shown(_node, "input")
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     """`input` with `pad` (last dim first: before, after, ...) elements more on each side.
 

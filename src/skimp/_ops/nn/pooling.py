@@ -4,12 +4,14 @@ nothing."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import KNOWN
@@ -27,6 +29,7 @@ from skimp._ops.shape.copies import describe
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
+F = TypeVar("F", bound=Callable[..., Any])
 KNOWN.add(Pool)
 _DEFERRED = 1 << 18  # elements of deferred planes that are made at once: they stay in the L2 cache
 
@@ -377,7 +380,15 @@ def plane_samples(nd: int, *more: Any) -> Any:
     return lambda tensor: [(tensor([i * 7 % 11 for i in range(4**nd)]).reshape(shape), *more)]
 
 
+def node_of(nd: int, name: str, rest: str = "") -> Callable[[F], F]:
+    """How the last node of a pool shows itself: PyTorch pools one dimension as images of a row."""
+    if nd == 1:
+        return shown("SqueezeBackward1")
+    return shown(f"{name}{nd}D{rest}Backward0", "input")
+
+
 def _declare(nd: int) -> None:
+    @node_of(nd, "MaxPool", "WithIndices")
     def maximum(
         input: Any,
         kernel_size: Any,
@@ -389,6 +400,7 @@ def _declare(nd: int) -> None:
     ) -> Any:
         return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
+    @node_of(nd, "MaxPool", "WithIndices")
     def with_indices(
         input: Any,
         kernel_size: Any,
@@ -400,6 +412,7 @@ def _declare(nd: int) -> None:
     ) -> Any:
         return _max(nd, input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
+    @node_of(nd, "AvgPool")
     def average(
         input: Any,
         kernel_size: Any,

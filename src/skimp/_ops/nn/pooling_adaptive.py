@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.pool import Pool
-from skimp._ops.nn.pooling import _avg_pool, export_pool, per_dim, plane_samples
+from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, per_dim, plane_samples
 from skimp._ops.ties import tied
 
 Ints = tuple[int, ...]
@@ -285,12 +286,20 @@ def _checked_size(wanted: Ints, natural: Ints, stride: Ints) -> Ints:
 
 
 def _declare(nd: int) -> None:
+    def title(output_size: Any, **_: Any) -> str | None:
+        sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,)
+        mean = all([s == 1 for s in sizes])
+        return None if mean else f"AdaptiveAvgPool{nd}DBackward0"
+
+    @(shown("SqueezeBackward1") if nd == 1 else shown(title, "input"))
     def average(input: Any, output_size: Any) -> Any:
         return _average(nd, input, output_size)
 
+    @node_of(nd, "AdaptiveMaxPool")
     def maximum(input: Any, output_size: Any, return_indices: bool = False) -> Any:
         return _maximum(nd, input, output_size, return_indices)
 
+    @node_of(nd, "MaxUnpool")
     def unpool(
         input: Any,
         indices: Any,
@@ -352,6 +361,7 @@ def export_with_indices(name: str, pool: Any, *more: Any) -> None:
 
 
 def _declare_fractional(nd: int) -> None:
+    @node_of(nd, "FractionalMaxPool")
     def fractional(
         input: Any,
         kernel_size: Any,

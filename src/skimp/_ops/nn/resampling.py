@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
@@ -227,6 +228,21 @@ def _check(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
         )
 
 
+_KINDS = {
+    "nearest": "Nearest", "nearest-exact": "NearestExact", "linear": "Linear",
+    "bilinear": "Bilinear", "bicubic": "Bicubic", "trilinear": "Trilinear",
+}  # fmt: skip
+
+
+def _node(input: Any, mode: str = "nearest", antialias: bool = False, **_: Any) -> str | None:
+    kind = _KINDS.get(mode)
+    if kind is None:
+        return None
+    aa = "Aa" if antialias else ""
+    return f"Upsample{kind}{input.ndim - 2}D{aa}Backward0"
+
+
+@shown(_node, "input")
 def interpolate(
     input: Any,
     size: Any = None,
@@ -319,6 +335,7 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@shown(_node, "input")
 def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
     """`interpolate` with mode="nearest".
 
@@ -330,6 +347,7 @@ def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> 
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
+@shown("UpsampleBilinear2DBackward0", "input")
 def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
     """`interpolate` with mode="bilinear" and aligned corners.
 

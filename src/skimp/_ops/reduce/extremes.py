@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, export, reduction
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.runners import run_out
@@ -140,6 +141,10 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         shape = kept_shape(tuple(input.shape), dims, keepdim)
         return pair(fresh(values.reshape(shape), input._dtype), places)
 
+    @shown(f"{name.capitalize()}Backward1", "input")
+    def whole(input: Tensor) -> Any:
+        return best(input)
+
     def f(
         input: Tensor,
         dim: Any = None,
@@ -163,7 +168,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         if dim is None:
             if input.numel() == 0:
                 _check_order(name, input, dims_of(None, input.ndim), None)
-            return best(input, out=out) if out is not None else best(input)
+            return best(input, out=out) if out is not None else whole(input)
         keepdim = keepdim or keepdims
         if out is None:
             return along(input, dim, keepdim)
@@ -216,6 +221,7 @@ min_ = _with_places("min", amin, R.ARGMIN, return_types.min)
 
 
 @reduction("aminmax", out="same", batch=batching.dims.reduces_one)
+@shown("AminmaxBackward0", "input")
 def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
     return return_types.aminmax(

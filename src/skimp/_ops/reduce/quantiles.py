@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, reduction
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
@@ -87,6 +88,7 @@ def _at(ordered: Tensor, ranks: Tensor, how: str) -> Tensor:
 
 
 @reduction(out=True, autocast="float32")
+@shown("SqueezeBackward4")
 def quantile(
     input: Tensor,
     q: Any,
@@ -101,6 +103,7 @@ def quantile(
 
 
 @reduction(out=True, autocast="float32")
+@shown("SqueezeBackward4")
 def nanquantile(
     input: Tensor,
     q: Any,

@@ -11,6 +11,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Choice, Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, move, reduction
 from skimp._engine.dispatch.reduction import dims_of, reduced
@@ -121,6 +122,7 @@ def _nan_into(
 
 
 @reduction("nansum", batch=batching.dims.reduces)
+@shown("NansumBackward0", "input")
 def nansum(
     input: Tensor,
     dim: Any = None,
@@ -356,6 +358,7 @@ def std(
 
 
 @reduction("var_mean", method=False, out=True)
+@shown("VarMeanBackward0", "input")
 def var_mean(
     input: Tensor,
     dim: Any = None,
@@ -370,6 +373,7 @@ def var_mean(
 
 
 @reduction("std_mean", method=False, out=True)
+@shown("StdMeanBackward0", "input")
 def std_mean(
     input: Tensor,
     dim: Any = None,

@@ -16,6 +16,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.reduction import source_of
 from skimp._engine.dispatch.row import sampled
@@ -385,6 +386,7 @@ _functional("softmin", "`softmax` of -input.", lambda input, dim: _softmax(-inpu
 
 
 @rowwise("_safe_softmax", method=False)
+@shown("SafeSoftmaxBackward0", "input")
 def _safe_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     """`softmax` with zeros where a whole row is -inf."""
     x = _typed(input, dtype)

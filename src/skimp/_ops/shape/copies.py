@@ -12,6 +12,7 @@ import numpy as np
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
 from skimp._engine.dispatch.forms import export, general
@@ -428,6 +429,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
 
 
 @general("fill", method=False)
+@shown(lambda value, **_: f"FillBackward{int(isinstance(value, Tensor))}", "input")
 def filled(input: Tensor, value: Any) -> Tensor:
     """A tensor of one value, shaped as the input."""
     return fill_(clone(input), value)

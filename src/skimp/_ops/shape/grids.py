@@ -137,7 +137,8 @@ def sum_to_size(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     ]
     if not dims:
         return input
-    return input.sum(dims, keepdim=True).view(wanted)
+    summed: Tensor = input.sum(dims, keepdim=True)
+    return summed.view(wanted) if lead else summed
 
 
 # -- powers ---------------------------------------------------------------------------------------

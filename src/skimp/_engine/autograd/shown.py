@@ -1,0 +1,85 @@
+"""Ops that are made of others here and one node in PyTorch: how their last node shows itself.
+
+    @general()
+    @shown("DistBackward0", "input", "other")
+    def dist(input, other, p=2): ...
+
+A program that walks the graph sees PyTorch's name, and the edges of the op's arguments in PyTorch's
+order; backward runs the nodes of the parts.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.nodes import Node
+from skimp._engine.autograd.record import edge
+from skimp._engine.tensor.tensor import Tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+Name = str | Callable[..., str | None]  # or from the arguments; None: it shows itself as it is
+
+
+def shown(name: Name, *inputs: str) -> Callable[[F], F]:
+    """Let the last node of what the function gives show itself by this name, with the edges of
+    these arguments; with none, its own.
+    """
+
+    def declare(f: F) -> F:
+        signature = inspect.signature(f)
+
+        @functools.wraps(f)
+        def body(*args: Any, **kwargs: Any) -> Any:
+            result = f(*args, **kwargs)
+            if modes.state.grad and any([t._rg and t._node is not None for t in _tensors(result)]):
+                bound = signature.bind(*args, **kwargs)
+                bound.apply_defaults()
+                given = bound.arguments
+                title = name if isinstance(name, str) else name(**given)
+                if title is not None:
+                    present(result, title, [given[n] for n in inputs], list(given.values()))
+            return result
+
+        return body  # type: ignore[return-value]
+
+    return declare
+
+
+def present(result: Any, title: str, inputs: list[Any], given: list[Any]) -> None:
+    """Let the last nodes of the results show themselves so, unless they are arguments' own."""
+    old = [t._node for t in given if isinstance(t, Tensor)]
+    flat: tuple[Any, ...] = ()
+    for value in inputs:
+        for one in value if isinstance(value, (list, tuple)) else (value,):
+            flat += edge(one) if isinstance(one, Tensor) else (None, 0)
+    for t in _tensors(result):
+        node: Any = t._node
+        if node is None or any([node is one for one in old]):
+            continue
+        node.__class__ = _class(type(node), title, bool(inputs))
+        if inputs:
+            node.more().shown = flat
+
+
+def _tensors(result: Any) -> list[Tensor]:
+    values = result if isinstance(result, (tuple, list)) else (result,)
+    return [t for t in values if isinstance(t, Tensor) and (t._meta is not None or not t._hollow)]
+
+
+@functools.cache
+def _class(cls: Any, title: str, edges: bool) -> type[Node]:
+    """The class of a node, under another name."""
+    own = cls.__mro__[1] if "shown" in cls.__dict__ else cls
+    body: dict[str, Any] = {"__slots__": (), "label": title, "shown": True}
+    if edges:
+        body["next_functions"] = property(_next_functions)
+    return type(title, (own,), body)
+
+
+def _next_functions(node: Node) -> tuple[tuple[Node | None, int], ...]:
+    e = node.more().shown
+    return tuple([(e[i], e[i + 1]) for i in range(0, len(e), 2)])
