@@ -70,9 +70,18 @@ def _tensors(result: Any) -> list[Tensor]:
     return [t for t in values if isinstance(t, Tensor) and (t._meta is not None or not t._hollow)]
 
 
-@functools.cache
-def _class(cls: Any, title: str, edges: bool) -> type[Node]:
+_classes: dict[Any, type[Node]] = {}
+
+
+def _class(cls: type[Node], title: str, edges: bool) -> type[Node]:
     """The class of a node, under another name."""
+    found = _classes.get((cls, title, edges))
+    if found is None:
+        found = _classes[cls, title, edges] = _made(cls, title, edges)
+    return found
+
+
+def _made(cls: type[Node], title: str, edges: bool) -> type[Node]:
     own = cls.__mro__[1] if "shown" in cls.__dict__ else cls
     body: dict[str, Any] = {"__slots__": (), "label": title, "shown": True}
     if edges:
