@@ -50,6 +50,8 @@ def overload(schema: Any) -> str | None:
         if a.is_out:
             continue
         tensors |= word.startswith("Tensor") or a.name == "dtype"
+        if a.has_default_value() and a.default_value == []:
+            word += "?"  # PyTorch's parser takes None for a list that is empty by default
         name = "input" if a.name == "self" else a.name
         parts.append(f"{'*' if a.kwarg_only else ''}{name} {word}{'=' * a.has_default_value()}")
     if "*pin_memory bool?=" in parts:  # PyTorch's binding adds one that kernels don't have

@@ -24,6 +24,7 @@ import numpy as np
 import skimp
 from skimp._compat.modules import Made
 from skimp._engine.dispatch import forms
+from skimp._engine.dispatch.row import FORMS
 from skimp._engine.tensor import devices, dtypes, formats, tensor as _tensor
 from skimp._ops.random.generator import Generator
 
@@ -177,6 +178,14 @@ def literal(default: Any) -> str:
     return repr(default) if isinstance(default, float) and np.isfinite(default) else "..."
 
 
+def written_in(f: Any) -> str:
+    """The module whose names a function's annotations are: some say that they are from the
+    namespace that users find them in.
+    """
+    home = FORMS[f].op.raw if f in FORMS and f.__module__ == "skimp.nn.functional" else f
+    return str(home.__module__)
+
+
 def definition(
     name: str, f: Any, text: Text, indent: str, bound: bool, above: str = ""
 ) -> Iterator[str]:
@@ -188,11 +197,11 @@ def definition(
             yield f"{indent}@overload"
         if above:
             yield f"{indent}{above}"
-        result = text.show(s.return_annotation, f.__module__)
+        result = text.show(s.return_annotation, written_in(f))
         ignored = "  # type: ignore[override]" if name in UNLIKE_OBJECT else ""
         doc = "" if name.startswith("__") or s is not found[-1] else sentence(f)
         tail = ":" if doc else ": ..."
-        arguments = list(parameters(s, text, f.__module__, bound))
+        arguments = list(parameters(s, text, written_in(f), bound))
         yield laid_out(f"{indent}def {name}", arguments, f" -> {result}{tail}", indent) + ignored
         if doc:
             yield from docstring(doc, f"{indent}    ")

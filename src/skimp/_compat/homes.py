@@ -1,5 +1,6 @@
-"""Where PyTorch says that its classes are from: the `own` rows of names.txt. Files name classes by
-it, and `type(x)` says it, as long as skimp stands for `torch`.
+"""Where PyTorch says that its classes are from, and the functions that its pickles name: the `own`
+rows of names.txt. Files name classes by it, and `type(x)` says it, as long as skimp stands for
+`torch`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ HOMES: Final = {
     for module, section in MODULES.items()
     if (owned := {n: (r.what, r.name) for n, r in section.rows.items() if r.verb == "own"})
 }
-_renamed: dict[type, tuple[str, str, str]] = {}
+# Modules whose functions stand in pickles that the standard library writes.
+WRITERS: Final = ("_tensor", "_utils", "storage")
+LAYERS: Final = "nn.functional"  # and one whose functions modules keep as attributes
+_renamed: dict[Any, tuple[str, str, str]] = {}
 _added: list[tuple[ModuleType, str]] = []
 
 
@@ -40,10 +44,16 @@ def settle() -> None:
                 continue
             if home and module is not None and shown not in vars(module):
                 _add(module, shown, value)
-            if isinstance(value, type) and value.__module__.partition(".")[0] in (OURS, THEIRS):
+            renamed = isinstance(value, type) or (callable(value) and home in WRITERS)
+            if renamed and value.__module__.partition(".")[0] in (OURS, THEIRS):
                 _renamed.setdefault(value, (value.__module__, value.__name__, value.__qualname__))
                 value.__module__ = f"{THEIRS}.{home}".rstrip(".")
                 value.__name__ = value.__qualname__ = shown
+    layers = sys.modules.get(f"{OURS}.{LAYERS}")
+    for f in vars(layers).values() if layers is not None else ():
+        if getattr(f, "__module__", None) == f"{OURS}.{LAYERS}" and callable(f):
+            _renamed.setdefault(f, (f.__module__, f.__name__, f.__qualname__))
+            f.__module__ = f"{THEIRS}.{LAYERS}"
 
 
 def unsettle() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skimp._compat.modules import lookup
-from skimp.serialization import safetensors
+from skimp.serialization import safetensors, standard as _standard
 from skimp.serialization.loading import get_unsafe_globals_in_checkpoint, load
 from skimp.serialization.options import (
     LoadEndianness,
@@ -44,4 +44,5 @@ __all__ = [
     "set_default_load_endianness",
     "set_default_mmap_options",
 ]
+_standard.settle()
 __getattr__ = lookup(__name__)

@@ -62,9 +62,9 @@ class Pickler(_Base):  # type: ignore[misc]
         if isinstance(obj, Tensor) and is_lazy(obj):
             return kind, (obj.requires_grad, None, obj.dtype)
         if isinstance(obj, SparseTensor) and type(obj) is SparseTensor:
-            return _sparse(obj)
+            return sparse_parts(obj)
         if isinstance(obj, Tensor):
-            return _tensor(obj)
+            return tensor_parts(obj)
         if kind is Generator:
             return Generator, (devices.CPU,), (obj.initial_seed(), None, obj.get_state())
         if kind is Size:
@@ -96,7 +96,8 @@ class Pickler(_Base):  # type: ignore[misc]
     dispatch = {**_Base.dispatch, FunctionType: save_global}  # noqa: RUF012  (as in the base)
 
 
-def _tensor(t: Tensor) -> tuple[Any, ...]:
+def tensor_parts(t: Tensor) -> tuple[Any, ...]:
+    """PyTorch's builder of a tensor, and what it is given."""
     if isinstance(t, Parameter) and (type(t) is Parameter or t._meta is not None):
         data = t.detach()
         if t._meta is None:
@@ -133,7 +134,8 @@ def _tensor(t: Tensor) -> tuple[Any, ...]:
     return build, args
 
 
-def _sparse(t: SparseTensor) -> tuple[Any, ...]:
+def sparse_parts(t: SparseTensor) -> tuple[Any, ...]:
+    """The same for a sparse tensor."""
     data = t.detach()
     parts = data._indices(), data._values(), data.size(), data.is_coalesced()
     return rebuild.sparse, (formats.sparse_coo, parts)

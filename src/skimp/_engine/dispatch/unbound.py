@@ -17,6 +17,7 @@ from collections.abc import Callable, Set
 from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar
 
+from skimp._compat.homes import LAYERS
 from skimp._compat.table import MODULES, OURS
 from skimp._engine.dispatch.row import FORMS, NAMESPACES, Form
 from skimp._engine.generated import function_of
@@ -70,7 +71,12 @@ def settle() -> None:
     made: dict[Function, Function] = {}  # one for all names of a function
     for space, functions in NAMESPACES.items():
         for name, f in functions.items():
-            if isinstance(f, FunctionType) and not binds(space, name):
+            if not isinstance(f, FunctionType):
+                continue
+            if binds(space, name):
+                if space == LAYERS and f.__name__ == name:  # pickles name it so
+                    f.__module__ = f"{OURS}.{LAYERS}"
+            else:
                 twin = made.get(f)
                 if twin is None:
                     twin = made[f] = unbound(f, space)

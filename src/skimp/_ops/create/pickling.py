@@ -42,7 +42,8 @@ def _own_state(t: Tensor) -> dict[str, Any] | None:
     return found or None
 
 
-def _reduce(self: Tensor, protocol: Any) -> tuple[Any, ...]:
+def reduce(self: Tensor, protocol: Any) -> tuple[Any, ...]:
+    """What a pickle holds of a tensor: its storage once, its layout, and what a program has set."""
     plain = self.resolve_conj().resolve_neg() if self._conj or self._neg else self
     layout = tuple(plain.layout_of())
     cls = Tensor if self._meta is not None else type(self)
@@ -78,5 +79,5 @@ def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
     return new
 
 
-Tensor.__reduce_ex__ = _reduce  # type: ignore[method-assign]  # attached, as ops are
+Tensor.__reduce_ex__ = reduce  # type: ignore[method-assign]  # attached, as ops are
 Tensor.__deepcopy__ = _deepcopy  # type: ignore[method-assign]

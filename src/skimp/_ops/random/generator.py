@@ -57,6 +57,14 @@ class Generator:
             raise TypeError("RNG state must be a torch.ByteTensor")
         self._engine.set_state(np.ascontiguousarray(new_state.array()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (devices.CPU,), (self.initial_seed(), None, self.get_state())
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """The seed and the state that `__reduce__` gave, here or in PyTorch."""
+        self.manual_seed(state[0])
+        self.set_state(state[-1])
+
     def clone_state(self) -> Generator:
         """Another generator at this state."""
         new = Generator()

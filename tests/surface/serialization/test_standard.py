@@ -1,0 +1,97 @@
+"""Pickles of the standard library between PyTorch and skimp: each reads what the other wrote."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ITEMS = """
+import pickle, sys
+if sys.argv[1] == "skimp":
+    from skimp._compat import install
+    install()
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.BatchNorm1d(3))
+net.activation, net.builtin = torch.nn.functional.relu, torch.tanh
+adam = torch.optim.Adam(net.parameters())
+net(torch.ones(2, 2)).sum().backward()
+adam.step()
+base = torch.arange(6.0)
+generator = torch.Generator().manual_seed(3)
+tagged = torch.ones(2)
+tagged.tag = "mine"
+items = {
+    "turned": base.reshape(2, 3).t(), "both": [base, base[2:]], "scalar": torch.tensor(2.0),
+    "parameter": torch.nn.Parameter(base), "leaf": torch.ones(1, requires_grad=True),
+    "empty": torch.empty(0, 3), "size": torch.Size([2, 3]), "dtype": torch.float16,
+    "device": torch.device("cpu"), "state": net.state_dict(), "net": net, "tagged": tagged,
+    "optimizer": adam.state_dict(), "generator": generator, "sparse": torch.eye(2).to_sparse(),
+    "conj": torch.tensor([1 + 2j]).conj(), "result": torch.max(torch.eye(2), 0),
+    "packed": torch.nn.utils.rnn.pack_sequence([base, base[:2]]),
+    "normal": torch.distributions.Normal(0.0, 1.0), "function": torch.relu, "bound": torch.bmm,
+    **{d: torch.ones(2).to(getattr(torch, d)) for d in
+       "float64 float16 bfloat16 int8 int16 int32 int64 uint8 bool complex64 complex128".split()},
+}
+
+
+def shown(value):
+    if isinstance(value, torch.Tensor):
+        dense = value.to_dense() if value.is_sparse else value.resolve_conj()
+        return [str(value.dtype), value.requires_grad, type(value).__name__, dense.tolist(),
+                None if value.is_sparse else value.stride(), getattr(value, "tag", None)]
+    if isinstance(value, dict):
+        return {str(k): shown(v) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [type(value).__name__, *map(shown, value)]
+    if isinstance(value, torch.nn.Module):
+        made = value.builtin(value.activation(value.eval()(torch.ones(2, 2))))
+        return [repr(value), shown(value.state_dict()), [round(x, 5) for x in made[0].tolist()]]
+    if isinstance(value, torch.Generator):
+        return torch.rand(3, generator=value).tolist()
+    if isinstance(value, torch.distributions.Normal):
+        return [shown(value.loc), shown(value.scale)]
+    return value.__name__ if callable(value) else str(value)
+"""
+WRITE = """
+with open(sys.argv[2], "wb") as file:
+    pickle.dump({name: pickle.dumps(v, int(sys.argv[3])) for name, v in items.items()}, file)
+"""
+READ = """
+with open(sys.argv[2], "rb") as file:
+    texts = pickle.load(file)
+for name, data in texts.items():
+    found, own = shown(pickle.loads(data)), shown(pickle.loads(pickle.dumps(items[name])))
+    assert found == own, (name, found, own)
+first, second = pickle.loads(texts["both"])
+if sys.argv[3] == "shared":
+    first[3] = -1.0
+    assert second[1] == -1.0
+print(len(texts))
+"""
+
+
+def run(text: str, *words: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ITEMS + text, *map(str, words)],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
+@pytest.mark.parametrize(("writer", "reader"), [("skimp", "torch"), ("torch", "skimp"),
+                                                ("skimp", "skimp")])  # fmt: skip
+def test_each_reads_what_the_other_pickled(
+    writer: str, reader: str, protocol: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "pickles"
+    run(WRITE, writer, file, protocol)
+    told = run(READ, reader, file, "shared" if writer == "skimp" else "")
+    assert int(told) == 32
