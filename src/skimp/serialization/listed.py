@@ -76,7 +76,7 @@ nn | Softmin Softplus Softshrink Softsign SyncBatchNorm Tanh Tanhshrink Threshol
 nn | TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer
 nn | TripletMarginLoss TripletMarginWithDistanceLoss Unflatten Unfold Upsample UpsamplingBilinear2d
 nn | UpsamplingNearest2d ZeroPad1d ZeroPad2d ZeroPad3d
-nn.modules | NonDynamicallyQuantizableLinear
+nn.modules.linear | NonDynamicallyQuantizableLinear
 nn.utils.prune | CustomFromMask Identity L1Unstructured LnStructured PruningContainer
 nn.utils.prune | RandomStructured RandomUnstructured
 nn.utils.weight_norm | WeightNorm

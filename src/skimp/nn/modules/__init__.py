@@ -1,6 +1,5 @@
 """The module classes of torch.nn, each in the file of its kind."""
 
-from skimp.nn.modules import module, utils
 from skimp.nn.modules.activation import (
     CELU,
     ELU,
@@ -74,13 +73,7 @@ from skimp.nn.modules.lazy_conv import (
     LazyConvTranspose2d,
     LazyConvTranspose3d,
 )
-from skimp.nn.modules.linear import (
-    Bilinear,
-    Identity,
-    LazyLinear,
-    Linear,
-    NonDynamicallyQuantizableLinear,
-)
+from skimp.nn.modules.linear import Bilinear, Identity, LazyLinear, Linear
 from skimp.nn.modules.loss import (
     BCELoss,
     BCEWithLogitsLoss,
@@ -290,7 +283,6 @@ __all__ = [
     "MultiheadAttention",
     "NLLLoss",
     "NLLLoss2d",
-    "NonDynamicallyQuantizableLinear",
     "PReLU",
     "PairwiseDistance",
     "ParameterDict",
@@ -341,6 +333,4 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
-    "module",
-    "utils",
 ]
