@@ -69,6 +69,8 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         if i is None:
             return None
         value, version = kept[2 * i], kept[2 * i + 1]
+        if hasattr(value, "unpack"):  # whatever a hook has made of it
+            return None
         if isinstance(value, Tensor) and (
             version is None or value._version != version or value._storage.exported
         ):

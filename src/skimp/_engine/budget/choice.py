@@ -84,7 +84,7 @@ def making_of(s: Evictable) -> float | None:
     """Seconds to make the bytes again, as it was when somebody last looked; None: that can't be, or
     they are being read for it.
     """
-    if s.recipe is None or s.held:
+    if s.recipe is None or s.held or s.exported:
         return None
     when, cost = s.price
     if when < 0 or counts.evictions - when > RECENT:

@@ -40,11 +40,14 @@ class Evictable(Followed):
 
     place: Place | None = None  # the bytes, or a copy of them
     recipe: Any = None  # (how they were made, which of its results they are)
-    needs: list[Storage] | None = None  # what the recipe reads, while they are away because of it
+    needs: Sequence[Storage] | None = (
+        None  # what the recipe reads, while they are away because of it
+    )
     dependents: list[weakref.ref[Evictable]] | None = None  # who may need these bytes
     writes: int = 0  # times that the bytes may have changed
     used: float = 0.0  # when somebody last asked for them
     held: int = 0  # recipes that are followed now and will read them
+    changing: int = 0  # what needs them is being made, because they will be others
     settled: bool = False  # the op that made or wrote them is done
     handed_out: bool = False  # their address
     born: int = 0  # its place among all that a budget has known
@@ -69,6 +72,7 @@ class Evictable(Followed):
 
     def export(self) -> Array:
         """All bytes for outsiders, who may write to them from now on."""
+        self.materialize_readers()
         self._about_to_change()
         return super().export()
 
@@ -76,6 +80,11 @@ class Evictable(Followed):
         """A promise of other bytes."""
         self._about_to_change()
         super().replace(expr)
+
+    def overwrite(self, source: Storage, array: Array) -> bool:
+        """Compute a promise over `array`, elements of these bytes, if that can be."""
+        self._about_to_change()
+        return super().overwrite(source, array)
 
     def will_write(self) -> None:
         """Before the bytes change: what needs them as they are is made, and what is known of them
@@ -85,16 +94,20 @@ class Evictable(Followed):
         self._about_to_change()
 
     def _about_to_change(self) -> None:
-        for ref in self.dependents or ():
-            one = ref()
-            if one is not None and one.needs is not None:
-                one.flat()
-        self.dependents = None
-        if self.place is not None or self.needs is not None:
-            self.flat()
-        self.place = self.recipe = None
-        self.settled = False
-        self.writes += 1
+        self.changing += 1
+        try:
+            for ref in self.dependents or ():
+                one = ref()
+                if one is not None and one.needs is not None:
+                    one.flat()
+            self.dependents = None
+            if self.place is not None or self.needs is not None:
+                self.flat()
+            self.place = self.recipe = None
+            self.settled = False
+            self.writes += 1
+        finally:
+            self.changing -= 1
 
 
 _known = [0]

@@ -45,7 +45,8 @@ class Source:
         self.kept: Final = s if len(s) <= SMALL else None
         self.writes: Final = s.writes
         origin = s.recipe
-        self.origin = origin if origin is not None and origin[0].depth < DEEPEST else None
+        known = origin is not None and origin[0].depth < DEEPEST and not s.exported
+        self.origin = origin if known else None
 
     def storage(self) -> Evictable | None:
         """The storage, if it still has, or stands for, the same bytes."""

@@ -40,7 +40,7 @@ class Spending:
         self.spills = spills
         self.directory: Final = directory
         self.always: Final = always
-        self.least: Final = 1 if always else POOLED
+        self.least = 1 if always else POOLED
         self.known: Final[choice.Known] = {}
         self.error: OSError | None = None  # why nothing is spilled any more
 
@@ -65,6 +65,8 @@ class Spending:
 
     def enrol_all(self) -> None:
         """Know the storages that were there before."""
+        for s in storages.pending():
+            evictable.enrol(s)
         for s in gc.get_objects():
             if isinstance(s, Storage) and s.nbytes >= self.least and self._know(s):
                 s.settled = True  # type: ignore[attr-defined]
@@ -75,8 +77,9 @@ class Spending:
             self.known[id(s)] = weakref.ref(s)
         return known
 
-    def too_wide(self, owner: Any) -> bool:
-        """Whether a promise reads so much at once that it had better deliver now."""
+    def promised(self, owner: Any) -> bool:
+        """Know a new promise; whether it reads so much at once that it had better deliver now."""
+        evictable.enrol(owner)
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
             return False
@@ -120,10 +123,8 @@ class Spending:
             return False
         needs = self._needs(s)
         if needs is not None:
-            if not evictable.evict(s, None, needs):
-                return False
-            evictable.depends(s, needs)
-            return True
+            evictable.depends(s, needs)  # first: an interrupt may come
+            return evictable.evict(s, None, needs)
         if s.place is None and not self.spills:
             return False
         try:
@@ -133,9 +134,9 @@ class Spending:
             self.spills = False
             return False
 
-    def _needs(self, s: Evictable) -> list[Storage] | None:
+    def _needs(self, s: Evictable) -> list[Evictable] | None:
         """What is to be held where the bytes are better made again than read; None: they aren't."""
-        if s.recipe is None or s.held or s.place is not None:
+        if s.recipe is None or s.held or s.place is not None or s.exported:
             return None
         try:
             way = list(recipes.upstream(s.recipe[0]))
@@ -144,7 +145,8 @@ class Spending:
         seconds = sum([one.seconds for one, _ in way])
         if self.spills and not self.always and seconds > choice.spilling_of(s):
             return None
-        return [one for _, there in way for one in there]
+        needs = [one for _, there in way for one in there]
+        return None if any([one.changing for one in needs]) else needs
 
     def _write(self, data: Any) -> files.Place:
         began = perf_counter()
@@ -183,16 +185,16 @@ def set_budget(size: int | str | None, *, spill: bool = True, spill_dir: str | N
     OSError: there is no directory on a disk. OutOfMemoryError comes from the op that does not fit.
     """
     if size is None:
-        _obey(None)
+        obey(None)
         return
     always = size == ALWAYS
     spending = Spending(UNBOUNDED if always else parse_size(size), spill, spill_dir, always)
     if spill:
         files.file(spill_dir)  # fails now, not in the middle of an op
-    _obey(spending)
+    obey(spending)
 
 
-def _obey(spending: Spending | None) -> None:
+def obey(spending: Spending | None) -> None:
     if spending is None:
         recording.end()
     else:
@@ -219,7 +221,7 @@ def budget(
     try:
         yield
     finally:
-        _obey(before)
+        obey(before)
 
 
 evictable.remake.append(remaking.remake)

@@ -94,8 +94,8 @@ class Budget(Protocol):
         and no longer.
         """
 
-    def too_wide(self, owner: Any) -> bool:
-        """Whether a promise reads so much at once that it had better deliver now."""
+    def promised(self, owner: Any) -> bool:
+        """Know a new promise; whether it reads so much at once that it had better deliver now."""
 
     def make_room(self, nbytes: int) -> bool:
         """Take bytes away until so many fit below the bound; whether they do."""

@@ -377,7 +377,7 @@ def defer(expr: Expr) -> Storage:
     if host.watched:
         s.site = call_site.find()
     _register(s, expr)
-    if host.budget is not None and host.budget.too_wide(s):
+    if host.budget is not None and host.budget.promised(s):
         s.materialize()
     return s
 
