@@ -218,7 +218,7 @@ def _take_array(leaf: Leaf, array_of: Callable[[Storage], Array]) -> None:
 
 
 def evict(
-    s: Evictable, write: Callable[[Array], Place] | None, needs: list[Storage] | None
+    s: Evictable, write: Callable[[Array], Place] | None, needs: Sequence[Storage] | None
 ) -> bool:
     """Take a storage's bytes away: because of what its recipe `needs`, or after `write(bytes)` has
     given a place where they are. False where somebody has them. Called under the storages' lock.
