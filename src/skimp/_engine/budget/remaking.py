@@ -34,25 +34,40 @@ def remake(s: Evictable) -> None:
 
 
 class _Order:
+    """Recipes in order; what of all that they read and make is still to be read."""
+
     def __init__(self, order: list[tuple[Recipe, list[Evictable]]]) -> None:
         self.recipes = [one for one, _ in order]
-        self.held: list[Evictable] = [s for _, there in order for s in there]
-        self.uses: Counter[tuple[int, int]] = Counter()
-        self.made: dict[tuple[int, int], Storage] = {}
-        for one in self.recipes:
+        self.uses: Counter[tuple[int, int]] = Counter()  # of results
+        self.made: dict[tuple[int, int], Storage] = {}  # for whom nobody lives
+        self.adopted: dict[tuple[int, int], Evictable] = {}  # the others
+        self.held: Counter[Evictable] = Counter()  # times that a storage will be read
+        for one, there in order:
             self.uses.update([_key(source) for source in one.sources if source.origin is not None])
+            self.held.update(there)
+        self.there = [there for _, there in order]
 
     def follow(self, last: Evictable) -> None:
         for s in self.held:
             s.held += 1
         try:
-            for one in self.recipes:
+            for one, there in zip(self.recipes, self.there, strict=True):
                 self._follow_one(one)
+                for s in there:
+                    self._release(s)
             if last.block is None:
-                raise RuntimeError(f"{one.name} was made again, but not what was asked for")
+                raise RuntimeError(
+                    f"{self.recipes[-1].name} was made again, but not what was asked for"
+                )
         finally:
             for s in self.held:
                 s.held -= 1
+
+    def _release(self, s: Evictable) -> None:
+        self.held[s] -= 1
+        if not self.held[s]:
+            del self.held[s]
+            s.held -= 1
 
     def _follow_one(self, one: Recipe) -> None:
         given = [self._given(source) for source in one.sources]
@@ -87,12 +102,15 @@ class _Order:
             adopt(s, new)
             if self.uses[key]:
                 s.held += 1
-                self.held.append(s)
+                self.held[s] += self.uses[key]
+                self.adopted[key] = s
         elif self.uses[key]:
             self.made[key] = new
 
     def _used(self, key: tuple[int, int]) -> None:
         self.uses[key] -= 1
+        if (s := self.adopted.get(key)) is not None:
+            self._release(s)
         if not self.uses[key]:
             self.made.pop(key, None)
 
