@@ -58,7 +58,13 @@ ONCE = (
 # Nothing else is: a failure elsewhere is a failure. (Besides, pytest-rerunfailures asks another
 # process about each test that it may repeat, in a way that takes 40 ms of waiting.)
 STARTS_PROCESSES = (
-    *("cli/test_cli.py", "cli/test_run.py", "compat/test_compat.py", "compat/test_libraries.py"),
+    *(
+        "cli/test_cli.py",
+        "cli/test_run.py",
+        "engine/budget",
+        "compat/test_compat.py",
+        "compat/test_libraries.py",
+    ),
     *("engine/memory/test_pool.py", "house/test_docs.py", "kernels/test_blas.py", "programs"),
     *("surface/serialization/test_saving.py", "surface/test_processes.py"),
     "surface/utils/test_data.py",

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from skimp.cli import check, diff, launch, run, torchrun
+from skimp.cli import check, diff, fit, launch, run, torchrun
 from skimp.version import VERSION
 
 __all__ = ["main"]
@@ -21,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"skimp {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     run.add_to(commands)
+    fit.add_to(commands)
     check.add_to(commands)
     diff.add_to(commands)
     launch.add_to(commands)
@@ -31,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] == "run":
         options, program = run.split(words[1:])
         return run.main(own.parse_args(options), program)
+    if words[0] == "fit":
+        options, program = fit.split(words[1:])
+        return fit.main(own.parse_args(options), program)
     if words[0] == "launch":
         options, program = launch.split(words[1:])
         return launch.main(own.parse_args(options), program)

@@ -9,6 +9,7 @@ import os
 from skimp import _compat as compat, lens
 from skimp._engine.budget.spending import set_budget
 from skimp._engine.memory import limits
+from skimp.cli import spent
 from skimp.cli.listen import Recording
 
 
@@ -24,7 +25,13 @@ def prepare(options: argparse.Namespace) -> None:
     if options.limit is not None:
         limits.set_limit(options.limit)
     if options.budget is not None:
-        set_budget(options.budget, spill=not options.no_spill, spill_dir=options.spill_dir)
+        set_budget(
+            options.budget,
+            spill=not options.no_spill,
+            spill_dir=options.spill_dir,
+            verify=options.verify,
+        )
+    spent.tell_at_exit(options)
 
 
 def _prepare_torch(options: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from skimp.distributed import mpi
 from skimp.lens.sections import SECTIONS
 
 USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
-TAKES_VALUE = ("--report", "--limit", "--show", "--budget", "--spill-dir", "--engine")
+TAKES_VALUE = ("--report", "--limit", "--show", "--budget", "--spill-dir", "--engine", "--outcome")
 INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
 
 
@@ -61,8 +61,14 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--no-spill", action="store_true", help="with --budget: write no file")
     parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="with --budget: compare checksums of bytes that went and came back",
+    )
+    parser.add_argument(
         "--spill-dir", metavar="DIR", help="with --budget: where the file is (on a disk)"
     )
+    parser.add_argument("--outcome", help=argparse.SUPPRESS)  # for `skimp fit`
     parser.add_argument(
         "--engine",
         choices=("skimp", "torch"),

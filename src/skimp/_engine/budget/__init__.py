@@ -1,10 +1,16 @@
 """A number of bytes that a program is held to: storages give their bytes away and get them back.
 
-    spending   the setting: who is held to how much (`set_budget`, `budget`)
-    evictable  a storage whose bytes can be away, and how they go and come
-    choice     which storage goes
-    spill      the file that bytes are written to
-    places     which directory is on a disk
+    spending    the setting: who is held to how much (`set_budget`, `budget`)
+    evictable   a storage whose bytes can be away, and how they go and come
+    choice      which storage goes
+    recipes     how bytes were made, from which others
+    recording   where ops note it
+    remaking    following recipes
+    spill       the file that bytes are written to
+    places      which directory is on a disk
+    verify      checksums of what went and came back
+    statistics  what was done
+    telling     errors, the warning, the report
 
 docs/notes/budget.md says why it is so.
 """

@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from skimp._engine.budget import verify
 from skimp._engine.budget.spill import Place
 from skimp._engine.budget.statistics import counts
 from skimp._engine.eval.expr import Expr, Leaf
-from skimp._engine.memory import storage as storages
+from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.spans import as_bytes
@@ -51,6 +52,8 @@ class Evictable(Followed):
     settled: bool = False  # the op that made or wrote them is done
     handed_out: bool = False  # their address
     born: int = 0  # its place among all that a budget has known
+    made_at: call_site.Site | None = None  # the line
+    checksum: int | None = None  # of bytes that are away, where that is verified
     price: tuple[int, float | None] = (-1, None)  # of the recipe, and when that was found
 
     def flat(self) -> Array:
@@ -241,6 +244,7 @@ def evict(
         if others > len(leaves) or any([_getrefcount(leaf.array) > 2 for leaf in leaves]):
             return False
         root = None
+        verify.note(s, block)
         place = s.place
         if place is None and needs is None:
             assert write is not None
@@ -297,6 +301,14 @@ def bring_back(s: Evictable) -> None:
                 raise RuntimeError("a storage without bytes: nothing was noted of how it was made")
         finally:
             counts.seconds = before + perf_counter() - began
+        if s.checksum is not None:
+            verify.compare(s, _how(s))
+
+
+def _how(s: Evictable) -> str:
+    if s.recipe is None:
+        return "read from the file"
+    return f"read from the file or made again by {s.recipe[0].name}, which has to be deterministic"
 
 
 def _read_back(s: Evictable, place: Place) -> None:

@@ -75,7 +75,7 @@ class _Order:
         made = one.make(given)
         took = perf_counter() - began - (counts.seconds - spent)
         one.seconds = took if not one.seconds else 0.5 * (one.seconds + took)
-        counts.remade(one.name, sum([len(new) for new in made]), took)
+        counts.remade(_named(one), sum([len(new) for new in made]), took)
         for i, new in enumerate(made):
             self._keep(one, i, new)
         del given, made, new
@@ -113,6 +113,15 @@ class _Order:
             self._release(s)
         if not self.uses[key]:
             self.made.pop(key, None)
+
+
+def _named(one: Recipe) -> str:
+    """The op, and the line that it was called in, as far as somebody has a result of it."""
+    for ref in one.results:
+        s = None if ref is None else ref()
+        if s is not None and s.made_at is not None:
+            return f"{one.name} at {s.made_at.filename}:{s.made_at.lineno}"
+    return one.name
 
 
 def _key(source: recipes.Source) -> tuple[int, int]:

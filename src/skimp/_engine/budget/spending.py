@@ -10,10 +10,19 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, Final
 
-from skimp._engine.budget import choice, evictable, recipes, recording, remaking, spill as files
+from skimp._engine.budget import (
+    choice,
+    evictable,
+    recipes,
+    recording,
+    remaking,
+    spill as files,
+    telling,
+)
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
-from skimp._engine.memory import storage as storages
+from skimp._engine.budget.verify import checking
+from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import parse_size
@@ -42,6 +51,7 @@ class Spending:
         self.always: Final = always
         self.least = 1 if always else POOLED
         self.known: Final[choice.Known] = {}
+        self.clock: Final = telling.Clock()
         self.error: OSError | None = None  # why nothing is spilled any more
 
     def receive(self, nbytes: int, owner: Any) -> object:
@@ -75,6 +85,8 @@ class Spending:
         known = evictable.enrol(s)
         if known:
             self.known[id(s)] = weakref.ref(s)
+            if s.made_at is None:
+                s.made_at = call_site.find()
         return known
 
     def promised(self, owner: Any) -> bool:
@@ -86,6 +98,10 @@ class Spending:
         nbytes = sum({id(one.storage): len(one.storage) for one in leaves}.values())
         return nbytes > self.nbytes // SHARE
 
+    def explain(self, nbytes: int) -> str:
+        """Why so many bytes can't be had within the budget."""
+        return telling.refusal(nbytes, self.nbytes, self.spills, self.error, self.known)
+
     def make_room(self, nbytes: int) -> bool:
         """Evict until `nbytes` more are within the ledger's bound; whether they are."""
         if host.fits(nbytes):
@@ -96,6 +112,7 @@ class Spending:
                 return self._make_room(nbytes)
         finally:
             counts.seconds = before + perf_counter() - began
+            self.clock.look(self.known)
 
     def _make_room(self, nbytes: int) -> bool:
         tried: set[int] = set()
@@ -175,12 +192,19 @@ class Computing:
             self.recipe[0].seconds = took
 
 
-def set_budget(size: int | str | None, *, spill: bool = True, spill_dir: str | None = None) -> None:
+def set_budget(
+    size: int | str | None,
+    *,
+    spill: bool = True,
+    spill_dir: str | None = None,
+    verify: bool = False,
+) -> None:
     """Hold the program to `size` bytes from now on, with the same results; None: no longer.
 
     Takes bytes or text: `"300MiB"`. Before an op allocates, bytes that are not in use are taken
     away until its result fits: written to a file in `spill_dir` (default: SKIMP_SPILL_DIR, or a
-    temporary directory that is on a disk), which has no name. They come back when somebody looks.
+    temporary directory that is on a disk), which has no name, or dropped where making them again
+    takes less time. They come back when somebody looks. With `verify`, checksums are compared then.
 
     OSError: there is no directory on a disk. OutOfMemoryError comes from the op that does not fit.
     """
@@ -192,6 +216,7 @@ def set_budget(size: int | str | None, *, spill: bool = True, spill_dir: str | N
     if spill:
         files.file(spill_dir)  # fails now, not in the middle of an op
     obey(spending)
+    checking[:] = [None] if verify else []
 
 
 def obey(spending: Spending | None) -> None:
@@ -213,11 +238,15 @@ def get_budget() -> int | None:
 
 @contextlib.contextmanager
 def budget(
-    size: int | str | None, *, spill: bool = True, spill_dir: str | None = None
+    size: int | str | None,
+    *,
+    spill: bool = True,
+    spill_dir: str | None = None,
+    verify: bool = False,
 ) -> Iterator[None]:
     """`set_budget` for a region; the budget that was obeyed before is obeyed after it."""
     before: Any = host.budget
-    set_budget(size, spill=spill, spill_dir=spill_dir)
+    set_budget(size, spill=spill, spill_dir=spill_dir, verify=verify)
     try:
         yield
     finally:

@@ -94,6 +94,9 @@ class Budget(Protocol):
         and no longer.
         """
 
+    def explain(self, nbytes: int) -> str:
+        """Why so many bytes can't be had within the budget."""
+
     def promised(self, owner: Any) -> bool:
         """Know a new promise; whether it reads so much at once that it had better deliver now."""
 
@@ -375,7 +378,10 @@ class Ledger:
         """The exception for an allocation that is not counted; also counts it as refused."""
         self.ooms = self.ooms + 1
         live = self.live_by_line() if self.live_by_line is not None else []
-        return out_of_memory(nbytes, self.allocated, limit, _site_of(owner), live)
+        budget = self.budget
+        binds = budget is not None and limit == budget.nbytes
+        reason = budget.explain(nbytes) if budget is not None and binds else None
+        return out_of_memory(nbytes, self.allocated, limit, _site_of(owner), live, reason)
 
     def _hold_limit(self, nbytes: int, owner: Owner) -> None:
         """Of an allocation that was counted: what it needs within the limit, or its refusal."""

@@ -13,16 +13,19 @@ SHOWN: Final = 10  # lines of the program that a message lists
 
 
 def out_of_memory(
-    requested: int, allocated: int, limit: int | None, site: Site, live: Sequence[Live]
+    requested: int,
+    allocated: int,
+    limit: int | None,
+    site: Site,
+    live: Sequence[Live],
+    reason: str | None = None,
 ) -> OutOfMemoryError:
-    """`live` is largest first; `limit` is None where the system refused."""
-    parts = [
-        f"CPU out of memory. Tried to allocate {exact(requested)}: {site}.",
-        _standing(requested, allocated, limit),
-    ]
+    """`live` is largest first; `limit` is None where the system refused; `reason` is a budget's."""
+    parts = [f"CPU out of memory. Tried to allocate {exact(requested)}: {site}."]
+    parts.append(reason or _standing(requested, allocated, limit))
     if live:
         parts += ["Live by line, largest first:", *_listed(live)]
-    if limit is not None:
+    if limit is not None and reason is None:
         parts.append(_remedy(requested, allocated, limit, live))
     return OutOfMemoryError(
         "\n".join(parts),

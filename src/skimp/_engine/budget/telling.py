@@ -1,0 +1,123 @@
+"""What the budget tells: what an op needs where it does not fit, when most of the time goes into
+bringing bytes back, and in the end what it did.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter, process_time
+from typing import Any, Final, NamedTuple
+
+from skimp._engine.budget.statistics import counts
+from skimp._engine.memory import call_site
+from skimp._engine.memory.ledger import host
+from skimp._engine.memory.sizes import readable
+
+_PATIENCE: Final = 3.0  # seconds of a program before its time is judged
+_LINES: Final = 5  # that a message or a report lists
+
+
+class Held(NamedTuple):
+    """Bytes that could not be taken away, and the line that made them."""
+
+    site: call_site.Site | None
+    nbytes: int
+
+
+def refusal(nbytes: int, budget: int, spills: bool, error: OSError | None, known: Any) -> str:
+    """Why `nbytes` do not fit, though all that may go has gone: what is in use, by line, and the
+    smallest budget in which this op fits.
+    """
+    needed = host.allocated + nbytes
+    parts = [
+        f"This op needs {readable(needed)} at once, and the budget is {readable(budget)}: what is "
+        "in use now can't be taken away."
+    ]
+    parts += [f"  {readable(one.nbytes):>12}  {one.site}" for one in pinned(known)[:_LINES]]
+    rounded = -(-needed * 9 // (8 << 20)) << 20
+    parts.append(f"The smallest budget in which it fits is about {readable(rounded)}.")
+    if error is not None:
+        parts.append(f"Nothing is spilled any more: {error.strerror or error}.")
+    elif not spills:
+        parts.append("With spilling, what can't be made again would go to a file.")
+    return "\n".join(parts)
+
+
+def pinned(known: Any) -> list[Held]:
+    """What is there, by line, largest first."""
+    totals: dict[call_site.Site | None, int] = {}
+    for ref in list(known.values()):
+        s = ref()
+        if s is not None and s.nbytes > 0:
+            totals[s.made_at] = totals.get(s.made_at, 0) + s.nbytes
+    return sorted([Held(*one) for one in totals.items()], key=lambda one: -one.nbytes)
+
+
+class Clock:
+    """Compares the time that bytes take to come back with the time of the program."""
+
+    def __init__(self) -> None:
+        self._began = perf_counter()
+        self._spent = counts.seconds
+        self._told = False
+
+    def look(self, known: Any) -> None:
+        """Warn, once, where more time goes into bringing back than into work."""
+        if self._told:
+            return
+        elapsed = perf_counter() - self._began
+        spent = counts.seconds - self._spent
+        if elapsed < _PATIENCE or spent < elapsed - spent:
+            return
+        self._told = True
+        wanted = host.allocated + away(known)
+        call_site.warn(
+            f"more time goes into having bytes back ({spent:.1f} s of {elapsed:.1f} s) than into "
+            f"work: a budget of {readable(wanted)} would hold all that the program has now"
+        )
+
+
+def away(known: Any) -> int:
+    """Bytes that are not there and may come back."""
+    found = [ref() for ref in list(known.values())]
+    gone = [s for s in found if s is not None and s.block is None and s.deferred is None]
+    return sum([len(s) for s in gone if s.size is not None])
+
+
+class Outcome(NamedTuple):
+    """What a program held and what that took, as `skimp fit` reads it."""
+
+    budget: int | None
+    peak: int
+    seconds: float  # by the processor
+    spent: float  # of them on taking bytes away and having them back
+    evictions: int
+    remade: int
+    read: int
+
+
+def outcome(budget: int | None) -> Outcome:
+    """Of this process up to now."""
+    return Outcome(
+        budget, host.peak, process_time(), counts.seconds, counts.evictions, counts.remade_bytes,
+        counts.was_read,
+    )  # fmt: skip
+
+
+def report(budget: int | None = None) -> str:
+    """What was done to stay within a budget, as lines of text."""
+    head = "Budget" if budget is None else f"Budget of {readable(budget)}"
+    if not counts.evictions:
+        return f"{head}: at most {readable(host.peak)} were held, and nothing had to go."
+    lines = [
+        f"{head}: at most {readable(host.peak)} were held; bytes went {counts.evictions:,} times "
+        f"({readable(counts.evicted)}).",
+        f"  made again: {readable(counts.remade_bytes)} in {counts.remade_seconds:.2f} s; "
+        f"written: {readable(counts.written)}, read: {readable(counts.was_read)} in "
+        f"{counts.spill_seconds:.2f} s; choosing: {counts.search_seconds:.2f} s",
+    ]
+    most = sorted(counts.again.items(), key=lambda one: -one[1].seconds)[:_LINES]
+    lines += [
+        f"  {again.seconds:8.2f} s  {readable(again.nbytes):>12}  {again.times:>6} times  {what}"
+        for what, again in most
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,28 @@
+"""What a budget did, told when the program has ended."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import json
+import os
+import sys
+from pathlib import Path
+
+from skimp._engine.budget import telling
+
+
+def tell_at_exit(options: argparse.Namespace) -> None:
+    """Have stderr told, unless that is not wanted, and the file that `skimp fit` waits for."""
+    process, stderr = os.getpid(), sys.stderr
+
+    def tell() -> None:
+        if os.getpid() != process:  # a fork that ends through the same door
+            return
+        if options.outcome is not None:
+            found = telling.outcome(options.budget)
+            Path(options.outcome).write_text(json.dumps(found._asdict()))
+        if options.budget is not None and not options.quiet:
+            print(telling.report(options.budget), file=stderr)
+
+    atexit.register(tell)

@@ -1,0 +1,135 @@
+"""What the budget says: errors with the smallest budget, one warning, the report, checksums."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skimp as torch
+from skimp._engine.budget import recipes, spending, telling
+from skimp._engine.budget.statistics import counts
+from skimp._engine.budget.telling import Outcome
+from skimp._engine.memory.caching import pool
+from skimp._engine.memory.ledger import host
+from skimp.cli import fit
+from skimp.errors import OutOfMemoryError
+from tests.engine.budget.test_budget import MIB, N, held, is_away, numbers
+
+TRAIN = """
+import torch
+torch.manual_seed(0)
+blocks = [torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU()) for _ in range(6)]
+net = torch.nn.Sequential(*blocks)
+x = torch.randn(1024, 256)
+for _ in range(2):
+    net.zero_grad()
+    loss = net(x).square().mean()
+    loss.backward()
+print(loss.item())
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_budget_left() -> Iterator[None]:
+    pool.empty_cache()
+    yield
+    spending.set_budget(None)
+
+
+def test_an_op_below_its_floor_says_what_it_needs_and_the_budget_that_fits() -> None:
+    a, b = numbers(0).view(512, 512), numbers(1).view(512, 512)
+    base = host.allocated - 2 * MIB
+    with torch.memory.budget(base + 2 * MIB), pytest.raises(OutOfMemoryError) as refused:
+        a @ b
+    text = str(refused.value)
+    assert "This op needs 3.00 MiB at once, and the budget is 2.00 MiB" in text
+    assert f"{__file__}:" in text
+    assert "The smallest budget in which it fits is about 4.00 MiB" in text
+    with torch.memory.budget(base + 4 * MIB):
+        assert (a @ b).shape == (512, 512)
+
+
+def test_one_warning_where_bringing_back_takes_longer_than_work() -> None:
+    clock = telling.Clock()
+    clock._began -= 10
+    clock._spent -= 8
+    with pytest.warns(UserWarning, match="more time goes into having bytes back .* a budget of"):
+        clock.look({})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clock.look({})
+
+
+def test_the_report_names_ops_and_lines() -> None:
+    counts.reset()
+    assert "nothing had to go" in telling.report(MIB)
+    with torch.memory.budget(held() + 4 * MIB, spill=False):
+        x = numbers(0).view(512, 512)
+        made = [x @ x for _ in range(6)]
+        assert any(map(is_away, made))
+        for t in made:
+            t.sum()
+    text = telling.report(4 * MIB)
+    assert text.startswith("Budget of 4.00 MiB: at most ")
+    assert f"matmul at {__file__}:" in text
+
+
+def test_verifying_names_what_is_not_deterministic() -> None:
+    with torch.memory.budget("1GiB", verify=True, spill=False):
+        x = numbers(0).view(512, 512)
+        y = x @ x
+        budget: Any = host.budget
+        assert budget._evict(y._storage)
+        assert (y == x @ x).all()
+        assert budget._evict(y._storage)
+        recipe = y._storage.recipe[0]
+        recipe._again = lambda given: [(x @ x + 1).clone()._storage]
+        with pytest.raises(RuntimeError, match=r"came back as others .* matmul, which has to be"):
+            y.sum()
+    assert recipes.Called.__name__ == type(recipe).__name__
+
+
+def run(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    command = [sys.executable, "-m", "skimp", *options, str(script)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command_reports_what_the_budget_did(tmp_path: Path) -> None:
+    free = run(tmp_path, "run", "--quiet")
+    within = run(tmp_path, "run", "--budget", "12MiB", "--no-spill", "--verify")
+    assert within.returncode == 0, within.stderr
+    assert within.stdout == free.stdout
+    assert "Budget of 12.00 MiB: at most" in within.stderr
+
+
+def test_fit_finds_the_smallest_budget(tmp_path: Path) -> None:
+    found = run(tmp_path, "fit", "--runs", "3")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("Without a budget: at most ")
+    assert "The smallest budget that was found to fit: " in found.stdout
+    assert "█" in found.stdout
+
+
+def test_the_search_closes_in() -> None:
+    asked: list[Any] = []
+
+    def attempt(budget: int | None) -> Outcome | None:
+        asked.append(budget)
+        fits = budget is None or budget >= 330 * MIB
+        return Outcome(budget, 1000 * MIB, 1.0, 0.0, 0, 0, 0) if fits else None
+
+    runs = fit.search(1000 * MIB, attempt, 12)
+    assert len(runs) == len(asked) <= 12
+    fitting = [one.budget for one in runs if one.outcome is not None]
+    assert 330 * MIB <= min(fitting) <= 350 * MIB
+    text = fit.drawn(Outcome(None, 1000 * MIB, 1.0, 0.0, 0, 0, 0), runs)
+    assert "an op needs more" in text
+    assert N
