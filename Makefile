@@ -5,6 +5,10 @@ VENV   ?= .venv
 JOBS   ?= auto
 BIN    := $(VENV)/bin
 
+# what runs in the fourth mode: programs whose values are compared, and that count no bytes
+BUDGETED := $(addprefix tests/engine/,test_twins.py autograd/test_autograd_twins.py \
+	autograd/test_programs.py autograd/test_inplace.py)
+
 .PHONY: demo test check wheel explore fuzz hostile stubs schemas guide bench bench-quick clean
 
 demo: $(VENV)/.skimp
@@ -15,6 +19,8 @@ test: $(VENV)/.skimp-test
 	    echo "SKIMP_DEFER=$$mode"; \
 	    SKIMP_DEFER=$$mode $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal || exit 1; \
 	done
+	@echo "SKIMP_BUDGET=always"  # whatever may go, goes at every allocation
+	@SKIMP_BUDGET=always SKIMP_DEFER=always $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(BUDGETED)
 
 # Hostile files for `load`, a minute each way; SKIMP_FUZZ=600 for ten, SKIMP_FUZZ_SEED=7 for others.
 hostile: $(VENV)/.skimp-test

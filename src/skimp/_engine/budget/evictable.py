@@ -172,6 +172,13 @@ def gather(read: Sequence[Any]) -> list[Evictable]:
     return found
 
 
+def lies_over(leaf: Leaf, block: Array) -> bool:
+    """Whether a leaf's array is a view of the block, not a copy of its own (a conjugate)."""
+    array = leaf.array
+    root = block.base if isinstance(block.base, np.ndarray) else block
+    return array is root or array.base is root
+
+
 def place_of(leaf: Leaf) -> Callable[[Storage], Array]:
     """What makes a leaf's array from the bytes that it is of."""
     storage: Any = leaf.storage
@@ -189,12 +196,14 @@ def _address(block: Array) -> int:
 def _leaves_on(s: Storage) -> list[Leaf]:
     """The leaves of waiting promises that have an array over the storage's bytes."""
     found: dict[int, Leaf] = {}
+    block = s.block
+    assert block is not None
     for ref in s.readers or ():
         reader = ref()
         expr = None if reader is None else reader.deferred
         if expr is not None:
             for leaf in expr.leaves:
-                if leaf.storage is s and _has_array(leaf):
+                if leaf.storage is s and _has_array(leaf) and lies_over(leaf, block):
                     found[id(leaf)] = leaf
     return list(found.values())
 

@@ -130,6 +130,10 @@ def sources_of(needed: Sequence[Any]) -> list[Source] | None:
 
 def of_expression(s: Evictable, expr: Expr) -> Recipe | None:
     """Note the expression by which a storage's bytes are made."""
+    for leaf in expr.leaves:
+        block: Any = leaf.storage.block  # type: ignore[attr-defined]
+        if block is None or not evictable.lies_over(leaf, block):
+            return None
     sources = sources_of(list({id(leaf.storage): leaf.storage for leaf in expr.leaves}.values()))
     if sources is None:
         return None

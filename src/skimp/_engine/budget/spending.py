@@ -78,8 +78,9 @@ class Spending:
         for s in storages.pending():
             evictable.enrol(s)
         for s in gc.get_objects():
-            if isinstance(s, Storage) and s.nbytes >= self.least and self._know(s):
-                s.settled = True  # type: ignore[attr-defined]
+            # by its type: what has a `__class__` of its own may do anything when asked for it
+            if issubclass(type(s), Storage) and s.nbytes >= self.least and self._know(s):
+                s.settled = True
 
     def _know(self, s: Any) -> bool:
         known = evictable.enrol(s)
