@@ -16,6 +16,7 @@ import pytest
 
 from skimp.lens.data import (
     Advice,
+    Alias,
     Allocations,
     Copied,
     Frame,
@@ -24,6 +25,7 @@ from skimp.lens.data import (
     Peak,
     Place,
     Report,
+    Shared,
     Step,
 )
 from skimp.lens.html import to_html
@@ -69,6 +71,7 @@ def report(engine: str = "skimp", **other: Any) -> Report:
         ),
         advice=(Advice("checkpoint", "checkpoint blocks.0", 3 << 20, 1 << 20),),
         detail=detail,
+        shared=(Shared(0, (Alias("rows[0]", (8, 2), (2, 1), 4, "float32", 16, 80),), 3),),
         **other,
     )
 
@@ -143,5 +146,7 @@ def test_a_browser_shows_it(tmp_path: Path, engines: tuple[str, ...]) -> None:
     assert "4.00 MiB in 3 storages after 2.000 s" in shown  # the peak is pinned
     assert "forward script&gt;&lt;b&gt;.py:7" in shown  # the flame graph
     assert "checkpoint blocks.0 (saves 3.00 MiB of the peak)" in shown
+    assert "rows[0]: float32 (8, 2), strides (2, 1), offset 4" in shown
+    assert "3 more tensors" in shown
     assert ">difference" in shown if len(engines) == 2 else ">tensors" in shown
     assert shown.count("<canvas") == len(engines)

@@ -138,6 +138,30 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """A tensor on a storage: its layout in elements, and the bytes from `first` to before `last`
+    between which its elements stand.
+    """
+
+    name: str  # the chain from a name of the program; empty: none leads to it
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A storage that is alive at the end and the tensors on it, `more` of them not told."""
+
+    order: int  # of the allocation, as in `Allocations`
+    tensors: tuple[Alias, ...]
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Advice:
     """What would help: the peak's bytes that a change would save, by replay of the events."""
 
@@ -215,6 +239,7 @@ class Report:
     steps: tuple[Step, ...] = ()
     growth: Growth | None = None
     alive: tuple[Alive, ...] = ()
+    shared: tuple[Shared, ...] = ()  # the largest storages
     advice: tuple[Advice, ...] = ()
     saved: tuple[Saved, ...] = ()
     marks: tuple[Mark, ...] = ()

@@ -10,6 +10,7 @@ from typing import Any
 from skimp.lens.data import (
     VERSION,
     Advice,
+    Alias,
     Alive,
     Allocations,
     Copied,
@@ -21,6 +22,7 @@ from skimp.lens.data import (
     Place,
     Report,
     Saved,
+    Shared,
     Step,
 )
 
@@ -46,6 +48,7 @@ def from_json(text: str) -> Report:
     data["steps"] = tuple([Step(**s) for s in data["steps"]])
     data["growth"] = None if data["growth"] is None else _placed(Growth, data["growth"])
     data["alive"] = tuple([Alive(_placed(Held, a["held"]), a["chain"]) for a in data["alive"]])
+    data["shared"] = tuple([_shared(s) for s in data["shared"]])
     data["advice"] = tuple(
         [Advice(**{**a, "modules": tuple(a["modules"])}) for a in data["advice"]]
     )
@@ -58,6 +61,16 @@ def from_json(text: str) -> Report:
 def load(path: str | Path) -> Report:
     """The report in a file. OSError, ValueError: there is none."""
     return from_json(Path(path).read_text(encoding="utf-8"))
+
+
+def _shared(data: dict[str, Any]) -> Shared:
+    tensors = tuple(
+        [
+            Alias(**{**t, "shape": tuple(t["shape"]), "strides": tuple(t["strides"])})
+            for t in data["tensors"]
+        ]
+    )
+    return Shared(data["order"], tensors, data["more"])
 
 
 def _place(data: dict[str, Any]) -> Place:

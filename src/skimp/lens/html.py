@@ -45,7 +45,7 @@ def _run(report: Report) -> str:
     """A report as JavaScript: allocations as packed columns, the rest as JSON."""
     detail = report.detail
     plain: dict[str, Any] = asdict(replace(report, detail=Allocations()))
-    del plain["detail"]
+    del plain["detail"], plain["shared"]
     modules, numbers = _numbered(detail.module)
     index, kind, when = _events(detail)
     # times as 32-bit integers; a unit is at least a microsecond
@@ -59,7 +59,15 @@ def _run(report: Report) -> str:
         "kind": _packed(kind, "i1"),
         "when": _packed(np.floor(when / unit), "u4"),
     }
-    data = {"report": plain, "modules": modules, "unit": unit, "columns": columns}
+    rows = {order: i for i, order in enumerate(detail.order)}
+    storages = {rows[s.order]: asdict(s) for s in report.shared if s.order in rows}
+    data = {
+        "report": plain,
+        "storages": storages,
+        "modules": modules,
+        "unit": unit,
+        "columns": columns,
+    }
     # "</script>" and "<!--" in a program's text would end or hide the script
     return json.dumps(data).replace("<", "\\u003c")
 

@@ -24,6 +24,7 @@ from skimp.lens.data import (
 from skimp.lens.live import Record
 from skimp.lens.modules import Path, Paths
 from skimp.lens.replay import advise
+from skimp.lens.shared import shared
 from skimp.memory.holders import chains
 
 ALIVE = 64  # entries of what is alive whose holders are searched
@@ -120,6 +121,7 @@ def finished(made: Report, collector: Collector, places: Places, growth: Growth 
         made,
         advice=advise(made),
         alive=tuple(told),
+        shared=shared(collector),
         growth=growth,
         frames=tuple(places.frames),
         places=tuple(places.numbers),

@@ -107,22 +107,13 @@ def aliases(x: Tensor) -> Aliases:
     """
     s = _storage(x)
     tensors = users(s)
-    targets = {id(t) for t in tensors}
-    hidden = [tensors, sys._getframe().f_locals]
-    paths, found = search(targets, hidden)
-    names: dict[int, str] = {}
-    for holder, t in found:
-        if id(t) in names or (type(holder) is not Root and id(holder) in targets):
-            continue
-        way = (holder, []) if type(holder) is Root else paths.to(holder)
-        if way is not None:
-            names[id(t)] = words(way[0], [*way[1], t])
+    called = names(tensors, [sys._getframe().f_locals])
     made = Aliases()
     for t in tensors:
         layout = t.layout_of()
         made.append(
             Alias(
-                names.get(id(t), ""),
+                called.get(id(t), ""),
                 tuple(layout.shape),
                 tuple(layout.strides),
                 layout.offset,
@@ -132,6 +123,20 @@ def aliases(x: Tensor) -> Aliases:
         )
     made.sort(key=lambda a: (not a.name, a.name))
     return made
+
+
+def names(tensors: list[Tensor], hidden: list[Any]) -> dict[int, str]:
+    """How the program reaches tensors, by their ids; `hidden` are not looked at."""
+    targets = {id(t) for t in tensors}
+    paths, found = search(targets, [tensors, sys._getframe().f_locals, *hidden])
+    told: dict[int, str] = {}
+    for holder, t in found:
+        if id(t) in told or (type(holder) is not Root and id(holder) in targets):
+            continue
+        way = (holder, []) if type(holder) is Root else paths.to(holder)
+        if way is not None:
+            told[id(t)] = words(way[0], [*way[1], t])
+    return told
 
 
 def _storage(x: Any) -> Storage:

@@ -21,7 +21,7 @@ async function unpack({kind, data}) {
 async function open(raw) {
   const names = Object.keys(raw.columns);
   const columns = await Promise.all(names.map(name => unpack(raw.columns[name])));
-  const run = {...raw.report, modules: raw.modules, ...Object.fromEntries(names.map((name, i) => [name, columns[i]]))};
+  const run = {...raw.report, modules: raw.modules, storages: raw.storages, ...Object.fromEntries(names.map((name, i) => [name, columns[i]]))};
   run.at = e => (run.when[e] ?? 0) * raw.unit; // seconds of an event
   run.unit = raw.unit;
   // at which event an allocation was born, became a temporary and was freed

@@ -83,16 +83,20 @@ function storages(run, event, box) {
     const bar = element("div", {className: "bar"});
     bar.style.cssText = `width:${100 * bytes / most}%;background:var(--r${role})`;
     const bars = element("div", {}, bar);
-    const aliases = (run.storages || {})[i] || [];
-    for (const alias of aliases) {
-      const line = element("div", {className: "alias", title: `${alias.name} ${alias.layout}`});
-      line.style.cssText = `margin-left:${100 * alias.start / most}%;width:${100 * (alias.end - alias.start) / most}%`;
+    const known = run.storages[i] || {tensors: [], more: 0};
+    for (const alias of known.tensors) {
+      const line = element("div", {className: "alias", title: layoutOf(alias)});
+      line.style.cssText = `margin-left:${100 * alias.first / most}%;width:${100 * (alias.last - alias.first) / most}%`;
       bars.append(line);
     }
-    const names = aliases.map(alias => `${alias.name} ${alias.layout}`).join("; ");
+    const names = known.tensors.map(layoutOf);
+    if (known.more) names.push(count(known.more, "more tensor"));
     const words = element("div", {}, element("span", {className: "number", textContent: readable(bytes)}),
       ` ${ROLES[role]}, `, element("span", {className: "code", textContent: `${lineOf(place)} ${place.op}`}),
-      names ? element("div", {className: "dim", textContent: names}) : "");
+      ...names.map(textContent => element("div", {className: "dim", textContent})));
     box.append(element("div", {className: "storage"}, bars, words));
   }
 }
+
+const layoutOf = alias => `${alias.name || "a tensor"}: ${alias.dtype} (${alias.shape.join(", ")}), strides (${alias.strides.join(", ")})`
+  + (alias.offset ? `, offset ${alias.offset}` : "");
