@@ -87,6 +87,22 @@ def lists_and_several_outputs(torch):
 
 
 @program
+def lists_of_every_kind(torch):
+    found = []
+    for n in (1, 2, 3):
+        for which in range(1 << n):
+            given = [leaf(torch, 2) for _ in range(n)]
+            given = [t if which >> i & 1 else t.detach() for i, t in enumerate(given)]
+            y, z = torch.cat(given), torch.stack([t * 2 for t in given])
+            found += [y.requires_grad, z.requires_grad]
+            if which:
+                (y.sum() + (z * z).sum()).backward()
+                found += [t.grad for t in given if t.requires_grad]
+                found.append([f is not None for f, _ in y.grad_fn.next_functions])
+    return found
+
+
+@program
 def broadcasts_and_numbers(torch):
     x, y = leaf(torch, 3, 1), leaf(torch, 4)
     z = (x * y + 2) / (y * y + 1) - 3 * x

@@ -12,7 +12,7 @@ from skimp import relu
 
 PACKAGE = str(Path(skimp.__file__).parent)
 # Functions that `y = relu(x @ w + b); y.sum().backward()` runs once warm. Only ever lowered.
-MOST = 53
+MOST = 50
 # Frames in Python 3.11 and none later.
 COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
 

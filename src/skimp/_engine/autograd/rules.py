@@ -140,19 +140,19 @@ class Plan:
 
 
 class Choice:
-    """The rule of an op that depends on arguments: `pick(*values)` of those named in `by`.
+    """The rule of an op that depends on arguments: `pick(*values)` of those named in `by`, `usual`
+    where these are None.
 
     All rules that it may answer differentiate by `names`: no other argument is looked at.
     """
 
-    __slots__ = ("by", "names", "pick")
+    __slots__ = ("by", "names", "pick", "usual")
 
-    def __init__(
-        self, pick: Callable[..., Rule], by: tuple[str, ...], names: tuple[str, ...]
-    ) -> None:
+    def __init__(self, pick: Callable[..., Rule], by: tuple[str, ...], usual: Rule) -> None:
         self.pick = pick
         self.by = by
-        self.names = names
+        self.usual = usual
+        self.names = usual.names
 
     def __call__(self, given: Mapping[str, Any]) -> Rule:
         """The rule for arguments by name."""

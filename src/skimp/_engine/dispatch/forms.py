@@ -412,10 +412,17 @@ def recorded_by(space: dict[str, Any], o: Op, p: Parameters) -> list[str]:
         space["recording"] = recording(o.rule, names, o.nondiff)
         return [f"recording.record(result, {', '.join(names)})"]
     if isinstance(o.rule, Choice):
-        space.update(pick=o.rule.pick, names=names, nondiff=o.nondiff, recording=recording)
+        nothing = " and ".join([f"{name} is None" for name in o.rule.by])
+        space.update(
+            usual=o.rule.usual,
+            pick=o.rule.pick,
+            names=names,
+            nondiff=o.nondiff,
+            recording=recording,
+        )
         space["key"] = names if not o.nondiff else (names, o.nondiff)
         return [
-            f"rule = pick({', '.join(o.rule.by)})",
+            f"rule = usual if {nothing} else pick({', '.join(o.rule.by)})",
             "chosen = rule.recordings.get(key) or recording(rule, names, nondiff)",
             f"chosen.record(result, {', '.join(names)})",
         ]

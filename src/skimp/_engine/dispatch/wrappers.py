@@ -8,7 +8,7 @@ kind must stand in the same frame.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -263,8 +263,8 @@ def _look(
 def exported(form: Form, f: Function, fast: Function | None, answer: str | None) -> Function:
     """`forwarding`, written out for the function's own arguments: a call takes 0.2 us less.
 
-    `fast` takes the same arguments, without `out`, keywords that the signature does not name, and
-    a list of more arguments that it does not name; it gives None where a call is not for it.
+    `fast` takes the same arguments, or without some keywords (`out`, at least), and then is for
+    calls that leave these out; it gives None where a call is not for it.
     `answer` is an expression of `a`, the small array of its first argument: what it answers where
     nothing else is given.
     """
@@ -274,14 +274,18 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
     if answer is not None:
         lines += _answering(p, answer, space)
     if fast is not None:
-        taken = inspect.signature(fast).parameters.values()
-        listed = any([word.kind is word.VAR_POSITIONAL for word in taken])
-        words = [w.name for w in p.all if w.kind is w.VAR_KEYWORD]
-        words += [w.name for w in p.all if w.kind is w.VAR_POSITIONAL and not listed]
-        usual = p.usual("ordinary") + (["out is None"] if p.takes_out else [])
+        skipped = _not_taken(p, inspect.signature(fast).parameters)
+        left_out = p.all[0].default is not Parameter.empty  # then it is no tensor
+        usual = p.usual("known" if left_out else "ordinary")
+        for one in skipped:
+            if one.kind is one.KEYWORD_ONLY:
+                space[f"usual_{one.name}"] = one.default
+                usual.append(f"{one.name} is usual_{one.name}")
+            else:
+                usual.append(f"not {one.name}")
         lines += [
-            f"    if {' and '.join([*usual, *[f'not {name}' for name in words]])}:",
-            f"        result = fast({p.passed(('out', *words))})",
+            f"    if {' and '.join(usual)}:",
+            f"        result = fast({p.passed([one.name for one in skipped])})",
             "        if result is not None:",
             "            return result",
         ]
@@ -303,6 +307,18 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
     made = function_of(f.__name__, lines, space)
     p.give_defaults(made)
     return _shown_as(f, made)
+
+
+def _not_taken(p: Parameters, taken: Mapping[str, Parameter]) -> list[Parameter]:
+    """The parameters that a fast path does not have: it is for calls without them."""
+    listed = any([one.kind is one.VAR_POSITIONAL for one in taken.values()])
+    return [
+        one
+        for one in p.all
+        if one.kind is one.VAR_KEYWORD
+        or (one.kind is one.VAR_POSITIONAL and not listed)
+        or (one.kind is one.KEYWORD_ONLY and (one.name not in taken or one.name == "out"))
+    ]
 
 
 def _refuse_bound(

@@ -65,11 +65,11 @@ class _Span:
 
 
 class Exported:
-    """What an outsider's array has as its base, and so keeps the storage. No array: NumPy would
-    look past one.
+    """What an outsider's array has as its base, and so keeps the storage, all of it or `array` on
+    its bytes. No array itself: NumPy would look past one.
     """
 
-    def __init__(self, storage: Any) -> None:
+    def __init__(self, storage: Any, array: Array | None = None) -> None:
         self.storage = storage
-        self.bytes = storage.flat()  # also when the storage has others
+        self.bytes = storage.flat() if array is None else array  # also when the storage has others
         self.__array_interface__ = self.bytes.__array_interface__

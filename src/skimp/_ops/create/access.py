@@ -14,7 +14,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
-from skimp._engine.memory.spans import over
+from skimp._engine.memory.spans import Exported, over
 from skimp._engine.tensor import dtypes, formats, printing, promotion
 from skimp._engine.tensor.meta import NO_ITEM
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -206,6 +206,11 @@ def numpy(self: Tensor, *, force: bool = False) -> Array:
 
 def exported(self: Tensor) -> Array:
     """An ndarray on the storage's bytes that keeps the storage alive."""
+    s = self._storage
+    a = self._np
+    if a is not None and a.flags.c_contiguous and a.size and s.readers is None:
+        s.exported = True
+        return np.asarray(Exported(s, a))
     layout, dtype = self.layout_of(), self._dtype.np
     if 0 in layout.shape:
         return np.empty(layout.shape, dtype)

@@ -31,8 +31,10 @@ from skimp._ops.create.options import (
     making,
     size_of,
     sizes_of,
+    small_shape,
 )
 from skimp._ops.shape.copies import clone, fill, to
+from skimp.config import config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -284,7 +286,16 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         return f(*size, dtype=dtype or input._dtype, **beside(input, options))
 
     doc = {0: "zeros", 1: "ones", -1: "uninitialised elements"}[value]
-    export(name, named(f, name, f"A tensor of {doc}."), method=False)
+    empty = {0: np.zeros, 1: np.ones, -1: np.empty}[value]
+
+    def fast(*size: Any) -> Tensor | None:
+        shape = small_shape(size)
+        if shape is None:
+            return None
+        dtype = promotion.get_default_dtype()
+        return fresh(empty(shape, dtype.np), dtype)
+
+    export(name, named(f, name, f"A tensor of {doc}."), method=False, fast=fast)
     export(
         f"{name}_like",
         named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input."),
@@ -388,7 +399,21 @@ export("new_full", new_full, namespaces=())
 export("new_tensor", new_tensor, namespaces=())
 
 
-@create
+def _small_arange(
+    start: Any = 0, end: Any = None, step: Any = 1, *, dtype: Any = None
+) -> Tensor | None:
+    if end is None:
+        start, end = 0, start
+    if not (type(start) is type(end) is type(step) is int and dtype is None and step > 0):
+        return None
+    if not 0 < end - start < config.small_below or not -_WIDE <= start <= end < _WIDE:
+        return None
+    return fresh(np.arange(start, end, step, dtype=np.int64), dtypes.int64)
+
+
+_WIDE = 1 << 62
+
+
 @making()
 def arange(
     start: Any = 0,
@@ -447,3 +472,6 @@ def arange(
         move(out, t)
         return out
     return finish(t, **options)
+
+
+export("arange", arange, method=False, fast=_small_arange)

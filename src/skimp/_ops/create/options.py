@@ -11,6 +11,7 @@ import numpy as np
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.tensor import devices, dtypes, formats, meta, promotion
+from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, empty, fresh, wrap
 from skimp._ops.shape.views import as_int
 from skimp.config import config
@@ -92,6 +93,20 @@ def sizes_of(values: Any) -> tuple[int, ...]:
                 f"Trying to create tensor with negative dimension {n}: {list(shape)}"
             )
     return shape
+
+
+def small_shape(size: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """The shape of a small tensor from sizes as given; None where the general way looks."""
+    if len(size) == 1 and type(size[0]) is not int:
+        size = size[0]
+        if type(size) not in (tuple, list, Size):
+            return None
+    n = 1
+    for length in size:
+        if type(length) is not int or length < 1:
+            return None
+        n *= length
+    return tuple(size) if n < config.small_below else None
 
 
 def dense_tensor(

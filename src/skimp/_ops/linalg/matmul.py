@@ -206,6 +206,18 @@ def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Int
 
 def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Ints) -> Tensor:
     """The gradient of the second factor, in the second factor's memory order."""
+    x, y = input._np, g._np
+    if (
+        x is not None
+        and y is not None
+        and g._dtype in REAL
+        and mat2_strides[0] != 1
+        and not modes.state.grad
+        and x.flags.c_contiguous
+        and y.flags.c_contiguous
+        and math.prod(mat2_shape) < config.small_below
+    ):
+        return fresh(_multiply(x.T, y), g._dtype)
     pair = _at_hand(g, input, mat2_shape)
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
@@ -238,6 +250,9 @@ def _at_hand(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, Any] 
         tell("mm", g, x)  # one element, expanded: the gradient of a sum
         return x, y, _times
     return x, y, _multiply
+
+
+REAL = frozenset({dtypes.float32, dtypes.float64})
 
 
 def _times(x: Array, y: Array) -> Array:
@@ -421,6 +436,7 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 
 
 def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
+    """`_small_mm`, recorded."""
     made = _small_mm(input, other)
     if made is not None and (input._rg or other._rg) and modes.state.grad:
         _recording.record(made, input, other)
@@ -490,8 +506,10 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
 
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
-        made = _small_matmul(self, other)
+        made = _small_mm(self, other)
         if made is not None:
+            if (self._rg or other._rg) and modes.state.grad:
+                _recording.record(made, self, other)
             return made
     if not isinstance(other, Tensor):
         return offered(other, matmul, self, other)  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -17,7 +18,6 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
     draws,
@@ -37,6 +37,7 @@ from skimp._ops.create.options import (
     making,
     size_of,
     sizes_of,
+    small_shape,
 )
 from skimp._ops.random.generator import LOCK, default_generator, drawn, engine_of
 from skimp._ops.random.random import FEW, Draw, draw_into, floating, one_by_one
@@ -55,18 +56,10 @@ NORMAL = Rule(
 
 def _shape_at_hand(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
     """The number of elements and the shape of a small tensor; None where the general way looks."""
-    if len(size) == 1 and type(size[0]) is not int:
-        size = size[0]
-        if type(size) not in (tuple, list, Size):
-            return None
-    n = 1
-    for length in size:
-        if type(length) is not int or length < 1:
-            return None
-        n *= length
-    if n >= config.small_below or n > FEW or modes.state.vmaps:
+    shape = small_shape(size)
+    if shape is None or (n := math.prod(shape)) > FEW or modes.state.vmaps:
         return None
-    return n, tuple(size)
+    return n, shape
 
 
 def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | None]:

@@ -76,7 +76,7 @@ def by_dim(name: str, formulas: Any) -> Any:
             raise RuntimeError(f"Autograd not support dtype: {promotion.scalar_type_name(to)}")
         return whole if dim is None else along
 
-    return Choice(pick, ("dim", "dtype"), whole.names)
+    return Choice(pick, ("dim", "dtype"), whole)
 
 
 # -- sums and means -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from skimp._engine.dispatch.targets import blank, check_out, pour, target
 from skimp._engine.eval.convert import laid
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import meta, promotion
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 
 _ROWS = 128  # rows whose border between kept and cleared elements is drawn by one mask
@@ -46,6 +47,20 @@ def _clear(matrices: Array, diagonal: int, lower: bool) -> None:
             np.copyto(band[..., left:right], matrices.dtype.type(0), where=~kept if lower else kept)
 
 
+_FLOATS = frozenset({dtypes.float32, dtypes.float64})
+_FEW = 1 << 12  # elements up to which masks are remembered
+
+
+@lru_cache(maxsize=64)
+def _kept(rows: int, columns: int, diagonal: int, lower: bool) -> Array:
+    """Where a triangle has its elements."""
+    return (
+        np.tri(rows, columns, diagonal, dtype=np.bool_)
+        if lower
+        else ~np.tri(rows, columns, diagonal - 1, dtype=np.bool_)
+    )
+
+
 def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
     rule = Rule(node, {"input": lambda g, diagonal: getattr(g, name)(diagonal)})
 
@@ -75,8 +90,18 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
             history.rebase(input, kept)
         return input
 
+    def fast(input: Any, diagonal: int = 0, *, out: Any = None) -> Tensor | None:
+        x = input._np
+        if x is None or x.ndim != 2 or type(diagonal) is not int or input._dtype not in _FLOATS:
+            return None
+        if not x.flags.c_contiguous or not x.size or x.size > _FEW:
+            return None
+        made = np.zeros(x.shape, x.dtype)
+        np.copyto(made, x, where=_kept(*x.shape, diagonal, lower))
+        return fresh(made, input._dtype)
+
     f.__doc__ = doc
-    general(name, rule=rule, batch=batching.dims.MATRICES)(f)
+    general(name, rule=rule, batch=batching.dims.MATRICES, fast=fast)(f)
     in_place.__name__ = in_place.__qualname__ = f"{name}_"
     in_place.__doc__ = f"{doc} In place."
     export(f"{name}_", in_place, namespaces=())

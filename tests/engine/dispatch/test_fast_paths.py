@@ -1,0 +1,125 @@
+"""What a fast path gives has the bits, the type and the strides of the general way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+import skimp
+from skimp._engine.memory.ledger import host
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "zeros": lambda: [skimp.zeros(2, 3), skimp.zeros((4,)), skimp.zeros([1, 2]), skimp.zeros(5)],
+    "ones": lambda: [skimp.ones(2, 3), skimp.ones((4,)), skimp.ones(skimp.Size([2, 2]))],
+    "arange": lambda: [
+        skimp.arange(*given)
+        for given in ((5,), (2, 9), (2, 9, 3), (-3, 3, 2), (0,), (7, 2, -2), (2.5,))
+    ],
+    "no sizes": lambda: [skimp.zeros(()), skimp.ones(0), skimp.zeros(2, 0)],
+}
+
+
+def shown(t: Any) -> Any:
+    """A stride of a dimension of size 1 leads nowhere, and is not compared."""
+    strides = [step for step, n in zip(t.stride(), t.shape, strict=True) if n != 1]
+    return t.dtype, tuple(t.shape), strides, t.contiguous().numpy().tobytes()
+
+
+def both_ways(f: Callable[[], Any]) -> tuple[list[Any], list[Any]]:
+    """What `f` gives with small arrays at hand, and without."""
+    fast = [shown(t) for t in f()]
+    with skimp.config.using(small_below=0):
+        return fast, [shown(t) for t in f()]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_makers(name: str) -> None:
+    fast, general = both_ways(MAKERS[name])
+    assert fast == general
+
+
+@pytest.mark.parametrize("dtype", [skimp.float32, skimp.float64, skimp.int64, skimp.bool])
+def test_triangles_and_parts(dtype: Any) -> None:
+    def run() -> Iterator[Any]:
+        for rows, columns in product((1, 3, 5), repeat=2):
+            x = (skimp.arange(rows * columns) % 3).to(dtype).reshape(rows, columns)
+            for diagonal in (-2, 0, 1, 7):
+                yield from (x.tril(diagonal), x.triu(diagonal), x.t().tril(diagonal))
+            for dim in (0, 1, -1):
+                yield x.narrow(dim, 0, 1)
+                yield x.narrow(dim, x.shape[dim] - 1, 1)
+
+    fast, general = both_ways(run)
+    assert fast == general
+
+
+@pytest.mark.parametrize("turned", list(product((False, True), repeat=2)))
+def test_gradients_of_sums_of_products(turned: tuple[bool, bool]) -> None:
+    """A sum's gradient is one element, expanded: products and biases take it as it lies."""
+    generator = skimp.Generator().manual_seed(0)
+
+    def matrix(rows: int, columns: int, lies: bool) -> Any:
+        made = skimp.randn(columns, rows, generator=generator).t()
+        return (made if lies else made.contiguous()).detach().requires_grad_()
+
+    def run() -> Iterator[Any]:
+        generator.manual_seed(0)
+        for m, k, n in product((1, 2, 7, 33, 63), (1, 5, 16), (1, 2, 31, 64)):
+            a, b = matrix(m, k, turned[0]), matrix(k, n, turned[1])
+            bias = skimp.zeros(n, requires_grad=True)
+            ((a @ b + bias).sum() * 0.3).backward()
+            yield from (a.grad, b.grad, bias.grad)
+
+    fast, general = both_ways(run)
+    assert fast == general
+
+
+def test_writes_are_counted_and_refused() -> None:
+    """A short write counts as a write: what was saved is refused, whoever reads it delivers."""
+    for write in (
+        lambda t: t.add_(1.0),
+        lambda t: t.mul_(t),
+        lambda t: t.clamp_(0, 1),
+        lambda t: t.lerp_(t, 0.5),
+        lambda t: t.sub_(t, alpha=0.5),
+    ):
+        x = skimp.ones(3)
+        write(x)
+        assert x._version == 1
+        w = skimp.ones(3, requires_grad=True)
+        y = (w * x).sum()
+        write(x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+
+
+def test_questions_are_answered_alike() -> None:
+    def run() -> Iterator[Any]:
+        for x in (skimp.ones(2, 3), skimp.ones(2, 3).t(), skimp.ones(1, 1), skimp.zeros(())):
+            asked = (x.size(), x.dim(), x.numel(), x.stride(), x.is_contiguous(), x.element_size())
+            yield [*asked, [x.size(d) for d in range(-x.dim(), x.dim())]]
+            if x.numel() == 1:
+                yield x.item()
+
+    fast = list(run())
+    with skimp.config.using(small_below=0):
+        assert fast == list(run())
+    with pytest.raises(IndexError):
+        skimp.ones(2).size(1)
+    with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
+        skimp.ones(2).item()
+
+
+def test_an_array_of_a_tensor_keeps_its_storage() -> None:
+    x = skimp.ones(3)
+    a = x.numpy()
+    x.add_(1)
+    assert a.tolist() == [2, 2, 2]
+    a[0] = 7
+    assert x.tolist() == [7, 2, 2]
+    del x
+    assert a.tolist() == [7, 2, 2]
+    assert host.allocated == 12
