@@ -18,6 +18,13 @@ _FORMATS: Final[dict[str, Callable[[report.Report], str]]] = {
     ".json": report.to_json,
     ".html": report.to_html,
 }
+_SNAPSHOTS: Final = (".snapshot", ".pickle")  # PyTorch's format
+
+
+def _format_of(path: Path) -> Callable[[report.Report], str]:
+    if path.name.endswith(".speedscope.json"):
+        return report.to_speedscope
+    return _FORMATS.get(path.suffix, report.to_text)
 
 
 class Recording(Protocol):
@@ -77,8 +84,10 @@ class Listener:
                 report.show(result, self._stderr, self._wishes.show)
 
     def _save(self, result: report.Report, path: Path) -> None:
-        text = _FORMATS.get(path.suffix, report.to_text)(result)
         try:
-            path.write_text(text, encoding="utf-8")
+            if path.suffix in _SNAPSHOTS:
+                report.dump(result, path)
+            else:
+                path.write_text(_format_of(path)(result), encoding="utf-8")
         except OSError as error:
             print(f"skimp run: can't write {str(path)!r}: {error.strerror}", file=self._stderr)

@@ -36,7 +36,8 @@ def add_to(commands: Any) -> None:
         type=_destination,
         metavar="json|FILE",
         help="write the report as JSON to stderr, or to FILE: a page if it ends in .html, JSON if "
-        "it ends in .json, else text",
+        "it ends in .json, PyTorch's memory snapshot if it ends in .snapshot or .pickle, "
+        "speedscope's format if it ends in .speedscope.json, else text",
     )
     parser.add_argument(
         "--show",

@@ -1,5 +1,8 @@
 """torch.cuda.memory: the counters of torch.cuda."""
 
+from typing import Any
+
+from skimp import memory
 from skimp._compat.modules import lookup
 from skimp._engine.memory.limits import set_per_process_memory_fraction
 from skimp._engine.memory.stats import (
@@ -32,6 +35,13 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
-__getattr__ = lookup(__name__)
+_HISTORY = ("_dump_snapshot", "_record_memory_history", "_snapshot")
+_elsewhere = lookup(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(memory, name) if name in _HISTORY else _elsewhere(name)
+
+
 memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
 reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats

@@ -9,6 +9,8 @@ from skimp.lens.html import to_html
 from skimp.lens.recording import Recording
 from skimp.lens.render import show, to_text
 from skimp.lens.report import make
+from skimp.lens.snapshot import dump, snapshot
+from skimp.lens.speedscope import to_speedscope
 
 __all__ = [
     "Collector",
@@ -18,13 +20,16 @@ __all__ = [
     "Place",
     "Recording",
     "Report",
+    "dump",
     "from_json",
     "load",
     "make",
     "replay",
     "show",
     "show_comparison",
+    "snapshot",
     "to_html",
     "to_json",
+    "to_speedscope",
     "to_text",
 ]

@@ -11,6 +11,7 @@ from skimp._engine.memory.storage import Storage
 from skimp.lens.collect import Collector
 from skimp.lens.data import Report
 from skimp.lens.growth import FIRST, Look, growth, look
+from skimp.lens.render import to_text
 from skimp.lens.report import Places, finished, make
 from skimp.lens.watch import Watch
 
@@ -79,6 +80,9 @@ class Recording:
             self._next = 2 * number
         self._seen = look(self.collector, self._seen, search)
         self._spent += time.perf_counter() - start
+
+    def __str__(self) -> str:
+        return to_text(self.report())
 
     def __enter__(self) -> Recording:
         self.start()

@@ -4,6 +4,9 @@ The counters have PyTorch's names (torch.cuda) and count the host. Reading one d
 promise first.
 """
 
+import importlib
+from typing import Any
+
 from skimp._engine.budget.spending import budget, get_budget, set_budget
 from skimp._engine.memory.copies import no_copies
 from skimp._engine.memory.ledger import materialize_pending as synchronize
@@ -59,6 +62,22 @@ __all__ = [
     "synchronize",
 ]
 
+# What the lens has, which stands above this module: it is imported when it is asked for.
+_LENS = {
+    "record": ("skimp.lens.recording", "Recording"),
+    **{
+        name: ("skimp.lens.history", name)
+        for name in ("_dump_snapshot", "_record_memory_history", "_snapshot")
+    },
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LENS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _LENS[name]
+    return getattr(importlib.import_module(module), attribute)
+
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "record"])
