@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import skimp
-from bench import run, tables
+from bench import page, run, tables
 from bench.catalogue import ALL, COMPARED, PARTS, looped
 from bench.engines import ENGINES
 from bench.measure import Measured, first_losses, load as load_engine
@@ -165,3 +165,29 @@ def test_imports_are_measured_in_fresh_processes(monkeypatch: pytest.MonkeyPatch
     told = run.imports()
     assert set(told) == set(COMPARED)
     assert all(figures["seconds"] > 0.01 for figures in told.values())
+
+
+def test_the_readme_is_led_by_programs(tmp_path: Path) -> None:
+    """The pages of a run with programs, small ops, sizes, conditions and imports."""
+    (tmp_path / "README.md").write_text(f"{page.BEGIN}\n{page.END}\n")
+    results = made_up(vae=found(0.004, 0.005, cpu=1.5), gcn=found(0.001, 0.002, cpu=1.0))
+    results.rounds[0] |= {
+        "micro/add": found(1e-6, 2e-6),
+        "size/add/100000": found(3e-5, 1e-5),
+        "relu": found(0.02, 0.1),
+    }
+    results.conditions = dict.fromkeys(tables.CONDITIONS, results.rounds)
+    results.imports = {"skimp": {"seconds": 0.3, "mib": 44.0}}
+    results.machine |= {"memory_gib": 8.0, "system": "Linux", "huge_pages": "never", "load": 0.0}
+    results.versions = {"torch": "2.13.0"}
+    results.limits = [{}]
+    page.write(results, tmp_path, Path("x.json"))
+    readme = (tmp_path / "README.md").read_text()
+    programs, large = readme.index("2 programs take 0.63 of"), readme.index("| `relu(x)` |")
+    assert programs < readme.index("| VAE | 4 ms | 5 ms | 0.80 | 2 | 8 |") < large
+    assert programs < readme.index("1 small ops: geometric mean 0.50") < large
+    text = (tmp_path / "docs" / "performance.md").read_text()
+    titles = ["## Programs", "## Small ops", "## Sizes", "## Import", "## Large tensors"]
+    assert sorted(titles, key=text.index) == titles
+    assert "| `add` |  |  |  |  |  | **3.00** |" in text
+    assert "skimp 1.00, torch 1.00" in text  # what a busy core costs
