@@ -201,3 +201,31 @@ def test_memory_is_bounded_over_many_steps() -> None:
     assert all(a.last + 1 == b.first for a, b in zip(report.steps, report.steps[1:], strict=False))
     assert report.steps[-1].last == 6000
     assert len(report.detail.bytes) < 50
+
+
+def test_copies_that_ops_are_by_nature_are_told_apart_from_those_that_layouts_force() -> None:
+    x = torch.randn(30, 40)
+    with Recording() as recording:
+        made = [
+            torch.cat([x, x]),
+            torch.stack([x, x]),
+            F.pad(x, (1, 1)),
+            torch.roll(x, 1),
+            x[[0, 2]],
+            torch.tensor(x.numpy()),
+            x.t().contiguous(),
+        ]
+        report = recording.report()
+    told = {c.place.op: (c.bytes, c.forced) for c in report.copies}
+    own = x.nbytes
+    assert told == {
+        "cat": (2 * own, False),
+        "stack": (2 * own, False),
+        "pad": (30 * 42 * 4, False),
+        "roll": (own, False),
+        "getitem": (2 * 40 * 4 + 2 * 8, False),  # and the list as a tensor of indices
+        "tensor": (own, False),
+        "contiguous": (own, True),
+    }
+    assert report.copied == own
+    assert len(made) == 7

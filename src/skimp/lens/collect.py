@@ -22,6 +22,17 @@ from skimp.lens.steps import Steps
 BATCH = 4096  # events that wait at most: the work per event stays small, and so does the queue
 COPIES = 4096  # kinds of copies that are told apart
 
+# Ops whose result is a copy whatever the layouts are: counted by what they allocate.
+BY_NATURE = {
+    **dict.fromkeys(("cat", "concat", "concatenate", "hstack", "vstack", "dstack"), "joined"),
+    **dict.fromkeys(("stack", "column_stack"), "stacked"),
+    **dict.fromkeys(("getitem", "index_select", "gather", "take", "masked_select"), "selected"),
+    **dict.fromkeys(("pad", "constant_pad_nd"), "padded"),
+    **dict.fromkeys(("roll", "flip", "fliplr", "flipud", "rot90"), "moved"),
+    **dict.fromkeys(("repeat", "tile", "repeat_interleave"), "repeated"),
+    **dict.fromkeys(("tensor", "as_tensor", "asarray"), "from Python or NumPy"),
+}
+
 # owner, bytes or a role, and where and when; nowhere: freed; a word: what became of it
 _Event = tuple[int, Any, Site | str | None, float]
 
@@ -150,6 +161,9 @@ class Collector:
             record.saves = 1
         if self._waiting and owner in self._waiting:
             self._become(record, self._waiting.pop(owner))
+        reason = BY_NATURE.get(site.op)
+        if reason is not None:
+            self._copy_events.append((Copy(site, site.op, reason, False), nbytes, None, 0))
         live = self.live
         live.add(owner, record)
         now.records.append(record)

@@ -247,5 +247,5 @@ class Report:
 
     @property
     def copied(self) -> int:
-        """Bytes, over all copies."""
-        return sum(copy.bytes for copy in self.copies)
+        """Bytes, over all copies that a layout made necessary."""
+        return sum(copy.bytes for copy in self.copies if copy.forced)

@@ -94,7 +94,7 @@ def _lines(report: Report, show: Sequence[str]) -> Iterable[Row]:
             yield "by module", "", _modules_words(report)
         yield "by line", "", _lines_words(report)
     if report.engine == "skimp":  # PyTorch tells of neither
-        copied = sum(copy.times for copy in report.copies)
+        copied = [copy for copy in report.copies if copy.forced]
         yield "copied", readable(report.copied), _copies_words(report) if copied else ""
         yield "never written", readable(report.unwritten), "of results, thanks to deferral"
     yield "at the end", readable(report.live), _end_words(report)
@@ -141,8 +141,9 @@ def _lines_words(report: Report) -> str:
 
 
 def _copies_words(report: Report) -> str:
-    most = report.copies[0]
-    count = sum(copy.times for copy in report.copies)
+    forced = [copy for copy in report.copies if copy.forced]
+    most = forced[0]
+    count = sum(copy.times for copy in forced)
     return f"{times(count)}; most by {most.place.op} at {where(most.place)}: {most.reason}"
 
 

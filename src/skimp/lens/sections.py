@@ -131,7 +131,7 @@ def copies(report: Report) -> Section:
                 str(copy.times),
                 where(copy.place),
                 copy.place.op,
-                f"{copy.reason}{made}",
+                f"{copy.reason}{made}" if copy.forced else f"{copy.reason}: the op is a copy",
             )
         )
     _rest(rows, [copy.bytes for copy in report.copies[ROWS:]], 5)
