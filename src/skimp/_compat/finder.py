@@ -15,7 +15,7 @@ from types import ModuleType
 
 from skimp._compat import homes
 from skimp._compat.missing import nearest
-from skimp._compat.table import OURS, THEIRS, ours
+from skimp._compat.table import OURS, THEIRS, ours, theirs
 
 # A folder with a package `torch` that installs this hook. It stands in sys.path for the sake of
 # processes that `multiprocessing` starts afresh: they get the parent's sys.path, and no hooks.
@@ -68,11 +68,26 @@ def install() -> None:
         return
     sys.meta_path.insert(0, Finder())
     _rename(OURS, THEIRS)
+    _share_modules()
     homes.settle()
     sys.path.insert(1, SHIM)
     # Its server imports these modules at its start, and by default the main module first, whose
     # `import torch` would come too early.
     multiprocessing.set_forkserver_preload([CHILD])
+
+
+def _share_modules() -> None:
+    """Modules that are there say PyTorch's names, and are found by them."""
+    for name, module in list(sys.modules.items()):
+        parts = name.split(".")
+        if parts[0] != OURS or len(parts) == 1 or parts[1] in _OWN:
+            continue
+        if not any([part.startswith("_") for part in parts]):
+            sys.modules.setdefault(theirs(name), module)
+            module.__name__ = theirs(name)
+
+
+_OWN = frozenset({"array_api", "cli", "config", "errors", "lens", "memory"})  # PyTorch has none
 
 
 def uninstall() -> None:

@@ -114,7 +114,10 @@ class Distribution:
         Distribution._validate_args = value
 
     def __init__(
-        self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None
+        self,
+        batch_shape: Any = Size(),  # noqa: B008  (as PyTorch's signature shows it)
+        event_shape: Any = Size(),  # noqa: B008
+        validate_args: bool | None = None,
     ) -> None:
         self._batch_shape = size_of(batch_shape)
         self._event_shape = size_of(event_shape)

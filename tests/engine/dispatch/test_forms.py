@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import skimp
+from skimp._engine.dispatch.row import FORMS
 from tests.support.pointwise_rows import ALIASES, BINARY, UNARY, quarters
 from tests.support.samples import array, same, same_gradients, twin
 
@@ -18,8 +19,12 @@ from tests.support.samples import array, same, same_gradients, twin
 
 
 @pytest.mark.parametrize("name", sorted(ALIASES))
-def test_aliases_are_the_same_function(name: str) -> None:
-    assert getattr(skimp, name) is getattr(skimp, ALIASES[name])
+def test_aliases_are_functions_of_one_op_under_names_of_their_own(name: str) -> None:
+    alias, f = getattr(skimp, name), getattr(skimp, ALIASES[name])
+    assert FORMS[alias].op is FORMS[f].op
+    theirs = getattr(torch, name)
+    assert alias.__name__ == theirs.__name__
+    assert alias.__qualname__ == theirs.__qualname__
     assert hasattr(skimp.Tensor, name) == hasattr(torch.Tensor, name)
     assert hasattr(skimp.Tensor, f"{name}_") == hasattr(torch.Tensor, f"{name}_")
 

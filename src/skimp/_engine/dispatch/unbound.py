@@ -27,6 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # Namespaces of functions that PyTorch has in Python, but for those that names.txt calls builtins.
+PREFIXED = ("fft", "linalg", "special")  # whose functions are called linalg_det and the like
 IN_PYTHON = ("masked", "nn.functional", "signal.windows")
 _LOWRANK = ("pca_lowrank", "svd_lowrank")
 _RANDOM = ("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state")
@@ -68,7 +69,7 @@ def settle() -> None:
     """Replace the functions in the namespaces that don't bind in PyTorch; called once all rows are
     declared.
     """
-    made: dict[Function, Function] = {}  # one for all names of a function
+    made: dict[tuple[Function, str], Function] = {}  # one for each name of a function
     for space, functions in NAMESPACES.items():
         for name, f in functions.items():
             if not isinstance(f, FunctionType):
@@ -77,9 +78,10 @@ def settle() -> None:
                 if space == LAYERS and f.__name__ == name:  # pickles name it so
                     f.__module__ = f"{OURS}.{LAYERS}"
             else:
-                twin = made.get(f)
+                title = f"{space}_{name}" if space in PREFIXED else name
+                twin = made.get((f, title))
                 if twin is None:
-                    twin = made[f] = unbound(f, space)
+                    twin = made[f, title] = unbound(f, space, title)
                 functions[name] = twin
                 setattr(_owner(space), name, twin)
 
@@ -90,11 +92,12 @@ def beside(space: dict[str, Any]) -> dict[str, Function]:
     return {n: unbound(f) for n, f in found.items() if isinstance(f, FunctionType)}
 
 
-def unbound(f: Callable[P, R], home: str = "") -> Callable[P, R]:
-    """A function that does what `f` does and binds nothing."""
+def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Callable[P, R]:
+    """A function that does what `f` does, is called `title`, and binds nothing."""
     form = FORMS.get(f)
     own: Form | None = form
     named: Any = f
+    title = named.__name__ if title is None else title
     lines = linecache.getlines(named.__code__.co_filename)
     if form is not None and lines and lines[0].startswith("def function("):
         own = Form(form.op, form.name, form.run, form.writes)
@@ -104,18 +107,21 @@ def unbound(f: Callable[P, R], home: str = "") -> Callable[P, R]:
     else:
         body = ["def function(owner, /, *args, **kwargs):", "    return f(*args, **kwargs)"]
         space = {"f": f}
-    made: Any = MethodType(_shown_as(f, function_of(named.__name__, body, space)), _owner(home))
+    twin = _shown_as(f, function_of(title, body, space))
+    twin.__name__, twin.__qualname__ = title, title if home else f"{_owner(home).__name__}.{title}"
+    made: Any = MethodType(twin, _owner(home))
     if own is not None:
-        own.f = made
+        if own is not form or form.f is f:  # else another name has it
+            own.f = made
         FORMS[made] = own
-    setattr(_owner(home), named.__name__, made)
+    setattr(_owner(home), title, made)
     return made  # type: ignore[no-any-return]
 
 
 def _shown_as(f: Any, twin: FunctionType) -> FunctionType:
     if "*args" not in inspect.getsource(twin).partition("\n")[0]:
         twin.__defaults__, twin.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
-    twin.__module__, twin.__qualname__, twin.__doc__ = f.__module__, f.__qualname__, f.__doc__
+    twin.__module__, twin.__doc__ = f.__module__, f.__doc__
     twin.__annotations__ = f.__annotations__
     twin.__dict__.update(f.__dict__)
     signature = inspect.signature(f)
