@@ -32,8 +32,12 @@ class SyncBatchNorm(_BatchNorm):
         process_group: Any = None,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
         self.process_group = process_group
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -57,7 +61,8 @@ class SyncBatchNorm(_BatchNorm):
         found = centered * (variance + self.eps).rsqrt().view(shape)
         if self.weight is None:
             return found  # type: ignore[no-any-return]
-        return found * self.weight.view(shape) + self.bias.view(shape)  # type: ignore[no-any-return]
+        found = found * self.weight.view(shape)
+        return found if self.bias is None else found + self.bias.view(shape)  # type: ignore[no-any-return]
 
     def _centered(self, input: Tensor, all_reduce: Any) -> tuple[Tensor, Tensor, float]:
         """All ranks' mean, what this rank's inputs differ from it, and how many there are."""
