@@ -45,7 +45,8 @@ class TCPStore(Store):
         self.port = port if self._server is None else self._server.port
         self._socket = _connect(host_name, self.port, timeout)
         self._lock = threading.Lock()
-        weakref.finalize(self, self._socket.close)
+        # not at the end of the process, which is told to others through it: its end closes it
+        weakref.finalize(self, self._socket.close).atexit = False
         if world_size is not None:
             here = self.add("init/", 1)
             if is_master and wait_for_workers:
@@ -96,7 +97,7 @@ class _Server:
 
     def __init__(self, listener: socket.socket) -> None:
         self.port: int = listener.getsockname()[1]
-        weakref.finalize(self, _close, listener)
+        weakref.finalize(self, _close, listener).atexit = False
         table, lock = Table(), threading.Lock()
         threading.Thread(target=_accept, args=(listener, table, lock), daemon=True).start()
 

@@ -215,14 +215,14 @@ class Progress:
         """Ask all, once."""
         for work in list(self._waiting):
             work._poll()
+        with self._lock:
+            self._waiting = [w for w in self._waiting if not w._done]
 
     def drain(self, seconds: float) -> None:
         """Wait until nothing waits, or for so long."""
         end = time.monotonic() + seconds
         while self._waiting and time.monotonic() < end:
             self.poll()
-            with self._lock:
-                self._waiting = [w for w in self._waiting if not w._done]
             time.sleep(NAP)
 
     def _run(self) -> None:
@@ -231,7 +231,6 @@ class Progress:
             time.sleep(self.PAUSE)
             self.poll()
             with self._lock:
-                self._waiting = [w for w in self._waiting if not w._done]
                 idle = 0 if self._waiting else idle + 1
                 if idle > 200:
                     self._runs = False

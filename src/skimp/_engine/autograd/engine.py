@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
@@ -36,6 +36,7 @@ class _Tasks(threading.local):
 
 
 _tasks = _Tasks()
+_afterwards: list[Callable[[], None]] = []
 _numbers = itertools.count()
 Root = tuple[Node, int, Tensor]
 
@@ -94,6 +95,16 @@ class Captures:
             for index, place in self.at.get(node, ()):
                 self.found[place] = grads[index]
         return ends
+
+
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call it when the outermost backward that runs now is over, without an error."""
+    _afterwards.append(callback)
+
+
+def _call_afterwards() -> None:
+    while _afterwards:
+        _afterwards.pop(0)()
 
 
 def current_task() -> int | None:
@@ -201,6 +212,8 @@ def run(
                 i += 2
             r = a = to = None  # type: ignore[assignment]
             del results, edges, node, extra
+        if _afterwards and task[0] is None:
+            _call_afterwards()
     finally:
         _state.grad = before
         _tasks.now = task

@@ -362,6 +362,21 @@ share_names(
 )
 
 
+def vacate(s: Storage) -> None:
+    """Give the bytes back, and stay without any: `refill` comes before anybody looks again. The
+    tensors on it must have no arrays at hand.
+    """
+    s.will_write()
+    host.refund(s)
+    s.block, s.size, s._flat = np.empty(0, np.uint8), 0, None
+
+
+def refill(s: Storage, nbytes: int) -> None:
+    """Bytes for a storage that was vacated, uninitialised."""
+    s.block, s._flat = allocate(nbytes, s), None
+    s.size = nbytes
+
+
 def restored(flat: Array) -> Storage:
     """A storage with these bytes, which come from a pickle."""
     s = empty(flat.nbytes)

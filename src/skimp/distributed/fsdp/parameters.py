@@ -1,0 +1,185 @@
+"""The life of a parameter that a group holds once.
+
+Between uses a rank has its rows of dim 0. `gather` brings all rows into the storage of a second
+parameter, which forward and backward use; `release` gives that storage's bytes back, while what
+autograd has saved stays on it: the next `gather` fills it again before backward looks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from skimp._engine.autograd.modes import no_grad
+from skimp._engine.memory.storage import refill, vacate
+from skimp._engine.tensor.tensor import Tensor, empty
+from skimp.config import config
+from skimp.distributed import mpi
+from skimp.distributed.collectives import start
+from skimp.distributed.groups import ProcessGroup
+from skimp.distributed.reduce_ops import ReduceOp
+from skimp.distributed.tensor.spec import Spec, attach
+from skimp.distributed.work import Label, Work
+from skimp.nn.parameter import Parameter
+
+Cast = Any  # a dtype, or None for the parameter's own
+
+
+class ShardedParameter:
+    """One parameter of one module: its shard, and all of it for a while."""
+
+    def __init__(
+        self,
+        owner: Any,
+        name: str,
+        mesh: Any,
+        group: ProcessGroup,
+        dtype: Cast = None,
+        reduce_dtype: Cast = None,
+    ) -> None:
+        whole: Parameter = owner._parameters[name]
+        self.places = [(owner, name)]
+        self.group = group
+        self.shape = tuple(whole.shape)
+        self.dtype = whole._dtype if dtype is None else dtype
+        self.reduce_dtype = reduce_dtype
+        self.spec = Spec(mesh, self.shape, 0)
+        first, last = self.spec.rows(group.rank())
+        with no_grad():
+            mine = whole.detach().view(self.spec.folded())[first:last].clone()
+        self.shard = Parameter(mine.view(self.spec.local(group.rank())), whole.requires_grad)
+        attach(self.shard, self.spec)
+        self.full: Parameter | None = None
+        self.there = False  # all of it, now
+        self.gathering: Work | None = None
+        self._small = math.prod(self.shape) < config.small_below
+        self._handle: Any = None
+        self.show(False)
+
+    def show(self, full: bool) -> None:
+        """Which of the two the modules have."""
+        shown = self.full if full else self.shard
+        for owner, name in self.places:
+            owner._parameters[name] = shown
+
+    # -- all of it --------------------------------------------------------------------------------
+
+    def begin_gather(self, hook: Callable[[Tensor], None]) -> None:
+        """Begin to bring all rows here."""
+        if self.there or self.gathering is not None:
+            return
+        self._make_room(hook)
+        assert self.full is not None
+        n, width = self.group.size(), math.prod(self.shape[1:])
+        counts = [width * (last - first) for first, last in map(self.spec.rows, range(n))]
+        sent = self.shard.detach()
+        if sent._dtype is not self.dtype:
+            sent = sent.to(self.dtype)
+        given = np.ascontiguousarray(sent.array())
+        target = self.full._storage.view(self.full.layout_of(), self.dtype.np)
+
+        def begin(comm: Any) -> Any:
+            ours, theirs = mpi.buffer(given, self.dtype), mpi.buffer(target, self.dtype)
+            return comm.Iallgatherv(ours, [theirs[0], counts, theirs[1]])
+
+        label = Label("all_gather", (), f"of the parts of {self.places[0][1]}")
+        self.gathering = start(self.group, label, begin, [], None, True)
+
+    def _make_room(self, hook: Callable[[Tensor], None]) -> None:
+        if self.full is None:
+            made = Parameter(empty(self.shape, self.dtype), self.shard.requires_grad)
+            self.full = made
+            if self.shard.requires_grad:
+                self._handle = made.register_post_accumulate_grad_hook(hook)
+        elif not len(self.full._storage):
+            refill(self.full._storage, math.prod(self.shape) * self.dtype.itemsize)
+
+    def end_gather(self) -> None:
+        """All of it is here."""
+        if self.gathering is not None:
+            self.gathering.wait()
+            self.gathering, self.there = None, True
+        self.show(True)
+
+    def release(self, keep_small: bool) -> None:
+        """Give the bytes back; the shard is what the modules have.
+
+        Arrays of small ones may be at hand in what autograd has saved: these stay until backward
+        is over.
+        """
+        if self.gathering is not None:
+            self.end_gather()
+        self.show(False)
+        if self.full is None or not self.there or (keep_small and self._small):
+            return
+        self.there = False
+        if self._small:
+            self._forget()
+        else:
+            self.full._np = None
+            vacate(self.full._storage)
+
+    def part(self, t: Tensor) -> Tensor:
+        """A tensor of this rank's rows, which says so."""
+        return attach(t, self.spec)
+
+    def keep_rows(self) -> None:
+        """This rank's rows of what is whole become its part."""
+        assert self.full is not None
+        first, last = self.spec.rows(self.group.rank())
+        with no_grad():
+            rows = self.full.detach().view(self.spec.folded())[first:last]
+            self.shard.detach().copy_(rows.view(self.shard.shape))
+
+    def _forget(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+        self.full = self._handle = None
+
+    # -- gradients --------------------------------------------------------------------------------
+
+    def reduce_gradient(self, divisor: float) -> Work | None:
+        """The gradient of all of it becomes its shard's part of the mean over the ranks."""
+        full = self.full
+        assert full is not None
+        grad = full._grad
+        full._grad = None
+        if grad is None:
+            return None
+        kind = self.reduce_dtype or grad._dtype
+        with no_grad():
+            if grad._dtype is not kind:
+                grad = grad.to(kind)
+            grad = grad.contiguous()
+            grad.mul_(1.0 / divisor) if divisor != 1 else None
+            made = empty(tuple(self.shard.shape), kind)
+        n, width = self.group.size(), math.prod(self.shape[1:])
+        counts = [width * (last - first) for first, last in map(self.spec.rows, range(n))]
+        grad._storage.will_write()
+        given, target = grad.array(), made._storage.view(made.layout_of(), kind.np)
+
+        def begin(comm: Any) -> Any:
+            return comm.Ireduce_scatter(
+                mpi.buffer(given, kind),
+                mpi.buffer(target, kind),
+                counts,
+                mpi.operation(ReduceOp.SUM, kind),
+            )
+
+        def finish(sent: Tensor = grad) -> None:  # which lives until then, and no longer
+            self._take(made)
+
+        label = Label("reduce_scatter", (), f"of the gradient of {self.places[0][1]}")
+        return start(self.group, label, begin, [], finish, True)
+
+    def _take(self, made: Tensor) -> None:
+        with no_grad():
+            if made._dtype is not self.shard._dtype:
+                made = made.to(self.shard._dtype)
+            if self.shard._grad is not None:
+                self.shard._grad.add_(made)
+            else:
+                self.shard._grad = attach(made, self.spec)

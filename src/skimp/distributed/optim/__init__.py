@@ -1,0 +1,10 @@
+"""torch.distributed.optim: optimizers whose state is spread."""
+
+from __future__ import annotations
+
+from skimp._compat.modules import lookup, public
+from skimp.distributed.optim.zero_redundancy_optimizer import ZeroRedundancyOptimizer
+
+__all__ = ["ZeroRedundancyOptimizer"]
+__all__.extend(public(__name__))
+__getattr__ = lookup(__name__)

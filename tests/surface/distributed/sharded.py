@@ -1,0 +1,151 @@
+"""Training with parameters, gradients and state held once over the ranks."""
+
+import json
+import sys
+import warnings
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    StateDictType,
+    fully_shard,
+)
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+warnings.simplefilter("ignore")
+target, folder, what = sys.argv[1:]
+dist.init_process_group("gloo")
+r, n = dist.get_rank(), dist.get_world_size()
+found = {"n": n}
+D, LAYERS = 64, 3
+
+
+class Block(nn.Module):
+    def __init__(self, d=D):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(d), nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
+        self.last = nn.Linear(D, 5)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+
+def losses(model, optimizer, steps=4, parts=n, clip=None, accumulate=None):
+    data = torch.Generator().manual_seed(5)
+    said = []
+    for _ in range(steps):
+        x, y = torch.randn(8, D, generator=data), torch.randn(8, 5, generator=data)
+        if parts > 1:
+            x, y = x.chunk(parts)[r], y.chunk(parts)[r]
+        optimizer.zero_grad()
+        if accumulate is not None:
+            accumulate(False)
+            ((model(x) - y) ** 2).mean().backward()
+            accumulate(True)
+        loss = ((model(x) - y) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        mean = loss.detach().float()
+        if parts > 1:
+            dist.all_reduce(mean)
+        said.append(mean.item() / parts)
+    return said
+
+
+PLAIN = MixedPrecisionPolicy()
+
+
+def sharded(inner=PLAIN, outer=PLAIN):
+    net = Net()
+    for block in net.blocks:
+        fully_shard(block, mp_policy=inner)
+    return fully_shard(net, mp_policy=outer)
+
+
+def adam(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+def full(model):
+    state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+    return {key: round(value.double().sum().item(), 3) for key, value in state.items()}
+
+
+if what == "all":
+    if r == 0:
+        alone = Net()
+        found["alone"] = losses(alone, adam(alone), parts=1)
+        found["alone state"] = full(alone)
+    model = sharded()
+    optimizer = adam(model)
+    found["fully_shard"] = losses(model, optimizer)
+    found["state"] = full(model)
+    weight = dict(model.named_parameters())["blocks.0.up.weight"]
+    found["part"] = [
+        list(weight.to_local().shape),
+        list(weight.full_tensor().shape),
+        str(weight.placements),
+    ]
+    dcp.save({"model": model.state_dict(), "step": 4}, checkpoint_id=folder)
+
+    model = sharded()
+    sync = model.set_requires_gradient_sync
+    found["accumulated"] = losses(model, adam(model), accumulate=sync)
+    if r == 0:
+        twice = Net()
+        found["alone accumulated"] = losses(twice, adam(twice), parts=1, accumulate=lambda _: None)
+
+    model = FullyShardedDataParallel(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}))
+    found["wrapper"] = losses(model, adam(model))
+    whole = model.state_dict()
+    found["wrapper state"] = {k: round(v.double().sum().item(), 3) for k, v in whole.items()}
+    with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+        found["rows"] = model.state_dict()["blocks.0.up.weight"].to_local().shape[0]
+    again = FullyShardedDataParallel(Net())
+    again.load_state_dict(whole)
+    with FullyShardedDataParallel.summon_full_params(again):
+        found["summoned"] = list(again.module.blocks[0].up.weight.shape)
+    found["loaded"] = {k: round(v.double().sum().item(), 3) for k, v in again.state_dict().items()}
+
+    half = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    outer = MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32)
+    mixed = sharded(half, outer)
+    found["mixed"] = losses(mixed, adam(mixed))
+
+    net = DistributedDataParallel(Net())
+    zero = ZeroRedundancyOptimizer(net.parameters(), torch.optim.AdamW, lr=1e-2)
+    found["zero"] = losses(net, zero)
+    found["zero states"] = sum(
+        v.numel() for s in zero.optim.state.values() for v in s.values() if v.dim()
+    )
+    zero.consolidate_state_dict(0)
+    if r == 0:
+        found["zero whole"] = len(zero.state_dict()["state"])
+elif what == "load":
+    model = sharded()
+    state = {"model": model.state_dict(), "step": 0}
+    dcp.load(state, checkpoint_id=folder)
+    found["state"], found["step"] = full(model), state["step"]
+
+with open(f"{target}.{r}", "w") as file:
+    json.dump(found, file)
+dist.destroy_process_group()

@@ -1,0 +1,96 @@
+"""What ranks hold once: losses are those of one process, bytes those of the formula."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from tests.support import ranks
+
+HERE = Path(__file__).parent
+
+
+def launch(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "skimp", "launch", *words],
+        env=ranks.environment(),
+        capture_output=True,
+        text=True,
+        timeout=ranks.LIMIT,
+    )
+
+
+@cache
+def trained() -> dict[str, Any]:
+    """What rank 0 of two wrote, and what the last of three read of the checkpoint."""
+    with TemporaryDirectory() as folder:
+        for n, what in ((2, "all"), (3, "load")):
+            words = f"{folder}/{what}", f"{folder}/checkpoint", what
+            done = launch("-n", str(n), str(HERE / "sharded.py"), *words)
+            assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(Path(f"{folder}/all.0").read_text())
+        found["of three"] = json.loads(Path(f"{folder}/load.2").read_text())
+        return found
+
+
+@pytest.mark.parametrize("way", ["fully_shard", "wrapper", "zero"])
+def test_losses_are_those_of_one_process(way: str) -> None:
+    assert trained()[way] == pytest.approx(trained()["alone"], rel=1e-6)
+
+
+def test_gradients_add_up_before_they_are_averaged() -> None:
+    assert trained()["accumulated"] == pytest.approx(trained()["alone accumulated"], rel=1e-6)
+
+
+def test_mixed_precision_is_near() -> None:
+    assert trained()["mixed"] == pytest.approx(trained()["alone"], rel=2e-2)
+    assert trained()["mixed"] != pytest.approx(trained()["alone"], rel=1e-6)
+
+
+def test_states_are_whole_or_parts() -> None:
+    found = trained()
+    assert found["state"] == found["alone state"]
+    assert found["part"] == [[128, 64], [256, 64], "(Shard(dim=0),)"]
+    assert found["rows"] == 128
+    assert found["loaded"] == found["wrapper state"]
+    assert found["summoned"] == [256, 64]
+    assert found["zero whole"] == len(found["state"])
+
+
+def test_another_number_of_ranks_reads_the_checkpoint() -> None:
+    assert trained()["of three"]["state"] == trained()["state"]
+    assert trained()["of three"]["step"] == 4
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_the_peak_of_each_rank_is_the_formulas(n: int, tmp_path: Path) -> None:
+    layers, width = 8, 512
+    target = tmp_path / "found"
+    words = ["-n", str(n), "--limit", "40MiB", str(HERE / "peaks.py"), str(target)]
+    if n == 4:  # parameters and momentum alone are 16 MiB
+        words[3] = "10MiB"
+    done = launch(*words, str(layers), str(width))
+    assert done.returncode == 0, done.stderr
+    layer = width * width * 4
+    # parts of parameters, momentum and the gradients but the last two layers'; two layers gathered,
+    # one gradient computed and one on its way
+    peak = (2 * layers + layers - 2) * layer / n + 4 * layer
+    for r in range(n):
+        found = json.loads(Path(f"{target}.{r}").read_text())
+        assert found["peak"] == pytest.approx(peak, rel=0.02)
+        assert found["after"] == pytest.approx(3 * layers * layer / n, rel=0.02)
+        assert found["losses"][0] > found["losses"][-1]
+
+
+def test_one_rank_cannot_hold_what_four_can(tmp_path: Path) -> None:
+    words = "--limit", "10MiB", str(HERE / "peaks.py"), str(tmp_path / "found"), "8", "512"
+    done = launch("-n", "1", *words)
+    assert done.returncode == 1
+    assert "OutOfMemoryError" in done.stderr
