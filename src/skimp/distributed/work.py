@@ -16,8 +16,11 @@ from skimp.multiprocessing.futures import Future
 
 SPINS = 64  # polls without a pause: two ranks that meet lose nothing
 YIELDING = 0.05  # seconds in which the core is only offered to others between polls
-NAP, LONG_NAP = 0.0001, 0.001  # then: for the first second, and later
-BUSY = 2e-5  # a poll that took so long moved bytes: no nap after it
+NAP, LONG_NAP = 2e-5, 0.001  # then: for the first second, and later
+BUSY = 2e-5  # a poll that took so long moved bytes: no pause after it
+# seconds after which a core that was offered comes back: others want it, and whoever sleeps gets it
+# back sooner than whoever waits in line
+CROWDED = 1e-4
 GRACE = 0.5  # seconds in which what a rank sent before it left may still arrive
 _abandoned: list[Any] = []
 ACCOUNTS: list[Callable[[Work, float], None]] = []  # who is told of each operation and its time
@@ -164,13 +167,16 @@ def until(poll: Callable[[], bool], work: Work, seconds: float) -> None:
             return
     start = now = time.monotonic()
     look, told, gone_since = start + watch.LOOK_AFTER, False, 0.0
+    crowded = False
     try:
         while not poll():
             before, now = now, time.monotonic()
-            if now - start < YIELDING or now - before < BUSY:
-                os.sched_yield()
-            else:
-                time.sleep(NAP if now - start < 1 else LONG_NAP)
+            if now - before < BUSY:
+                if crowded or now - start > YIELDING:
+                    time.sleep(NAP if now - start < 1 else LONG_NAP)
+                else:
+                    os.sched_yield()
+                    crowded = time.monotonic() - now > CROWDED
                 now = time.monotonic()
             if now > look:
                 look = now + watch.LOOK_AFTER

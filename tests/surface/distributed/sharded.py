@@ -126,6 +126,24 @@ if what == "all":
         found["summoned"] = list(again.module.blocks[0].up.weight.shape)
     found["loaded"] = {k: round(v.double().sum().item(), 3) for k, v in again.state_dict().items()}
 
+    with torch.device("meta"):
+        empty = Net()
+    fully_shard(empty)
+    empty.to_empty(device="cpu")
+    found["from meta"] = list(empty.last.weight.to_local().shape)
+
+    model, alone = sharded(), Net()
+    for each in (model, alone):
+        each(torch.ones(2, D)).sum().backward()
+    norms = [nn.utils.clip_grad_norm_(each.parameters(), 0.5).item() for each in (model, alone)]
+    found["norms"] = [*norms, nn.utils.clip_grad_norm_(model.parameters(), 9.0).item()]
+
+    mesh = dist.init_device_mesh("cpu", (1, n), mesh_dim_names=("outer", "inner"))
+    line = torch.ones(1)
+    dist.all_reduce(line, group=mesh.get_group("inner"))
+    names = [mesh.get_local_rank("inner"), mesh["inner"].size(), mesh.get_coordinate()]
+    found["mesh"] = [list(mesh.shape), *names, line.item()]
+
     half = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
     outer = MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32)
     mixed = sharded(half, outer)

@@ -64,6 +64,17 @@ def test_states_are_whole_or_parts() -> None:
     assert found["zero whole"] == len(found["state"])
 
 
+def test_norms_are_of_whole_gradients_and_parts_of_nothing_become_parts() -> None:
+    ours, alone, clipped = trained()["norms"]
+    assert ours == pytest.approx(alone, rel=1e-5)
+    assert clipped == pytest.approx(0.5, rel=1e-3)
+    assert trained()["from meta"] == [3, 64]
+
+
+def test_a_mesh_has_a_group_per_line() -> None:
+    assert trained()["mesh"] == [[1, 2], 0, 2, [0, 0], 2.0]
+
+
 def test_another_number_of_ranks_reads_the_checkpoint() -> None:
     assert trained()["of three"]["state"] == trained()["state"]
     assert trained()["of three"]["step"] == 4

@@ -9,6 +9,7 @@ from typing import Any
 
 from skimp.distributed.fsdp.wrapper import FullyShardedDataParallel, _rows
 from skimp.distributed.groups import get_rank
+from skimp.distributed.objects import broadcast_object_list
 from skimp.distributed.tensor.spec import full_tensor, spec_of
 from skimp.nn.parallel.distributed import DistributedDataParallel
 
@@ -38,9 +39,10 @@ def get_model_state_dict(
 ) -> dict[str, Any]:
     """The module's, without wrappers' prefixes: this rank's parts, or whole tensors."""
     found = _inner(model).state_dict()
-    if options is not None and options.full_state_dict:
-        return {k: full_tensor(t) if spec_of(t) else t for k, t in found.items()}
-    return dict(found)
+    if options is None or not options.full_state_dict:
+        return dict(found)
+    whole = {k: full_tensor(t) if spec_of(t) else t for k, t in found.items()}
+    return {} if options.cpu_offload and get_rank() else whole  # as PyTorch: the first rank's
 
 
 def set_model_state_dict(
@@ -48,9 +50,20 @@ def set_model_state_dict(
 ) -> Any:
     """Take parts, or whole tensors of which this rank keeps its part."""
     inner = _inner(model)
+    model_state_dict = _of_rank_0(model_state_dict, options)
     parts = inner.state_dict()
     taken = {k: _rows(v, parts.get(k), get_rank()) for k, v in model_state_dict.items()}
-    return inner.load_state_dict(taken, options is None or options.strict)
+    without_bytes = any([t.is_meta for t in parts.values()])
+    return inner.load_state_dict(taken, options is None or options.strict, without_bytes)
+
+
+def _of_rank_0(state: Any, options: StateDictOptions | None) -> Any:
+    """The state that rank 0 has, where the options say that only it has one."""
+    if options is None or not options.broadcast_from_rank0:
+        return state
+    told = [state if get_rank() == 0 else None]
+    broadcast_object_list(told, 0)
+    return told[0]
 
 
 def get_optimizer_state_dict(
@@ -58,7 +71,32 @@ def get_optimizer_state_dict(
 ) -> dict[str, Any]:
     """The optimizer's by parameters' names, with whole tensors."""
     found: dict[str, Any] = FullyShardedDataParallel.optim_state_dict(_inner(model), optimizers)
+    if options is not None and options.cpu_offload and options.full_state_dict and get_rank():
+        return {}
     return found
+
+
+def _init_optim_state(optim: Any) -> None:  # PyTorch's name
+    """Let an optimizer make its state: a step of size 0 with gradients of 0."""
+    if optim.state:
+        return
+    parameters = [p for group in optim.param_groups for p in group["params"]]
+    if any(p.grad is not None for p in parameters):
+        raise RuntimeError(
+            "state_dict can only be used if the optimizer states are initialized (usually after "
+            "one step() with gradients) or gradients are None. For the later case, state_dict will "
+            "fake the gradients as zero to initialize the optimizer states. However, the gradients "
+            "are not None."
+        )
+    rates = [group.get("lr") for group in optim.param_groups]
+    for p in parameters:
+        p.grad = p.detach().new_zeros(p.shape)
+    for group in optim.param_groups:
+        group["lr"] = 0.0
+    optim.step()
+    for group, rate in zip(optim.param_groups, rates, strict=True):
+        group["lr"] = rate
+    optim.zero_grad(set_to_none=True)
 
 
 def set_optimizer_state_dict(
@@ -66,6 +104,7 @@ def set_optimizer_state_dict(
 ) -> None:
     """Take one with names and whole tensors."""
     inner = _inner(model)
+    optim_state_dict = _of_rank_0(optim_state_dict, options)
     ready = FullyShardedDataParallel.optim_state_dict_to_load(inner, optimizers, optim_state_dict)
     optimizers.load_state_dict(ready)
 

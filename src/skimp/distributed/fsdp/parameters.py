@@ -59,6 +59,17 @@ class ShardedParameter:
         self._handle: Any = None
         self.show(False)
 
+    def adopt(self) -> None:
+        """Another parameter that the module was given (`to_empty`, `load_state_dict` with
+        `assign`) is the part from now on.
+        """
+        owner, name = self.places[0]
+        found = owner._parameters[name]
+        if found is not self.shard and found is not self.full:
+            self.shard = found
+            attach(found, self.spec)
+            self.show(False)
+
     def show(self, full: bool) -> None:
         """Which of the two the modules have."""
         shown = self.full if full else self.shard
@@ -71,6 +82,7 @@ class ShardedParameter:
         """Begin to bring all rows here."""
         if self.there or self.gathering is not None:
             return
+        self.adopt()
         self._make_room(hook)
         assert self.full is not None
         n, width = self.group.size(), math.prod(self.shape[1:])

@@ -242,6 +242,20 @@ class FSDPModule:
 
     _unit: Unit
 
+    def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        found = super()._apply(fn, *args, **kwargs)  # type: ignore[misc]
+        for p in self._unit.parameters:
+            p.adopt()
+        return found
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's own; parameters that are assigned are this rank's parts."""
+        found = super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
+        for unit in self._units(recurse=True):
+            for p in unit.parameters:
+                p.adopt()
+        return found
+
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
         """Gather this unit's parameters."""
         if async_op:

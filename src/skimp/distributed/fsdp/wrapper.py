@@ -9,10 +9,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.create.creation import tensor
-from skimp.distributed.collectives import all_reduce
 from skimp.distributed.device_mesh import DeviceMesh
 from skimp.distributed.fsdp.policies import (
     FullStateDictConfig,
@@ -26,7 +23,7 @@ from skimp.distributed.groups import chosen
 from skimp.distributed.tensor.spec import full_tensor, spec_of
 from skimp.nn.modules.module import Module
 from skimp.nn.parallel.distributed import _from_rank
-from skimp.nn.utils.clip_grad import clip_grads_with_norm_
+from skimp.nn.utils.clip_grad import clip_grad_norm_
 
 
 class FullyShardedDataParallel(Module):
@@ -100,13 +97,7 @@ class FullyShardedDataParallel(Module):
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
         """As `nn.utils.clip_grad_norm_`, of the gradients of all ranks."""
-        grads = [p.grad for p in self.parameters() if p.grad is not None]
-        total = tensor([sum([float(g.norm(norm_type)) ** norm_type for g in grads])])
-        all_reduce(total, group=self.process_group)
-        norm = total[0] ** (1.0 / norm_type)
-        with no_grad():
-            clip_grads_with_norm_(list(self.parameters()), max_norm, norm)
-        return norm
+        return clip_grad_norm_(self.parameters(), max_norm, norm_type)
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -9,10 +9,11 @@ from typing import Any
 from skimp._compat.modules import lookup, public
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed.collectives import broadcast
+from skimp.distributed.tensor import norms
 from skimp.distributed.tensor.placements import Placement, Replicate, Shard
 from skimp.distributed.tensor.spec import Spec, attach, spec_of
 
-__all__ = ["DTensor", "Placement", "Replicate", "Shard", "distribute_tensor"]
+__all__ = ["DTensor", "Placement", "Replicate", "Shard", "distribute_tensor", "norms"]
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
 

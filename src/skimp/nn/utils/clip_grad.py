@@ -6,10 +6,12 @@ import types
 import warnings
 from typing import Any
 
-from skimp import linalg
+from skimp import distributed, linalg
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import whole
+
+dist: Any = distributed  # whose functions come when they are asked for
 
 __all__ = [
     "clip_grad_norm",
@@ -37,10 +39,14 @@ def get_total_norm(
     Raises: RuntimeError for a norm that is not finite, with `error_if_nonfinite`.
     """
     norm_type = float(norm_type)
-    norms = [linalg.vector_norm(t, norm_type) for t in _listed(tensors)]
+    listed = _listed(tensors)
+    norms = [linalg.vector_norm(t, norm_type) for t in listed]
     if not norms:
         return whole.tensor(0.0)
-    total = linalg.vector_norm(whole.stack([n.to(norms[0].dtype) for n in norms]), norm_type)
+    together = whole.stack([n.to(norms[0].dtype) for n in norms])
+    if any([getattr(t, "_spec", None) is not None for t in listed]):  # parts, of fully_shard
+        together = dist.tensor.norms.over_ranks(together, listed, norm_type)
+    total = linalg.vector_norm(together, norm_type)
     if error_if_nonfinite and not _finite(total):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
