@@ -43,15 +43,20 @@ def plain(x: Any) -> Any:
     return [type(x).__name__, *[plain(v) for v in x]] if isinstance(x, (list, tuple)) else x
 
 
-def alike(f: Any) -> Any:
-    """f of our module and of theirs: equal results, or errors of one type with one message."""
+def alike(f: Any, refused: type[Exception] | None = None) -> Any:
+    """f of our module and of theirs: equal results; or both are `refused` with this class of error
+    and one message.
+    """
     found = []
     for lib, data in SIDES:
         lib.manual_seed(5)
         try:
             found.append(plain(f(lib, data)))
         except Exception as error:
-            found.append((type(error).__name__, str(error)))
+            assert type(error) is refused, repr(error)
+            found.append(str(error))
+        else:
+            assert refused is None, f"{lib.__name__} does not refuse"
     assert found[0] == found[1]
     return found[0]
 
