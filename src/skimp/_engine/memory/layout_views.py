@@ -337,6 +337,11 @@ VIEW_IMPOSSIBLE: Final = (
 
 def infer_size(sizes: Sequence[int], count: int) -> Ints:
     """The shape asked for with its -1 replaced, for a tensor of `count` elements."""
+    for dim, size in enumerate(sizes):
+        if size < -1:
+            raise RuntimeError(
+                f"invalid shape dimension {size} at index {dim} of shape {list(sizes)}"
+            )
     unknown = _position_of_unknown(sizes)
     known = numel([size for size in sizes if size >= 0])
     if unknown is None:

@@ -37,8 +37,13 @@ class device:  # noqa: N801  (PyTorch's name)
             given, index = type.type, type.index if index is None else index
         elif isinstance(type, int):
             given, index = "cuda", type
+        elif isinstance(type, str):
+            given = type
         else:
-            given = str(type)
+            raise TypeError(
+                "device() received an invalid combination of arguments - got "
+                f"({type.__class__.__name__})"
+            )
         name, _, number = given.partition(":")
         if name not in _TYPES:
             raise RuntimeError(
@@ -54,6 +59,10 @@ class device:  # noqa: N801  (PyTorch's name)
             if not number.isdigit():
                 raise RuntimeError(f"Invalid device string: '{given}'")
             index = int(number)
+            if index >= 1 << 31:
+                raise RuntimeError(
+                    f"Could not parse device index '{number}' in device string '{given}'"
+                )
         if index is not None and index < 0:
             raise RuntimeError("Device index must not be negative")
         self.type = name

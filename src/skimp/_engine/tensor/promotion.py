@@ -113,6 +113,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     """`torch.promote_types`: the type of a result of tensors of these types."""
     found = _PROMOTED.get((type1, type2))
     if found is None:
+        _refuse_types("promote_types", type1=type1, type2=type2)
         kinds = "Float8 Types" if {type1, type2} & set(FLOAT8) else "uint16, uint32, uint64 types"
         names = [scalar_type_name(of) for of in (type1, type2)]
         raise RuntimeError(
@@ -127,7 +128,19 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
     It may lose range or sign, but not its kind: fraction, imaginary part, being more than a bool.
     """
+    if not isinstance(from_, dtype) or not isinstance(to, dtype):
+        _refuse_types("can_cast", from_=from_, to=to)
     return from_.category <= to.category
+
+
+def _refuse_types(name: str, **given: Any) -> None:
+    """PyTorch's TypeError where an argument is no dtype."""
+    for place, (word, value) in enumerate(given.items(), 1):
+        if not isinstance(value, dtype):
+            raise TypeError(
+                f"{name}(): argument '{word}' (position {place}) must be torch.dtype, not "
+                f"{type(value).__name__}"
+            )
 
 
 # --- the operands of an op --------------------------------------------------------------------

@@ -437,6 +437,8 @@ def arange(
     if dtype is None:
         whole = all(isinstance(v, int) for v in (start, end, step))
         dtype = dtypes.int64 if whole else promotion.get_default_dtype()
+    if dtype is dtypes.bool:
+        raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if not (math.isfinite(start) and math.isfinite(end)):

@@ -170,6 +170,10 @@ def frombuffer(
 
 
 def _on_buffer(buffer: Any, dtype: dtypes.dtype, count: int = -1, offset: int = 0) -> Tensor:
+    if not isinstance(dtype, dtypes.dtype):
+        raise TypeError(
+            f"frombuffer(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}"
+        )
     flat = _bytes_of(buffer)
     n, size = len(flat), dtype.itemsize
     if n == 0 or count == 0:

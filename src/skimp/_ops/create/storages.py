@@ -43,6 +43,19 @@ _C_NAMES = {
 }  # C++'s names of the dtypes
 
 
+def _count(nbytes: Any) -> int:
+    """A number of bytes, or PyTorch's error."""
+    if isinstance(nbytes, str):
+        raise RuntimeError(
+            "torch.UntypedStorage(): tried to construct a storage from a sequence (str), but one "
+            "of the items was of type str instead of int"
+        )
+    count = int(nbytes)
+    if count < 0:
+        raise RuntimeError(f"alloc_cpu() seems to have been called with negative number: {count}")
+    return count
+
+
 class UntypedStorage:
     """The bytes that a tensor and its views share."""
 
@@ -54,7 +67,7 @@ class UntypedStorage:
         elif place(device) is META:
             self._storage = without_bytes(int(nbytes))
         else:
-            self._storage = storages.empty(int(nbytes))
+            self._storage = storages.empty(_count(nbytes))
 
     @classmethod
     def from_file(
@@ -370,18 +383,26 @@ def _no_derivative(g: Tensor) -> Any:
     raise RuntimeError("derivative for set_ is not implemented")
 
 
+NOTHING: Any = ()  # no source was given
 SET = Rule("NotImplemented", {("input", "source"): _no_derivative})
 
 
 @_method
 @sampled(lambda tensor: [(tensor([1.0, 2.0]), tensor([3.0]))])
 def set_(
-    self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
+    self: Tensor,
+    source: Any = NOTHING,
+    storage_offset: int = 0,
+    size: Any = None,
+    stride: Any = None,
 ) -> Tensor:
     """Look at another tensor's or storage's bytes from now on; without arguments, at none.
 
     The tensor is no view any more, and its views stay with the old bytes. No gradient passes.
     """
+    if source is None:
+        raise TypeError("set_() received an invalid combination of arguments - got (NoneType)")
+    source = None if source is NOTHING else source
     found, layout = _looked_at(self, source, storage_offset, size, stride)
     history.before_inplace(self)
     need = layouts.nbytes_needed(layout, self._dtype.itemsize)

@@ -386,6 +386,10 @@ def block_diag(*tensors: Any) -> Tensor:
     """The tensors, as matrices, along the diagonal of a matrix of zeros."""
     given = varargs(tensors)
     for i, t in enumerate(given):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {i} in argument 0, but got {type(t).__name__}"
+            )
         if t.ndim > 2:
             raise RuntimeError(
                 f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has "

@@ -151,7 +151,10 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
     "view",
     function=False,
     rule=_VIEWED,
-    fast_view="a.reshape(*sizes) if sizes and a.flags.c_contiguous else None",
+    # NumPy takes any negative size for the unknown one
+    fast_view="(b if b.shape == sizes or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0]"
+    " else None) if sizes and a.flags.c_contiguous and (b := a.reshape(*sizes)) is not None"
+    " else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
     copy=True,
@@ -176,6 +179,8 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
     try:
         a = x.reshape(sizes)
     except ValueError:  # the general way has PyTorch's words
+        return None
+    if a.shape != sizes and -1 not in sizes:  # NumPy takes any negative size for the unknown one
         return None
     if x.flags.c_contiguous:
         return view_at_hand(input, a, _VIEWED, {"input": input})

@@ -109,6 +109,7 @@ def clip_grad_norm_(
         warnings.warn(
             "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
         )
+    max_norm = float(max_norm)
     grads = [p.grad for p in found if p.grad is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(found, max_norm, total, foreach)
