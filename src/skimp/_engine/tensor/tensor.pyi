@@ -1687,7 +1687,7 @@ class Tensor:
         """The input with `src` written over one position of a dim."""
     def set_(
         self,
-        source: Any = None,
+        source: Any = (),
         storage_offset: builtins.int = 0,
         size: Any = None,
         stride: Any = None,
