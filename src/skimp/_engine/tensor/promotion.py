@@ -128,9 +128,11 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
     It may lose range or sign, but not its kind: fraction, imaginary part, being more than a bool.
     """
-    if not isinstance(from_, dtype) or not isinstance(to, dtype):
+    try:
+        return from_.category <= to.category
+    except AttributeError:
         _refuse_types("can_cast", from_=from_, to=to)
-    return from_.category <= to.category
+        raise
 
 
 def _refuse_types(name: str, **given: Any) -> None:
