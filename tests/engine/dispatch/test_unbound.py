@@ -61,6 +61,18 @@ def test_every_public_function_binds_where_pytorchs_does() -> None:
     assert len(every) > 1000
 
 
+def test_every_function_of_the_package_has_its_own_name() -> None:
+    wrong = [
+        name
+        for space, name in public_functions()
+        if space == ""
+        and name[0] != "_"
+        and getattr(torch, name).__name__ == name
+        and getattr(skimp, name).__name__ != name
+    ]
+    assert wrong == []
+
+
 def test_as_class_attributes_of_a_module() -> None:
     class Loss(skimp.nn.Module):
         conv = skimp.conv2d
