@@ -101,6 +101,8 @@ def small_shape(size: tuple[Any, ...]) -> tuple[int, ...] | None:
         size = size[0]
         if type(size) not in (tuple, list, Size):
             return None
+    elif not size:
+        return None
     n = 1
     for length in size:
         if type(length) is not int or length < 1:
