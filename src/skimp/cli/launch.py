@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from skimp.cli import ranks
 from skimp.distributed import mpi
 from skimp.distributed.tcp import TCPStore
 
@@ -23,7 +24,7 @@ USAGE = (
     "skimp launch -n N [options] script.py [args ...]\n"
     "       skimp launch -n N [options] -m module [args ...]"
 )
-TAKES_VALUE = ("-n", "--hosts", "--limit")
+TAKES_VALUE = ("-n", "--hosts", "--limit", "--report")
 GRACE = 5  # seconds for the other ranks' last lines, after a rank has failed
 INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
 BANNER = b"=" * 83  # what mpiexec begins its own words about a failure with
@@ -32,6 +33,10 @@ DRAIN = 0.2  # seconds for what ranks have written to come through
 # failed, because mpiexec kills the others as soon as it goes.
 RANK = 'd=$1; g=$2; shift 2; "$@"; c=$?; echo $c > "$d/$PMI_RANK" 2>/dev/null; '
 RANK += "[ $c = 0 ] || sleep $g; exit $c"
+# the same, with files for the report
+REPORTED = 'export SKIMP_COMMUNICATION="$1/communication.$PMI_RANK.json"; '
+REPORTED += 'r="$1/memory.$PMI_RANK.json"; d=$1; g=$2; p=$3; shift 7; '
+REPORTED += 'set -- "$d" "$g" "$p" -m skimp run --quiet --report "$r" "$@"; '
 
 
 def add_to(commands: Any) -> None:
@@ -50,6 +55,11 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("--prefix", action="store_true", help="begin each line with its rank")
     parser.add_argument("--limit", metavar="SIZE", help="memory that each rank's tensors may take")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="write one report of all ranks to FILE (as JSON if it ends in .json; -: to stderr)",
+    )
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -70,7 +80,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     program = [sys.executable, "-m", "skimp", "run", "--quiet"]
     if options.limit:
         program += ["--limit", options.limit]
-    return under_mpiexec([*program, *words], n, options.hosts, options.prefix)
+    return under_mpiexec([*program, *words], n, options.hosts, options.prefix, options.report)
 
 
 def _ranks_of(hosts: str | None) -> int:
@@ -94,7 +104,12 @@ def mpiexec() -> str | None:
 
 
 def under_mpiexec(
-    command: Sequence[str], n: int, hosts: str | None, prefix: bool, **variables: str
+    command: Sequence[str],
+    n: int,
+    hosts: str | None,
+    prefix: bool,
+    report: str | None = None,
+    **variables: str,
 ) -> int:
     """Run a command on `n` ranks; the exit code of the first that failed."""
     starter = mpiexec()
@@ -106,10 +121,22 @@ def under_mpiexec(
         words = [starter, "-n", str(n)]
         words += ["-hosts", hosts] if hosts else []
         words += ["-prepend-rank"] if prefix else []
-        words += ["sh", "-c", RANK, "sh", folder, str(GRACE), *command]
+        script = RANK if report is None else REPORTED + RANK
+        words += ["sh", "-c", script, "sh", folder, str(GRACE), *command]
         place = {"MASTER_ADDR": host, "MASTER_PORT": str(store.port)}
         ended = Ended(Path(folder), n)
-        return ended.first(_run(words, environment(n, **place, **variables), ended))
+        code = ended.first(_run(words, environment(n, **place, **variables), ended))
+        if report is not None:
+            _write(ranks.read(Path(folder), n), report)
+        return code
+
+
+def _write(found: list[ranks.Rank], report: str) -> None:
+    if report == "-":
+        print(ranks.to_text(found), file=sys.stderr, end="")
+        return
+    as_json = report.endswith(".json")
+    Path(report).write_text(ranks.to_json(found) if as_json else ranks.to_text(found))
 
 
 def environment(n: int, **variables: str) -> dict[str, str]:
@@ -131,7 +158,8 @@ class Ended:
 
     def codes(self) -> list[int]:
         """The exit codes, in the order in which they came."""
-        ended = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+        files = [file for file in self._folder.iterdir() if file.name.isdecimal()]
+        ended = sorted(files, key=lambda file: file.stat().st_mtime_ns)
         return [int(file.read_text() or 1) for file in ended]
 
     def all_and_badly(self) -> bool:

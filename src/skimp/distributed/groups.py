@@ -9,10 +9,11 @@ import time
 import zlib
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from skimp._engine.memory import call_site
-from skimp.distributed import mpi, rendezvous, watch
+from skimp.distributed import mpi, rendezvous, tally, watch
 from skimp.distributed.debug import wanted
 from skimp.distributed.errors import DistBackendError, DistError
 from skimp.distributed.stores import PrefixStore, Store
@@ -211,6 +212,8 @@ def _remember(joined: rendezvous.Joined, name: Backend, timeout: timedelta) -> N
     if watch.current() is None:
         watch.install_hook(comm.rank)
         multiprocessing.util.Finalize(None, leave, exitpriority=0)
+        if tally.VARIABLE in os.environ:
+            tally.begin(Path(os.environ[tally.VARIABLE]))
     watch.begin(joined.control, comm.rank)
     if name not in ("mpi", "undefined") and comm.rank == 0 and not world.said:
         world.said = True

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from types import FrameType
 from typing import Any, NamedTuple
 
 from skimp._engine.memory import call_site
@@ -32,6 +34,7 @@ class Label(NamedTuple):
     name: str
     tensors: tuple[Any, ...] = ()
     detail: str = ""
+    nbytes: int = 0  # where the tensors are not named: they shall not live for the label's sake
 
     def __str__(self) -> str:
         shown = ", ".join([f"{t.dtype}{list(t.shape)}" for t in self.tensors])
@@ -146,9 +149,19 @@ class Work:
 
     def where(self) -> str:
         """What it is and the line of the program that started it."""
-        site = self._site or call_site.find()
+        site = self._site or _here()
         place = f" at {site.filename}:{site.lineno}" if site.lineno else ""
         return f"{self._label}{place}"
+
+
+def _here() -> call_site.Site:
+    """The nearest line of the program; in backward, of the call that began it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(call_site.OWN_CODE):
+        frame = frame.f_back
+    if frame is None:
+        return call_site.Site("", 0, "")
+    return call_site.Site(frame.f_code.co_filename, frame.f_lineno or 0, "")
 
 
 def _translated(error: Exception, work: Work) -> Exception:
@@ -259,7 +272,7 @@ def submit(work: Work, async_op: bool) -> Work | None:
     if ACCOUNTS:
         _account(work)
     if async_op:
-        work._site = call_site.find()
+        work._site = _here()
         if not work._poll():
             progress.add(work)
         return work
@@ -269,7 +282,7 @@ def submit(work: Work, async_op: bool) -> Work | None:
 
 def _account(work: Work) -> None:
     start = time.perf_counter()
-    work._site = call_site.find()
+    work._site = _here()
     inner = work._finish
 
     def finish() -> None:

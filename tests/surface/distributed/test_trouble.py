@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import signal
 import subprocess
@@ -107,3 +108,28 @@ def test_without_the_extra_there_is_one_error(monkeypatch: pytest.MonkeyPatch) -
     mpi.load.cache_clear()
     with pytest.raises(RuntimeError, match=r"pip install 'skimp\[mpi\]'"):
         init_process_group("gloo", rank=0, world_size=1, store=HashStore())
+
+
+def test_one_report_of_all_ranks_has_peaks_and_lines(tmp_path: Path) -> None:
+    program, report = tmp_path / "program.py", tmp_path / "report.json"
+    program.write_text(
+        "import torch\n"
+        "import torch.distributed as dist\n"
+        "dist.init_process_group('mpi')\n"
+        "x = torch.ones(1000)\n"
+        "for _ in range(5):\n"
+        "    dist.all_reduce(x)\n"
+    )
+    done = launched("launch", "-n", "2", "--report", str(report), str(program))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text())
+    assert [one["rank"] for one in found] == [0, 1]
+    for one in found:
+        assert one["memory"]["peak"]["bytes"] == 4000
+        (line,) = one["communication"]
+        assert (line["file"], line["line"], line["what"]) == (str(program), 6, "all_reduce")
+        assert (line["calls"], line["bytes"]) == (5, 5 * 4000)
+        assert line["seconds"] > 0
+    done = launched("launch", "-n", "2", "--report", "-", str(program))
+    assert "rank 1: 3.91 KiB" in done.stderr
+    assert f"10 x all_reduce at {program}:6" in done.stderr

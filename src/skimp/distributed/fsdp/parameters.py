@@ -97,7 +97,7 @@ class ShardedParameter:
             ours, theirs = mpi.buffer(given, self.dtype), mpi.buffer(target, self.dtype)
             return comm.Iallgatherv(ours, [theirs[0], counts, theirs[1]])
 
-        label = Label("all_gather", (), f"of the parts of {self.places[0][1]}")
+        label = Label("all_gather", (), f"of the parts of {self.places[0][1]}", target.nbytes)
         self.gathering = start(self.group, label, begin, [], None, True)
 
     def _make_room(self, hook: Callable[[Tensor], None]) -> None:
@@ -184,7 +184,7 @@ class ShardedParameter:
         def finish(sent: Tensor = grad) -> None:  # which lives until then, and no longer
             self._take(made)
 
-        label = Label("reduce_scatter", (), f"of the gradient of {self.places[0][1]}")
+        label = Label("reduce_scatter", (), f"of the gradient of {self.places[0][1]}", given.nbytes)
         return start(self.group, label, begin, [], finish, True)
 
     def _take(self, made: Tensor) -> None:
