@@ -34,6 +34,7 @@ from skimp._ops.create.options import (
     small_shape,
 )
 from skimp._ops.shape.copies import clone, fill, to
+from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -302,6 +303,7 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         method=False,
         composite=False,
         batch=batching.dims.ELEMENTWISE,
+        sparse=sparse.nothing_like if value <= 0 else None,
     )
     export(
         f"new_{name}",

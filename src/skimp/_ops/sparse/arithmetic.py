@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.sparse.products import _spmm
@@ -70,6 +70,8 @@ def plus_dense(dense: Tensor, b: SparseTensor, alpha: Any) -> Tensor:
     """dense + alpha * b."""
     _same_shape(dense, b, "add")
     values = b._held if alpha == 1 else b._held * alpha
+    kind = promotion.result_dtype(tuple([(t._dtype, False, False) for t in (dense, values)]))
+    dense, values = dense.to(kind), values.to(kind)
     return dense.index_put(tuple(b._at.unbind(0)), values, accumulate=True)
 
 

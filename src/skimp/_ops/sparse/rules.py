@@ -32,6 +32,19 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
     return (input if beta == 1 else input * beta) + made_here
 
 
+def nothing_like(given: dict[str, Any]) -> SparseTensor:
+    """zeros_like and empty_like: no entries."""
+    t = given["input"]
+    if given.get("layout") is not None or given.get("memory_format") is not None:
+        refuse("another layout")
+    at = fresh(np.empty((t.sparse_dim(), 0), np.int64), dtypes.int64)
+    shape = tuple(t._plain_shape())
+    dtype = dtypes.asked(given.get("dtype")) or t._dtype
+    held = t._held.new_empty((0, *shape[t.sparse_dim() :]), dtype=dtype)
+    new = made(at, held, shape, t._sorted)
+    return new.requires_grad_() if given.get("requires_grad") else new
+
+
 def joined(given: dict[str, Any]) -> SparseTensor:
     """cat along a sparse dim."""
     tensors, dim = given["tensors"], given["dim"]

@@ -294,6 +294,19 @@ class SparseTensor(Tensor):
     def T(self) -> SparseTensor:
         return self.t()
 
+    @property
+    def mT(self) -> SparseTensor:
+        return self.transpose(-2, -1)
+
+    @property
+    def mH(self) -> SparseTensor:
+        turned = self.transpose(-2, -1)
+        return made(turned._at, turned._held.conj(), tuple(turned._plain_shape()), turned._sorted)
+
+    @property
+    def H(self) -> SparseTensor:
+        return self.mH
+
     def index_select(self, dim: int, index: Tensor) -> SparseTensor:
         """The slices that a vector of positions names."""
         dim %= self.ndim

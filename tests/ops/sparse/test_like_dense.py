@@ -1,0 +1,55 @@
+"""What programs for dense tensors ask of sparse ones as well, compared with PyTorch."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+import skimp
+
+
+def made(library: Any, dtype: str) -> Any:
+    at = library.tensor([[0, 1, 1], [2, 0, 2]])
+    values = library.tensor([3, 4, 5]).to(getattr(library, dtype))
+    return library.sparse_coo_tensor(at, values, (2, 3))
+
+
+EXPRESSIONS = """
+x.mT.to_dense()
+x.T.to_dense()
+x.mT
+x.H.to_dense()
+x.mH.to_dense()
+t.zeros_like(x)
+t.zeros_like(x, dtype=t.float64)
+t.empty_like(x)
+t.sparse_coo_tensor(size=(2, 3))
+t.zeros_like(x) + x
+t.ones(2, 3) + x
+t.ones(2, 3, dtype=t.int64) + x
+t.ones(2, 3, dtype=t.float64) + x
+t.add(t.ones(2, 3, dtype=t.int32), x, alpha=2)
+x + t.zeros_like(x)
+x @ t.ones(3, 2).to(x.dtype)
+x.coalesce()
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "complex64"])
+@pytest.mark.parametrize("text", EXPRESSIONS.split("\n")[1:-1])
+def test_expressions(text: str, dtype: str) -> None:
+    found = []
+    for library in (torch, skimp):
+        try:
+            value = eval(text, {"t": library, "x": made(library, dtype)})
+            found.append(re.sub(r"\s+", " ", repr(value)))
+        except (RuntimeError, NotImplementedError) as error:
+            found.append(type(error))
+    if found[0] in (RuntimeError, NotImplementedError):
+        assert isinstance(found[1], type)
+    else:
+        assert found[1] == found[0]
