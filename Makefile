@@ -71,6 +71,7 @@ guide: $(VENV)/.skimp
 # Measures everything, and writes docs/performance.md and the README's table.
 bench: $(VENV)/.skimp-bench
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.budget
 
 # Prints only. For other parts: $(BIN)/python -m bench --help
 bench-quick: $(VENV)/.skimp-bench
