@@ -193,3 +193,21 @@ def test_a_program_without_steps_gets_no_advice_of_them() -> None:
     with Recording() as recording:
         torch.ones(100).sum()
         assert recording.report().advice == ()
+
+
+def test_a_refusal_names_the_cheapest_advice_that_fits() -> None:
+    step = transformer()
+    with Recording():
+        for _ in range(2):
+            step()
+        top = memory.max_memory_allocated()
+        memory.set_limit(memory.memory_allocated() + 1000)
+        try:
+            with pytest.raises(torch.OutOfMemoryError) as caught:
+                torch.ones(2000)
+        finally:
+            memory.set_limit(None)
+        assert "It would fit with" in str(caught.value)
+        assert any(kind in str(caught.value) for kind in ("zero_grad()", "checkpoint each"))
+        assert top > 0
+    del step

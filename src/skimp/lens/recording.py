@@ -7,11 +7,13 @@ import time
 from typing import Any, Final
 
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.sizes import readable
 from skimp._engine.memory.storage import Storage
 from skimp.lens.collect import Collector
 from skimp.lens.data import Report
 from skimp.lens.growth import FIRST, Look, growth, look
 from skimp.lens.render import to_text
+from skimp.lens.replay import cheapest
 from skimp.lens.report import Places, finished, make
 from skimp.lens.watch import Watch
 
@@ -50,6 +52,7 @@ class Recording:
         self.watch.after_step = self._after_step
         self.watch.start()
         host.watch(self.collector)
+        host.adviser = self._advise
         active.append(self)
 
     def stop(self) -> None:
@@ -58,6 +61,7 @@ class Recording:
             return
         active.remove(self)
         host.unwatch(self.collector)
+        host.adviser = None
         self.watch.stop()
 
     def report(self) -> Report:
@@ -67,6 +71,17 @@ class Recording:
         made = make(self.program, collector, places)
         ends = look(collector) or self._seen
         return finished(made, collector, places, growth(ends, places))
+
+    def _advise(self, excess: int) -> str:
+        """What would make a refused allocation fit, by the steps that were whole."""
+        self.collector.count()
+        if not self.collector.steps.rows:
+            return ""
+        places = Places(self.watch.stacks, self.watch.paths)
+        found = cheapest(make(self.program, self.collector, places), excess)
+        if found is None:
+            return ""
+        return f"It would fit with {readable(found.saves)} less at the peak: {found.text}."
 
     def _after_step(self) -> None:
         """Every now and then: whether something grows, while the functions that hold it run."""

@@ -90,6 +90,15 @@ def advise(report: Report) -> tuple[Advice, ...]:
     return tuple(sorted(worth, key=lambda a: -a.saves)[:MOST])
 
 
+COST: Final = ("zero grad", "drop", "in place", "optimizer in backward", "checkpoint", "batch")
+
+
+def cheapest(report: Report, excess: int) -> Advice | None:
+    """The advice that frees so many bytes and costs least: nothing, then time, then the batch."""
+    fits = [a for a in advise(report) if a.saves >= excess]
+    return min(fits, key=lambda a: (COST.index(a.kind), a.seconds), default=None)
+
+
 def _advice(
     played: Replay, rows: Sequence[Row], kind: str, text: str, place: Place | None = None,
     seconds: float = 0.0, modules: tuple[str, ...] = (),

@@ -133,6 +133,7 @@ class Ledger:
         "_overhead",
         "_relieving",
         "_unfolded",
+        "adviser",
         "backing",
         "budget",
         "ceiling",
@@ -171,6 +172,8 @@ class Ledger:
         self.relievers: list[Callable[[], Any]] = [gc.collect]
         # Who knows what is live, for the message of a refusal.
         self.live_by_line: Callable[[], list[Live]] | None = None
+        # Who knows what would free so many bytes, for the same message.
+        self.adviser: Callable[[int], str] | None = None
         self.budget: Budget | None = None  # set by `spend`
         self._limit = NO_LIMIT
         self._bound = NO_LIMIT  # the lower one of limit and budget
@@ -381,7 +384,10 @@ class Ledger:
         budget = self.budget
         binds = budget is not None and limit == budget.nbytes
         reason = budget.explain(nbytes) if budget is not None and binds else None
-        return out_of_memory(nbytes, self.allocated, limit, _site_of(owner), live, reason)
+        site, advice = _site_of(owner), ""
+        if self.adviser is not None and limit is not None:
+            advice = self.adviser(nbytes + self.allocated - limit)
+        return out_of_memory(nbytes, self.allocated, limit, site, live, reason, advice)
 
     def _hold_limit(self, nbytes: int, owner: Owner) -> None:
         """Of an allocation that was counted: what it needs within the limit, or its refusal."""

@@ -19,14 +19,19 @@ def out_of_memory(
     site: Site,
     live: Sequence[Live],
     reason: str | None = None,
+    advice: str = "",
 ) -> OutOfMemoryError:
-    """`live` is largest first; `limit` is None where the system refused; `reason` is a budget's."""
+    """`live` is largest first; `limit` is None where the system refused; `reason` is a budget's,
+    `advice` a sentence of whoever knows the program's steps.
+    """
     parts = [f"CPU out of memory. Tried to allocate {exact(requested)}: {site}."]
     parts.append(reason or _standing(requested, allocated, limit))
     if live:
         parts += ["Live by line, largest first:", *_listed(live)]
     if limit is not None and reason is None:
         parts.append(_remedy(requested, allocated, limit, live))
+    if advice:
+        parts.append(advice)
     return OutOfMemoryError(
         "\n".join(parts),
         requested=requested,
