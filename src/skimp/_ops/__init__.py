@@ -29,6 +29,7 @@ from skimp._ops.linalg import (
     lu,
     matmul,
     matmul_add,
+    matmul_vector,
     norms,
     orthogonal,
     solve,

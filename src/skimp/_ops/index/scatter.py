@@ -1,6 +1,4 @@
-"""Writes along a dim where an index tells: scatter, scatter_add, scatter_reduce, and gather, which
-reads so.
-"""
+"""Along a dim where an index tells: scatter, scatter_add, scatter_reduce write, gather reads."""
 
 from __future__ import annotations
 

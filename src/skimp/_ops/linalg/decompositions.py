@@ -28,7 +28,7 @@ from skimp._ops.linalg.checks import (
     recorded,
     rows,
 )
-from skimp._ops.linalg.matmul import vdot
+from skimp._ops.linalg.matmul_vector import vdot
 from skimp._ops.linalg.solve import inv, solve_triangular
 from skimp._ops.meta import linalg as shapes
 

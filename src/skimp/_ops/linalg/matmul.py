@@ -5,7 +5,6 @@ lie; results are row-major.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,171 +18,19 @@ from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.pointwise_forms import offered
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import conj
-from skimp._engine.dispatch.targets import blank, c_name, check_out
+from skimp._engine.dispatch.targets import c_name, check_out
 from skimp._engine.dispatch.transforms import active
-from skimp._engine.memory import copies as told, layout as layouts, layout_views as V
-from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.memory import layout as layouts, layout_views as V
+from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import products
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
-from skimp._ops.shape.copies import describe
+from skimp._ops.linalg.matmul_vector import _multiply, dot, mv, product, refuse_type, tell
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 
 Ints = tuple[int, ...]
-_multiply = np.matmul
-_REFUSED = (dtypes.bool, *dtypes.NARROW)
-
-
-def refuse_type(kernel: str, dtype: dtypes.dtype) -> None:
-    promotion.refuse(kernel, dtype, _REFUSED)
-
-
-# -- results --------------------------------------------------------------------------------------
-
-
-def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) -> Tensor:
-    """a @ b (b may be a vector) in a blank tensor of `shape`, or in `out`."""
-    if a._hollow:
-        if out is None:
-            return meta.blank(shape, a._dtype)
-        check_out(out, a._dtype, shape, name)
-        out.bump()
-        return out
-    x, y = a.array(), b.array()
-    if y.ndim == 1:
-        y = y[:, None]
-    if out is None:
-        made, array = blank(shape, a._dtype)
-    else:
-        check_out(out, a._dtype, shape, name)
-        made, array = out, out.writable()
-        if _overlaps(out, (a, b)):
-            x, y = x.copy(), y.copy()
-    tell(name, a, x)
-    tell(name, b, y)
-    products.product(x, y, array[:, None] if b.ndim == 1 else array)
-    return made
-
-
-def _overlaps(out: Tensor, inputs: Sequence[Tensor]) -> bool:
-    return any([t._storage is out._storage for t in inputs])
-
-
-def tell(name: str, t: Tensor, array: Any) -> None:
-    """BLAS needs rows or columns that are runs of memory; anything else is copied, a block at a
-    time.
-    """
-    if array.dtype.char in "fdFD" and array.size and not has_unit_stride(array):
-        told.told(
-            array.nbytes, name, lambda: f"{name} of {describe(t)}, which BLAS can't read in place"
-        )
-
-
-# -- vectors --------------------------------------------------------------------------------------
-
-
-def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
-    if a.ndim != 1 or b.ndim != 1:
-        raise RuntimeError(f"1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
-    if a._dtype is not b._dtype:
-        x, y = promotion.scalar_type_name(a._dtype), promotion.scalar_type_name(b._dtype)
-        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {x} and {y}")
-    n, m = a.shape[0], b.shape[0]
-    if n != m:
-        raise RuntimeError(
-            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same "
-            "number of elements, but got "
-            f"{n} and {m} elements respectively"
-        )
-    refuse_type(name, a._dtype)
-
-
-def _vectors_product(input: Tensor, tensor: Tensor, **_: Any) -> Tensor:
-    _check_vectors("dot", input, tensor)
-    return meta.blank((), input._dtype)
-
-
-@general(batch=batching.products.product_rule, rule=Rule("DotBackward0", {
-    "input": lambda g, tensor: g * conj(tensor),
-    "tensor": lambda g, input: g * conj(input)}), meta=_vectors_product)  # fmt: skip
-def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The sum of the products of two vectors' elements."""
-    _check_vectors("dot", input, tensor)
-    return _scalar(products.dot(input.array(), tensor.array()), input._dtype, out)
-
-
-@general(batch=batching.products.vdot, rule=Rule("VdotBackward0", {
-    "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}),
-    meta=_vectors_product)  # fmt: skip
-def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """`dot` with the conjugate of the first vector."""
-    _check_vectors("dot", input, other)
-    return _scalar(
-        products.dot(input.array(), other.array(), input._dtype.is_complex), input._dtype, out
-    )
-
-
-def _scalar(value: Any, dtype: dtypes.dtype, out: Tensor | None) -> Tensor:
-    if out is None:
-        return fresh(value, dtype)
-    if out._dtype is not dtype:
-        have, want = promotion.scalar_type_name(out._dtype), promotion.scalar_type_name(dtype)
-        raise RuntimeError(f"result dtype {have} does not match input dtype {want}")
-    check_out(out, dtype, (), "dot")
-    out.writable()[...] = value
-    return out
-
-
-# -- a matrix and a vector ------------------------------------------------------------------------
-
-
-def _mv_vector_back(g: Tensor, input: Tensor) -> Tensor:
-    return mv(conj(input).t(), g)
-
-
-def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
-    x, y, dtype = input._np, vec._np, input._dtype
-    if (
-        x is None
-        or y is None
-        or dtype is not vec._dtype
-        or dtype not in PLAIN
-        or x.ndim != 2
-        or y.ndim != 1
-        or x.shape[1] != len(y)
-        or not (x.size and x.flags.forc and y.flags.c_contiguous)
-    ):
-        return None
-    made = np.empty((len(x), 1), x.dtype)
-    _multiply(x, y[:, None], out=made)
-    return fresh(made.reshape(-1), dtype)
-
-
-@general(batch=batching.products.product_rule, fast=_small_mv, rule=Rule("MvBackward0", {
-    "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
-    "vec": _mv_vector_back}), sparse=sparse.product,)  # fmt: skip
-def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A matrix times a vector."""
-    if input.ndim != 2 or vec.ndim != 1:
-        raise RuntimeError(f"vector + matrix @ vector expected, got 1, {input.ndim}, {vec.ndim}")
-    check_mv(input, vec, vec._dtype if out is None else out._dtype, input.shape[0])
-    return product("mv", input, vec, (input.shape[0],), out)
-
-
-def check_mv(mat: Tensor, vec: Tensor, own: dtypes.dtype, rows: int) -> None:
-    (m, k), n = mat.shape, vec.shape[0]
-    if k != n or rows not in (1, m):
-        raise RuntimeError(f"size mismatch, got input ({rows}), mat ({m}x{k}), vec ({n})")
-    if mat._dtype is not vec._dtype or own is not vec._dtype:
-        names = [promotion.scalar_type_name(d) for d in (own, mat._dtype, vec._dtype)]
-        raise RuntimeError(
-            f"addmv input tensors must have the same dtype, but got {names[0]}, {names[1]}, and "
-            f"{names[2]}"
-        )
-    refuse_type("addmv_impl_cpu", mat._dtype)
-
 
 # -- two matrices ---------------------------------------------------------------------------------
 

@@ -27,17 +27,8 @@ from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels import gemm, products
 from skimp._ops import batching
-from skimp._ops.linalg.matmul import (
-    adjoint,
-    bmm,
-    check_mm,
-    check_mv,
-    mm_first_back,
-    mm_second_back,
-    mv,
-    refuse_type,
-    tell,
-)
+from skimp._ops.linalg.matmul import adjoint, bmm, check_mm, mm_first_back, mm_second_back
+from skimp._ops.linalg.matmul_vector import check_mv, mv, refuse_type, tell
 from skimp._ops.math.arithmetic import add, mul
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config

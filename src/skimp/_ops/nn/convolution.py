@@ -447,7 +447,6 @@ def _transpose(
     return result if batched is input else result.squeeze(0)
 
 
-# of every convolution's docstring
 _SECTIONS = """\
 Shape: input (n, ci, ...) or (ci, ...), weight {}, bias (co,); the result (n, co, ...).
 Dtypes: floating point and complex, alike.
@@ -485,14 +484,10 @@ def _declare(nd: int) -> None:
             nd, input, weight, bias, stride, padding, output_padding, groups, dilation
         )
 
+    adjoint = f"The adjoint of conv{nd}d: its gradient with respect to the input."
     for f, name, weight, doc in (
         (conv, f"conv{nd}d", "(co, ci / groups, ...)", f"Convolution over {nd} dimensions."),
-        (
-            transpose,
-            f"conv_transpose{nd}d",
-            "(ci, co / groups, ...)",
-            f"The adjoint of conv{nd}d: its gradient with respect to the input.",
-        ),
+        (transpose, f"conv_transpose{nd}d", "(ci, co / groups, ...)", adjoint),
     ):
         f.__name__ = f.__qualname__ = name
         f.__doc__ = f"{doc}\n\n{_SECTIONS.format(weight)}"
