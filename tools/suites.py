@@ -171,6 +171,9 @@ def report(folder: Path, theirs: Outcomes, ours: Outcomes) -> Iterator[str]:
         end["outcome"] == "passed" and theirs.get(test, {}).get("outcome") == "failed"
         for test, end in ours.items()
     )
+    for engine, ends in zip(ENGINES, (theirs, ours), strict=True):
+        if "" in ends:  # nothing of what follows was compared
+            yield f"{folder}: {ends['']['error']} on {engine}. {ends['']['words']}".rstrip()
     found = causes(theirs, ours)
     alone = sum(len(c.tests) for c in found)
     yield (

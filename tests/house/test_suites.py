@@ -57,3 +57,8 @@ def test_what_fails_on_skimp_alone_is_told_by_cause(
 def test_numbers_and_addresses_are_no_causes() -> None:
     same = ["size 3 at 0x7f10, not -1.5e3\nmore", "size 44 at 0xabc, not 2"]
     assert len({suites.without_numbers(words) for words in same}) == 1
+
+
+def test_an_engine_that_did_not_come_to_an_end_is_told(tmp_path: Path) -> None:
+    late = {"": {"outcome": "failed", "error": "Timeout", "words": "", "where": "torch"}}
+    assert next(iter(suites.report(tmp_path, late, {}))) == f"{tmp_path}: Timeout on torch."
