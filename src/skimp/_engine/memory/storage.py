@@ -127,8 +127,8 @@ class Storage:
         """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write
         to it.
         """
+        self.exported = True  # first: what is delivered now is not to be made again from these
         self.materialize_readers()
-        self.exported = True
         return np.asarray(Exported(self))
 
     def resize(self, nbytes: int) -> None:
