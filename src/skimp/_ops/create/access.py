@@ -15,6 +15,7 @@ from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.spans import Exported, over
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes, formats, printing, promotion
 from skimp._engine.tensor.meta import NO_ITEM
 from skimp._engine.tensor.promotion import scalar_type_name
@@ -208,7 +209,8 @@ def exported(self: Tensor) -> Array:
     """An ndarray on the storage's bytes that keeps the storage alive."""
     s = self._storage
     a = self._np
-    if a is not None and a.flags.c_contiguous and a.size and s.readers is None:
+    usual = type(s) is Storage and s.readers is None  # others want to know
+    if a is not None and a.flags.c_contiguous and a.size and usual:
         s.exported = True
         return np.asarray(Exported(s, a))
     layout, dtype = self.layout_of(), self._dtype.np
