@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skimp import lens
-from skimp.lens import compare
+from skimp.lens import diff
 from skimp.lens.data import Held, Peak, Place, Report
 from tests.support.running import skimp as command, write
 
@@ -34,18 +34,18 @@ B = report(at(3, 100, "parameter", "a"), at(7, 80, "saved for backward", "a"), a
 
 
 def test_changes_by_role_module_and_line_add_up() -> None:
-    assert [(c.name, c.more, c.word) for c in compare.by_role(A, B)] == [
+    assert [(c.name, c.more, c.word) for c in diff.by_role(A, B)] == [
         ("saved for backward", 30, "grew"),
         ("data", 7, "appeared"),
     ]
-    assert [(c.name, c.more, c.word) for c in compare.by_line(A, B)] == [
+    assert [(c.name, c.more, c.word) for c in diff.by_line(A, B)] == [
         ("train.py:7", 30, "grew"),
         ("train.py:9", 7, "appeared"),
     ]
-    assert {c.name: c.more for c in compare.by_module(A, B)} == {"Net": 37, "Net.a": 30}
-    assert [c.word for c in compare.by_line(B, A)] == ["shrank", "went"]
-    assert compare.by_role(A, A) == []
-    assert "no difference" in compare.to_text(A, A)
+    assert {c.name: c.more for c in diff.by_module(A, B)} == {"Net": 37, "Net.a": 30}
+    assert [c.word for c in diff.by_line(B, A)] == ["shrank", "went"]
+    assert diff.by_role(A, A) == []
+    assert "no difference" in diff.to_text(A, A)
 
 
 def test_two_runs_from_their_files(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_two_runs_from_their_files(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "appeared  Sequential.2" in done.stdout
     a, b = lens.load(tmp_path / "a.json"), lens.load(tmp_path / "b.json")
-    assert sum(c.more for c in compare.by_role(a, b)) == b.peak.bytes - a.peak.bytes
+    assert sum(c.more for c in diff.by_role(a, b)) == b.peak.bytes - a.peak.bytes
     assert b.peak.bytes - a.peak.bytes > 4000
 
 

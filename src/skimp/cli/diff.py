@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from skimp.lens import compare, load
+from skimp.lens import diff, load
 
 
 def add_to(commands: Any) -> None:
@@ -34,5 +34,5 @@ def main(options: argparse.Namespace) -> int:
         except (ValueError, KeyError, TypeError) as error:
             print(f"skimp diff: {path}: no report of `skimp run`: {error}", file=sys.stderr)
             return 2
-    compare.show(reports[0], reports[1], sys.stdout)
+    diff.show(reports[0], reports[1], sys.stdout)
     return 0
