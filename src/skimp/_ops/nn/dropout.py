@@ -154,8 +154,8 @@ def _declare(
         f"{doc}\n\nShape: any{' with channels' if feature else ''}; the result's is the input's.\n"
         "Dtypes: floating point and complex.\n"
         "Raises: ValueError for a p outside [0, 1].\n"
-        "Memory: a new tensor and a mask of a byte per element (or channel); with `inplace`\n"
-        "the input is written. The input itself where not `training`.\n"
+        "Memory: the tensor itself where not `training`, and with `inplace`, which writes to it;\n"
+        "else a new tensor and a mask of a byte per element (or channel).\n"
         "Source: Srivastava et al., 2014; Klambauer et al., 2017 (alpha)."
     )
     export(name, drawn(function), ("nn.functional",), method=False, fast=fast, samples=samples)
