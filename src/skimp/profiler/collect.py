@@ -14,7 +14,7 @@ import time
 from types import CodeType, FrameType
 from typing import Any
 
-from skimp._engine.autograd.op_node import OpNode
+from skimp._engine.autograd.runner import CODES
 from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES
 from skimp._engine.eval import run
 from skimp._engine.memory.call_site import op_name
@@ -107,8 +107,8 @@ class Recorder:
             name = self._codes.get(code)
             if name is not None:
                 self._begin(name, frame)
-            elif code is OpNode.apply.__code__:
-                node = type(frame.f_locals["self"]).__name__
+            elif code in CODES:  # a node of backward runs
+                node = type(frame.f_locals["node"]).__name__
                 self._begin(f"autograd::engine::evaluate_function: {node}", frame)
         elif what == "return" and self._open and self._open[-1][1] is frame:
             self._close()
