@@ -27,6 +27,8 @@ _WIDE = 1 << 63  # PyTorch's integers have 64 bits
 _NUMBERS_TOO: Final = re.compile(
     r"(add|sub(tract)?|mul(tiply)?|(true_|floor_)?div(ide)?|fmod|remainder|copy|to)_?"
 )
+# where its parser has no overload of its own for a number: it is a tensor's
+_SCALED: Final = re.compile(r"(add|sub|mul)_?")
 
 
 class Arg(NamedTuple):
@@ -39,7 +41,11 @@ class Arg(NamedTuple):
 
 
 def keys(form: Form) -> Iterator[str]:
-    """The names that an op's form may have in PyTorch's schemas, the likeliest first."""
+    """The names that an op's form may have in PyTorch's schemas, the likeliest first: none for
+    torch.masked's, which are functions in Python with signatures of their own.
+    """
+    if "masked" in form.op.namespaces:
+        return
     for space in form.op.namespaces:
         if space in ("linalg", "fft", "special"):
             yield f"{space}_{form.name}"
@@ -85,25 +91,29 @@ def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
         return False
     calls = [[given, placed] for args in every if (placed := _by_position(args, given))]
     loose = any([binds(space, form.name) for space in form.op.namespaces])
-    how = _Rules(_NUMBERS_TOO.fullmatch(form.name) is not None, loose, defaults)
+    scaled = _SCALED.fullmatch(form.name) is not None
+    how = _Rules(_NUMBERS_TOO.fullmatch(form.name) is not None, loose, defaults, scaled)
     wrong = []
     for args, ways in zip(every, calls, strict=True):
         told = [_misfit(args, way, how) for way in ways]
         if None in told:
             _unpack(form.name, args, ways[told.index(None)])
             return True
-        wrong.append(str(told[0]))
+        if not (how.scaled and any([(a.name, a.type) == ("other", "Number") for a in args])):
+            wrong.append(str(told[0]))
     raise TypeError(_words(form.name, given, wrong))
 
 
 class _Rules(NamedTuple):
     """Whether numbers pass for tensors; whether it is a function in Python that is called first,
-    with defaults and names of reductions of its own; what the op's own defaults are.
+    with defaults and names of reductions of its own; what the op's own defaults are; whether the
+    parser knows only the overload of two tensors.
     """
 
     numbers: bool
     loose: bool
     defaults: Mapping[str, Any]
+    scaled: bool
 
 
 def _by_position(args: Sequence[Arg], given: Mapping[str, Any]) -> dict[str, Any]:
