@@ -61,7 +61,9 @@ def found(library: Any, name: str) -> Any:
 
 
 def _ours(value: Any) -> Any:
-    """On skimp's side: layouts and memory formats by their names, tensors as twins."""
+    """On skimp's side: layouts, formats and devices by their names, tensors as twins."""
+    if isinstance(value, torch.device):
+        return skimp.device(str(value))
     if isinstance(value, (torch.layout, torch.memory_format)):
         return getattr(skimp, str(value).removeprefix("torch."))
     return value if isinstance(value, (list, tuple, dict)) else twin(value)
