@@ -207,7 +207,7 @@ def _writing(call: Call) -> Any:
         noted = np.array(drawing.get_state().array())
     began = perf_counter()
     result = call.below()
-    s = getattr(target, "_storage", None)
+    s = None if getattr(target, "_hollow", True) else target._storage  # type: ignore[union-attr]
     if type(s) is Evictable:
         s.settled = True
         if noted is not None:
