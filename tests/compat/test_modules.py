@@ -67,6 +67,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, importing its own
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_have_torchs_names(name: str) -> None:
     ours = importlib.import_module(f"skimp.{name}")
