@@ -248,6 +248,8 @@ def _at_hand_to_write(input: Tensor) -> Any:
 def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor | None:
     if type(other) not in ORDINARY or other._dtype is not input._dtype:
         return None
+    if type(non_blocking) is not bool:  # the general way refuses it
+        return None
     x, y = _at_hand_to_write(input), other._np
     if x is None or y is None or y.shape != x.shape or (other._rg and modes.state.grad):
         return None
@@ -267,6 +269,9 @@ def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}"
         )
+    if not isinstance(non_blocking, (bool, np.bool_)):
+        found = type(non_blocking).__name__
+        raise TypeError(f"copy_(): argument 'non_blocking' (position 2) must be bool, not {found}")
     if other._meta is not None and input._meta is None:
         raise NotImplementedError(NO_DATA)
     if other is input:
