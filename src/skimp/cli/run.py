@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,6 +102,8 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     if options.compare:
         return compare(options, words)
     mpi.tell_program()
+    if mpi.launched() is not None:
+        _write_whole_lines()
     try:
         engines.prepare(options)
     except (RuntimeError, OSError) as error:
@@ -118,6 +121,14 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
         if listener is not None:
             listener.stop()
         return _refuse(str(error), error.code)
+
+
+def _write_whole_lines() -> None:
+    """Ranks share one stream: a line that `print` makes of several words is one write, which those
+    of other ranks do not come between.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
 def _run(words: Sequence[str]) -> int:
