@@ -16,6 +16,7 @@ from skimp._engine.dispatch import result_types
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.pointwise_forms import ROWS
 from skimp._engine.dispatch.row import FORMS, Form
+from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import fresh
 
@@ -41,6 +42,7 @@ def settle() -> None:
         sections = _sections(form, f)
         if sections:
             f.__doc__ = "\n".join([inspect.cleandoc(f.__doc__), "", *sections])
+    host.reset_peak()  # the operands that rows were asked about are no program's
 
 
 def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
