@@ -22,6 +22,9 @@ from skimp._engine.budget.evictable import Evictable
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.errors import OutOfMemoryError
+from tests.support.running import default_mode
+
+pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
 
 MIB = 1 << 20
 N = 1 << 18  # elements of a tensor of 1 MiB

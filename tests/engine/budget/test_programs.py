@@ -7,6 +7,9 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.budget import programs
+from tests.support.running import default_mode
+
+pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
 
 # what an earlier version got wrong: a write between the last dependent and the count of writes, a
 # promise computed over a source, an array outside, a hook's tensor, a promise delivered by resizing

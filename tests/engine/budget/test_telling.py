@@ -20,6 +20,9 @@ from skimp._engine.memory.ledger import host
 from skimp.cli import fit
 from skimp.errors import OutOfMemoryError
 from tests.engine.budget.test_budget import MIB, N, held, is_away, numbers
+from tests.support.running import default_mode
+
+pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
 
 TRAIN = """
 import torch
