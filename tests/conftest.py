@@ -67,6 +67,7 @@ STARTS_PROCESSES = (
     ),
     *("engine/memory/test_pool.py", "house/test_docs.py", "kernels/test_blas.py", "programs"),
     *("surface/serialization/test_saving.py", "surface/test_processes.py"),
+    *("surface/distributed", "lens/test_pytorch.py"),
     "surface/utils/test_data.py",
 )
 

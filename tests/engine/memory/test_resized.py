@@ -68,6 +68,8 @@ def outcome(name: str, arguments: tuple[Any, ...], size: int) -> str:
     except RuntimeError as error:
         return "refused" if OUTSIDE in str(error) else str(error)
     except TypeError as error:  # an operator that another type could do
+        if "missing 1 required" in str(error):
+            return "fine"  # PyTorch refuses such a call, whatever the storage
         return "fine" if "logical_" in name else str(error)
     return "fine" if name in NOT_READING or not reads(found, t) else f"read: {found!r:.50}"
 

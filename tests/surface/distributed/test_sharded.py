@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import ranks
+from tests.support.running import default_mode
 
 HERE = Path(__file__).parent
 
@@ -80,6 +81,7 @@ def test_another_number_of_ranks_reads_the_checkpoint() -> None:
     assert trained()["of three"]["step"] == 4
 
 
+@default_mode  # with everything deferred it is lower
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_the_peak_of_each_rank_is_the_formulas(n: int, tmp_path: Path) -> None:
     layers, width = 8, 512

@@ -15,6 +15,7 @@ import skimp as torch
 from skimp import memory, nn
 from skimp._engine.memory.ledger import host, materialize_pending
 from skimp.nn import functional as F
+from tests.support.running import default_mode
 
 
 class Box:
@@ -228,6 +229,7 @@ def test_the_total_is_what_dropping_the_graph_frees_to_the_byte(number: int) -> 
     del keep
 
 
+@default_mode  # with everything deferred nothing is held
 def test_what_is_alive_anyway_says_so() -> None:
     x = torch.randn(64, 64, requires_grad=True)
     loss = (x.exp() * x).sum()

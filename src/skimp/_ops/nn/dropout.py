@@ -154,7 +154,7 @@ def _declare(
         f"{doc}\n\nShape: any{' with channels' if feature else ''}; the result's is the input's.\n"
         "Dtypes: floating point and complex.\n"
         "Raises: ValueError for a p outside [0, 1].\n"
-        "Memory: the tensor itself where not `training`, and with `inplace`, which writes to it;\n"
+        "Memory: the tensor itself where not `training`, and, written, with `inplace`;\n"
         "else a new tensor and a mask of a byte per element (or channel).\n"
         "Source: Srivastava et al., 2014; Klambauer et al., 2017 (alpha)."
     )
