@@ -222,7 +222,8 @@ def test_no_event_is_lost_when_a_storage_dies_inside_of_another_event() -> None:
 
 
 @pytest.fixture
-def result(tmp_path: Path) -> report.Report:
+def result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> report.Report:
+    monkeypatch.chdir(tmp_path)  # paths are short from there
     source = tmp_path / "train[1].py"
     source.write_text("x = 1\nbatch = randn(100, 1000)  # [red]\n")
     program = Program()
