@@ -126,15 +126,15 @@ def referents(value: Any) -> Iterable[Any]:
 
 def roots() -> Iterator[tuple[Root, Any]]:
     """The program's names, nearest first, and their values."""
-    own = sys._getframe()
     for frame in sys._current_frames().values():
         at: FrameType | None = frame
         while at is not None:
             code = at.f_code
-            if at is not own and not is_library(code.co_filename) and code.co_name != "<module>":
+            if not is_library(code.co_filename) and code.co_name != "<module>":
                 for name, value in variables(at).items():
                     yield Root(name, f"{code.co_name}()", code.co_filename), value
             at = at.f_back
+    del frame  # this very one, perhaps: a reference cycle, and values of the program's in it
     modules = [m for n, m in list(sys.modules.items()) if _is_users(n) and hasattr(m, "__dict__")]
     main = sys.modules.get("__main__")
     for module in sorted(modules, key=lambda m: m is not main):

@@ -145,6 +145,18 @@ def test_variables_of_other_threads_are_names_too() -> None:
     assert any(line.startswith("mine in other()") for line in found)
 
 
+def test_to_ask_leaves_nothing_that_holds() -> None:
+    """Not even garbage: a cycle would hold values of the program's until somebody collects."""
+    x = torch.ones(4)
+    gc.collect()
+    gc.disable()
+    try:
+        assert memory.holders(x) and memory.aliases(x)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
 def test_what_has_no_bytes_is_refused() -> None:
     with pytest.raises(TypeError, match="a tensor with bytes of its own, got list"):
         memory.holders([1])  # type: ignore[arg-type]
