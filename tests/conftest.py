@@ -101,6 +101,9 @@ def pytest_collection_finish() -> None:
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     collect()
+    from skimp._engine.memory.ledger import host
+
+    assert host.allocated == 0, "a test file keeps a tensor: tests that count bytes would count it"
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

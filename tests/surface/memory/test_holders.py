@@ -151,7 +151,8 @@ def test_to_ask_leaves_nothing_that_holds() -> None:
     gc.collect()
     gc.disable()
     try:
-        assert memory.holders(x) and memory.aliases(x)
+        assert memory.holders(x)
+        assert memory.aliases(x)
         assert gc.collect() == 0
     finally:
         gc.enable()

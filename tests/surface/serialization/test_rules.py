@@ -137,8 +137,6 @@ def test_nothing_listed_reaches_the_system() -> None:
 
 # -- attacks --------------------------------------------------------------------------------------
 
-OPTIMIZER = skimp.optim.SGD([skimp.nn.Parameter(skimp.ones(1))], 0.1)
-
 
 class Net(skimp.nn.Module):
     def forward(self, x: Any) -> Any:
@@ -153,6 +151,7 @@ def attacks(folder: Path) -> dict[str, Any]:
     """Objects whose pickles ask a full unpickler for something that leaves a trace."""
     kept = str(folder / "kept")
     schedules = skimp.optim.lr_scheduler
+    optimizer = skimp.optim.SGD([skimp.nn.Parameter(skimp.ones(1))], 0.1)
     return {
         "rmtree": Call(shutil.rmtree, (kept,)),
         "system": Call(os.system, (f"rm -r {kept}",)),
@@ -162,9 +161,9 @@ def attacks(folder: Path) -> dict[str, Any]:
         "open": Call(open, (kept + "/f", "w")),
         "import": Call(__import__, ("antigravity",)),
         "import_module": Call(importlib.import_module, ("this",)),
-        "schedule": Call(schedules.LambdaLR, (OPTIMIZER, functools.partial(shutil.rmtree, kept))),
-        "schedule of ours": Call(schedules.LambdaLR, (OPTIMIZER, ours)),
-        "constructed": Call(schedules.StepLR, (OPTIMIZER, 1)),
+        "schedule": Call(schedules.LambdaLR, (optimizer, functools.partial(shutil.rmtree, kept))),
+        "schedule of ours": Call(schedules.LambdaLR, (optimizer, ours)),
+        "constructed": Call(schedules.StepLR, (optimizer, 1)),
         "log": Call(logging.FileHandler, (kept + "/f", "w")),
         "library": Call(ctypes.CDLL, ("libc.so.6",)),
         "partial": Call(functools.partial, (shutil.rmtree, kept)),
@@ -198,7 +197,7 @@ def attacks(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("weights_only", [None, False])
-@pytest.mark.parametrize("what", attacks(Path()))
+@pytest.mark.parametrize("what", list(attacks(Path())))
 def test_attacks_run_nothing(what: str, weights_only: Any, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "f").write_text("here")
