@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from skimp._engine.memory.storage import Storage, users
 from skimp._engine.tensor.tensor import Tensor
 from skimp.memory.chains import words
-from skimp.memory.search import Root, search
+from skimp.memory.search import Paths, Root, search
 
 SHOWN = 20  # chains that are told at most
 
@@ -37,14 +38,21 @@ def holders(x: Tensor) -> Lines:
 
 def chains(storages: set[int]) -> dict[int, str]:
     """The shortest chain to each storage of these ids to which a name leads."""
-    paths, found = search(storages)
+    return _first(storages)
+
+
+def _first(targets: set[int], hidden: Iterable[Any] = ()) -> dict[int, str]:
+    """The shortest chain to each target that one leads to, not by way of another target."""
+    paths = Paths()
     told: dict[int, str] = {}
-    for holder, s in found:
-        if id(s) in told or not isinstance(s, Storage):
+    for holder, value in search(paths, targets, [targets, *hidden]):
+        if id(value) in told or id(holder) in targets:
             continue
-        way = paths.to(holder)
+        way = (holder, []) if type(holder) is Root else paths.to(holder)
         if way is not None:
-            told[id(s)] = words(way[0], [*way[1], s])
+            told[id(value)] = words(way[0], [*way[1], value])
+            if len(told) == len(targets):
+                break
     return told
 
 
@@ -53,9 +61,9 @@ def _chains(storages: dict[int, Storage], hidden: list[Any]) -> list[str]:
     blocks = [s.block for s in storages.values() if s.block is not None]
     targets = {id(t) for t in tensors} | set(storages) | {id(b) for b in blocks}
     own = [hidden, tensors, blocks, storages, *hidden]
-    paths, found = search(targets, own)
+    paths = Paths()
     told: dict[str, int] = {}
-    for holder, value in found:
+    for holder, value in search(paths, targets, own):
         if id(holder) in targets:
             continue  # a tensor's own storage, a storage's own block
         if type(holder) is Root:
@@ -127,16 +135,7 @@ def aliases(x: Tensor) -> Aliases:
 
 def names(tensors: list[Tensor], hidden: list[Any]) -> dict[int, str]:
     """How the program reaches tensors, by their ids; `hidden` are not looked at."""
-    targets = {id(t) for t in tensors}
-    paths, found = search(targets, [tensors, sys._getframe().f_locals, *hidden])
-    told: dict[int, str] = {}
-    for holder, t in found:
-        if id(t) in told or (type(holder) is not Root and id(holder) in targets):
-            continue
-        way = (holder, []) if type(holder) is Root else paths.to(holder)
-        if way is not None:
-            told[id(t)] = words(way[0], [*way[1], t])
-    return told
+    return _first({id(t) for t in tensors}, [tensors, sys._getframe().f_locals, *hidden])
 
 
 def _storage(x: Any) -> Storage:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import re
 import sys
 import sysconfig
 from collections import deque
@@ -21,6 +22,7 @@ import numpy as np
 from skimp._engine.memory.call_site import OWN_CODE
 
 _LIBRARY: Final = tuple([p for p in {sysconfig.get_path(n) for n in ("stdlib", "purelib")} if p])
+_INSTALLED: Final = re.compile(r"[/\\](site|dist)-packages[/\\]")  # another environment's, too
 _OPAQUE: Final = (
     *(str, bytes, int, float, complex, bool, type(None), ModuleType, CodeType),
     *(BuiltinFunctionType, np.dtype, np.generic, np.ufunc),
@@ -63,47 +65,44 @@ class Paths:
             path.append(parent)
 
 
-def search(targets: set[int], hidden: Iterable[Any] = ()) -> tuple[Paths, list[tuple[Any, Any]]]:
-    """Walk from all names; gives the paths, and (holder, target) of each reference to an object
-    whose id is a target; what only targets lead to is not met. `hidden` are not looked at.
+def search(
+    paths: Paths, targets: set[int], hidden: Iterable[Any] = ()
+) -> Iterator[tuple[Any, Any]]:
+    """Walk from all names, nearest first, and yield (holder, target) at each reference to an object
+    whose id is a target; what only targets lead to is not met. `paths` notes the way, `hidden` are
+    not looked at.
     """
-    paths = Paths()
-    found: list[tuple[Any, Any]] = []
-    waiting: deque[Any] = deque()
     for module in list(sys.modules.values()):
         if isinstance(module, ModuleType):
             paths.parents[id(vars(module))] = None  # functions lead there: no way of holding
-    skip = {id(one) for one in hidden} | {id(waiting), id(found), id(paths), id(targets)}
-    for root, value in roots():
-        if id(value) in skip or _is_opaque(value):
-            continue
-        if id(value) in targets:
-            found.append((root, value))
-            paths.meet(value, root)
-        elif paths.meet(value, root):
-            waiting.append(value)
+    waiting: deque[Any] = deque()
     keyed: deque[Any] = deque()  # dicts, whose keys lead somewhere too: looked at last
-    skip.add(id(keyed))
-    while waiting or keyed:
-        if waiting:
-            holder = waiting.popleft()
-            values = referents(holder)
-            if issubclass(type(holder), dict):
-                values = holder.values()
-                if not all([type(key) is str for key in holder]):
-                    keyed.append(holder)
-        else:
-            holder = keyed.popleft()
-            values = holder.keys()
-        for value in list(values):
+    skip = {id(one) for one in (*hidden, waiting, keyed, paths, targets)}
+
+    def meet(holder: Any, values: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        for value in values:
             if id(value) in skip or _is_opaque(value):
                 continue
             if id(value) in targets:
-                found.append((holder, value))
                 paths.meet(value, holder)
+                yield holder, value
             elif paths.meet(value, holder):
                 waiting.append(value)
-    return paths, found
+
+    for root, value in list(roots()):  # to its end: it lets go of the frames that it has seen
+        yield from meet(root, (value,))
+    while waiting or keyed:
+        if not waiting:
+            holder = keyed.popleft()
+            yield from meet(holder, list(holder.keys()))
+            continue
+        holder = waiting.popleft()
+        values = referents(holder)
+        if issubclass(type(holder), dict):
+            values = holder.values()
+            if not all([type(key) is str for key in holder]):
+                keyed.append(holder)
+        yield from meet(holder, list(values))
 
 
 def referents(value: Any) -> Iterable[Any]:
@@ -158,7 +157,7 @@ def variables(frame: FrameType) -> dict[str, Any]:
 
 def is_library(file: str) -> bool:
     """Whether a file is this package's or Python's, or of an installed package."""
-    return file.startswith((*OWN_CODE, "<frozen", *_LIBRARY))
+    return file.startswith((*OWN_CODE, "<frozen", *_LIBRARY)) or _INSTALLED.search(file) is not None
 
 
 def _is_users(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 import skimp as torch
 from skimp import memory, nn
 from skimp._engine.memory.ledger import host, materialize_pending
+from skimp.memory.search import is_library
 from skimp.nn import functional as F
 from tests.support.running import default_mode
 
@@ -156,6 +158,13 @@ def test_to_ask_leaves_nothing_that_holds() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_installed_packages_are_no_program_of_the_user() -> None:
+    assert is_library("/elsewhere/lib/python3.11/site-packages/torch/functional.py")
+    assert is_library("/usr/lib/python3/dist-packages/numpy/__init__.py")
+    assert is_library(os.__file__)
+    assert not is_library("/home/me/train.py")
 
 
 def test_what_has_no_bytes_is_refused() -> None:
