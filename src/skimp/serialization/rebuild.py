@@ -12,9 +12,9 @@ import numpy as np
 
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor import dtypes, formats
+from skimp._engine.tensor import dtypes, formats, meta
 from skimp._engine.tensor.devices import CPU
-from skimp._engine.tensor.meta import blank, seen
+from skimp._engine.tensor.meta import MetaTensor
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
@@ -66,7 +66,7 @@ def without_bytes(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Ten
     if not isinstance(dtype, dtypes.dtype):
         refuse(f"the dtype {shown(dtype)}")
     found = _layout(0, size, stride)
-    return _finish(blank(found.shape, dtype, found.strides), requires_grad, None)
+    return _finish(meta.empty(found.shape, dtype, found.strides), requires_grad, None)
 
 
 def parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Parameter:
@@ -217,8 +217,8 @@ def _on(
     need = layouts.nbytes_needed(found, dtype.itemsize)
     if need > storage.nbytes():
         refuse(f"a tensor that needs {need} bytes on a storage of {storage.nbytes()}")
-    wrapped = wrap if storage.device is CPU else seen
-    return wrapped(storage._storage, found, dtype)
+    cls = Tensor if storage.device is CPU else MetaTensor
+    return wrap(storage._storage, found, dtype, cls)
 
 
 def _layout(offset: Any, size: Any, stride: Any) -> Layout:

@@ -11,7 +11,7 @@ import numpy as np
 from skimp._engine.autograd import engine, errors, modes
 from skimp._engine.autograd.nodes import Node, accumulate_of, shape_of
 from skimp._engine.autograd.record import edge
-from skimp._engine.tensor.meta import blank
+from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor, fresh
 
 
@@ -215,7 +215,7 @@ def root(i: int, t: Any, g: Any) -> engine.Root | None:
             )
         one = np.empty(shape_of(t) if t._np is None else t._np.shape, t._dtype.np)
         one.fill(1)
-        g = fresh(one, t._dtype) if t._meta is None else blank(one.shape, t._dtype)
+        g = fresh(one, t._dtype) if t._meta is None else meta.empty(one.shape, t._dtype)
     node, index = (t._node, t._index) if t._base is None else (None, 0)
     if node is None:
         node, index = edge(t)

@@ -21,7 +21,7 @@ from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count, next_key
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
-from skimp._engine.tensor.meta import blank
+from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.errors import BatchedArgument
 
@@ -459,6 +459,6 @@ def _obeys(g: Tensor, leaf: Tensor) -> bool:
 
 def _copied(g: Tensor, leaf: Tensor) -> Tensor:
     if g._meta is not None:
-        return blank(shape_of(leaf), g._dtype, _strides_for(leaf))
+        return meta.empty(shape_of(leaf), g._dtype, _strides_for(leaf))
     made = empty(shape_of(leaf), g._dtype, _strides_for(leaf))
     return made.copy_(g)  # refuses where the leaf has taken another shape since

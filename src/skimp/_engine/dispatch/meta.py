@@ -13,8 +13,8 @@ from skimp._engine.dispatch.pointwise import Pointwise, as_operand, bindings
 from skimp._engine.dispatch.row import Function, Op
 from skimp._engine.dispatch.transforms import META, TRANSFORMS, Call, tensors_in
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.meta import MetaTensor, among, blank
+from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.meta import MetaTensor, among
 from skimp._engine.tensor.tensor import Tensor
 
 setattr(MetaTensor, "__torch_function__", classmethod(disabled))  # noqa: B010  (as ops are attached)
@@ -82,7 +82,9 @@ class Meta:
             outs.check_inplace(row.name, out, result, shape)
         row.kernel(compute)
         if out is None:
-            made: Tensor = blank(shape, result, pointwise.result_strides(row, args, compute, shape))
+            made: Tensor = meta.empty(
+                shape, result, pointwise.result_strides(row, args, compute, shape)
+            )
             if row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
                 record(row.rule, bindings(row, args, params), made)
             return made

@@ -13,8 +13,7 @@ from skimp._engine.eval.reduce import geometry, reduce
 from skimp._engine.eval.reducers import Reducer
 from skimp._engine.memory import layout as layouts, storage as storages
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.meta import blank
+from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
 from skimp.config import config
 
@@ -90,7 +89,7 @@ def reduced(
             how.finish(state, cut.rows, target.reshape(cut.groups, cut.columns))
             return fresh(target, result)
     if t._hollow:
-        return blank(kept_shape(tuple(t.shape), dims, keepdim), result)
+        return meta.empty(kept_shape(tuple(t.shape), dims, keepdim), result)
     source, order = source_of(t, in_order)
     axes = tuple([i for i, d in enumerate(order) if d in dims])
     shape = kept_shape(tuple(t.shape), dims, keepdim)

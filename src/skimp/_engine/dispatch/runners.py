@@ -16,7 +16,8 @@ from skimp._engine.dispatch.wrappers import REQUIRED
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
-from skimp._engine.tensor.meta import among, exist
+from skimp._engine.memory.meta import exist
+from skimp._engine.tensor.meta import among
 from skimp._engine.tensor.tensor import Tensor, alias
 
 NUMPY_WORDS = {

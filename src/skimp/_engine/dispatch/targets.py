@@ -73,7 +73,7 @@ def target(
     """
     if out is None:
         if inputs and inputs[0]._hollow:
-            return meta.blank(shape, dtype, strides), None
+            return meta.empty(shape, dtype, strides), None
         return blank(shape, dtype, strides)
     was_empty = 0 in out.shape
     outs.resize_out(name, out, shape)

@@ -11,14 +11,12 @@ import numpy as np
 
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout, contiguous_strides
-from skimp._engine.memory.meta import NO_DATA, without_bytes
+from skimp._engine.memory.meta import NO_DATA, exist, without_bytes
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import META, device
-from skimp._engine.tensor.inference import marks
-from skimp._engine.tensor.tensor import Array, Tensor, fresh, mark
+from skimp._engine.tensor.tensor import Array, Tensor, fresh, wrap
 
 Ints = tuple[int, ...]
-_new = object.__new__
 NO_ITEM = "Tensor.item() cannot be called on meta tensors"
 
 
@@ -95,35 +93,19 @@ MetaTensor.__name__ = MetaTensor.__qualname__ = "Tensor"
 # -- making ---------------------------------------------------------------------------------------
 
 
-def seen(s: Any, layout: Layout, dtype: dtypes.dtype) -> Tensor:
-    """`wrap`, of a storage without bytes."""
-    exist[0] = True
-    t = _new(MetaTensor)
-    t._storage = s
-    t._layout = layout
-    t._dtype = dtype
-    if marks.anywhere and marks.of_thread.here:
-        mark(t, _inference=True)
-    return t
-
-
-def blank(shape: Iterable[int], dtype: dtypes.dtype, strides: Ints | None = None) -> Tensor:
+def empty(shape: Iterable[int], dtype: dtypes.dtype, strides: Ints | None = None) -> Tensor:
     """A tensor without bytes; `strides` default to row-major."""
     sizes = tuple(shape)
     layout = Layout(sizes, contiguous_strides(sizes) if strides is None else strides, 0)
     s = without_bytes(layouts.nbytes_needed(layout, dtype.itemsize))
-    return seen(s, layout, dtype)
+    return wrap(s, layout, dtype, MetaTensor)
 
 
 def like(t: Tensor, dtype: dtypes.dtype | None = None) -> Tensor:
     """One of the shape and dtype of `t`, dense in its order of dims."""
     layout = t.layout_of()
     strides = layouts.empty_like_strides(layout)
-    return blank(layout.shape, t._dtype if dtype is None else dtype, strides)
-
-
-# whether the program has made one: the question for them costs the others nothing
-exist = [False]
+    return empty(layout.shape, t._dtype if dtype is None else dtype, strides)
 
 
 def among(values: Iterable[Any]) -> Iterator[Tensor]:
@@ -149,4 +131,4 @@ def checked(t: Tensor) -> Array:
 
 def beside(array: Array, dtype: dtypes.dtype, other: Tensor) -> Tensor:
     """Numbers of an op's own as a tensor on the device of another one."""
-    return fresh(array, dtype) if other._meta is None else blank(array.shape, dtype)
+    return fresh(array, dtype) if other._meta is None else empty(array.shape, dtype)

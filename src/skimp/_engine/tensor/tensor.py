@@ -254,9 +254,9 @@ def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
     return wrap(storages.owned(array), layout, dtype)
 
 
-def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
+def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype, cls: type[Tensor] = Tensor) -> Tensor:
     """A tensor on storage `s`."""
-    t = _new(Tensor)
+    t = _new(cls)
     t._storage = s
     t._layout = layout
     t._dtype = dtype

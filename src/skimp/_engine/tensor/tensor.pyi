@@ -2105,7 +2105,9 @@ def as_it_lies(array: Array, dtype: dtypes.dtype) -> Tensor:
 def adopt(array: Array, dtype: dtypes.dtype) -> Tensor:
     """A tensor of any array that nobody else holds, of any size and dense layout."""
 
-def wrap(s: Storage, layout: Layout, dtype: dtypes.dtype) -> Tensor:
+def wrap(
+    s: Storage, layout: Layout, dtype: dtypes.dtype, cls: builtins.type[Tensor] = ...
+) -> Tensor:
     """A tensor on storage `s`."""
 
 def empty(

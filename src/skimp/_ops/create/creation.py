@@ -333,7 +333,7 @@ def empty_strided(
     dtype = dtype or promotion.get_default_dtype()
     found = Layout(shape, strides, 0)
     if where is devices.META:
-        return finish(meta.blank(shape, dtype, strides), **options)
+        return finish(meta.empty(shape, dtype, strides), **options)
     s = storages.empty(layouts.nbytes_needed(found, dtype.itemsize))
     return finish(wrap(s, found, dtype), **options)
 

@@ -135,7 +135,7 @@ def dense_tensor(
     if memory_format in (formats.channels_last, formats.channels_last_3d):
         strides = layouts.channels_last_strides(shape)
     if where is devices.META:
-        return meta.blank(shape, dtype, strides)
+        return meta.empty(shape, dtype, strides)
     if not zeroed:
         return empty(shape, dtype, strides)
     s = storages.empty(numel(shape) * dtype.itemsize, zeroed=True)
@@ -158,7 +158,7 @@ def empty_as(
     dtype = dtypes.asked(dtype) or input._dtype
     shape = tuple(input.shape)
     if where is devices.META:
-        return meta.blank(shape, dtype, strides)
+        return meta.empty(shape, dtype, strides)
     s = storages.empty(numel(shape) * dtype.itemsize, zeroed=zeroed)
     return wrap(s, Layout(shape, strides, 0), dtype)
 

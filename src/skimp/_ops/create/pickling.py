@@ -11,7 +11,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.meta import MetaStorage
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.meta import seen
+from skimp._engine.tensor.meta import MetaTensor
 from skimp._engine.tensor.tensor import Tensor, mark, wrap
 
 
@@ -25,7 +25,7 @@ def rebuild(
 ) -> Tensor:
     """A tensor from its parts: what a pickle holds."""
     if isinstance(s, MetaStorage):
-        t: Tensor = seen(s, Layout(*layout), dtype)
+        t: Tensor = wrap(s, Layout(*layout), dtype, MetaTensor)
     else:
         t = wrap(s, Layout(*layout), dtype)
         t.__class__ = cls

@@ -72,7 +72,7 @@ def _unwritten(shape: Dims, order: Dims, dtype: dtypes.dtype) -> Tensor:
     """`_laid`, without bytes."""
     inner = contiguous_strides(tuple([shape[d] for d in order]))
     strides = dict(zip(order, inner, strict=True))
-    return meta.blank(shape, dtype, tuple([strides[d] for d in range(len(shape))]))
+    return meta.empty(shape, dtype, tuple([strides[d] for d in range(len(shape))]))
 
 
 def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:

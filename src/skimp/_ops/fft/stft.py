@@ -144,7 +144,7 @@ def _overlap_add(input: Tensor, hop: int) -> Tensor:
     """Frames (batch, frame, n) added at distance `hop`: the adjoint of unfold."""
     batch, count, size = input.shape
     if input._hollow:
-        return meta.blank((batch, size + hop * (count - 1)), input._dtype)
+        return meta.empty((batch, size + hop * (count - 1)), input._dtype)
     frames = input.array()
     made, into = blank((batch, size + hop * (count - 1)), input._dtype)
     into[...] = 0

@@ -255,7 +255,7 @@ def gather_at(input: Tensor, indices: Any) -> Tensor:
         return input.clone()
     strides = where.strides(input.layout_of())
     if input._hollow:
-        return meta.blank(where.result, input._dtype, strides)
+        return meta.empty(where.result, input._dtype, strides)
     result, target = blank(where.result, input._dtype, strides)
     if target.size:
         _read(bits(target), bits(input.array()), where)

@@ -50,7 +50,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by their positions in the input seen as one vector."""
     where = _flat_index("take", index, input.numel())
     if input._hollow:
-        return meta.blank(index.shape, input._dtype)
+        return meta.empty(index.shape, input._dtype)
     result, target = blank(tuple(index.shape), input._dtype)
     source, into = bits(input.array()), bits(target)
     if not into.size:

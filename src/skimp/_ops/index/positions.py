@@ -78,7 +78,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     if input._hollow:
-        return meta.blank((size, input.ndim), dtypes.int64)
+        return meta.empty((size, input.ndim), dtypes.int64)
     rows = _nonzero(input).array()
     result = np.full((size, input.ndim), fill_value, np.int64)
     n = min(size, len(rows))
@@ -126,7 +126,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     if not sizes:
         return ()
     if indices._hollow:
-        return tuple(meta.blank((*indices.shape, len(sizes)), indices._dtype).unbind(-1))
+        return tuple(meta.empty((*indices.shape, len(sizes)), indices._dtype).unbind(-1))
     found = np.empty((*indices.shape, len(sizes)), indices._dtype.np)
     rest = indices.array()
     for d in reversed(range(len(sizes))):

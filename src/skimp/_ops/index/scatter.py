@@ -181,7 +181,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
                     f"self {list(input.shape)} apart from dimension {dim}"
                 )
     if input._hollow:
-        return meta.blank(index.shape, input._dtype)
+        return meta.empty(index.shape, input._dtype)
     result, target = blank(tuple(index.shape), input._dtype)
     if target.size:
         where = index.array()

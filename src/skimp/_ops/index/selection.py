@@ -81,7 +81,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     _check_in_self(where, shape[dim])
     found = (*shape[:dim], where.size, *shape[dim + 1 :])
     if input._hollow:
-        return meta.blank(found, input._dtype)
+        return meta.empty(found, input._dtype)
     result, target = blank(found, input._dtype)
     if target.size:
         source = bits(input.array())

@@ -314,7 +314,7 @@ def matrix_rank(
     if hermitian:
         check_square("torch.linalg.matrix_rank", input)
     if input._hollow:
-        return meta.blank(input.shape[:-2], dtypes.int64)
+        return meta.empty(input.shape[:-2], dtypes.int64)
     s = _sizes(input, hermitian)
     count = (s > _bounds("torch.linalg.matrix_rank", input, s, atol, rtol)[..., None]).sum(-1)
     return fresh(np.asarray(count, np.int64), dtypes.int64)

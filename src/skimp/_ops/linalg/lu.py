@@ -86,7 +86,7 @@ def order_of(pivots: Array, m: int) -> Array:
 
 def _permutation_of(pivots: Tensor, n: int, like: Tensor) -> Tensor:
     if pivots._hollow:
-        return meta.blank((*pivots.shape[:-1], n, n), like._dtype)
+        return meta.empty((*pivots.shape[:-1], n, n), like._dtype)
     return rows(_permutation(pivots.array(), n, like._dtype.np), like._dtype)
 
 
@@ -171,7 +171,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -
     both = _both(lower.tril(-1), upper, m, n).mT.contiguous().mT  # column-major, as LAPACK's
     if A._hollow:
         return return_types.linalg_lu_factor_ex(
-            both, pivots, meta.blank(A.shape[:-2], dtypes.int32)
+            both, pivots, meta.empty(A.shape[:-2], dtypes.int32)
         )
     diagonal = np.diagonal(both.detach().array(), axis1=-2, axis2=-1) == 0
     info = (

@@ -68,7 +68,7 @@ def added(
             move(out, result)
             return out
     if a._hollow:
-        return meta.blank(shape, dtype) if out is None else out
+        return meta.empty(shape, dtype) if out is None else out
     x, y = a.array(), b.array()
     tell(name, a, x)
     if y.ndim == 1:
@@ -287,7 +287,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     if out is not None:
         check_out(out, batch1._dtype, (m, n), "addbmm")
     if batch1._hollow:
-        return meta.blank((m, n), batch1._dtype) if out is None else out
+        return meta.empty((m, n), batch1._dtype) if out is None else out
     first, second = batch1.array(), batch2.array()
     step = max(1, _SCRATCH // max(1, m * k, k * n))
     total, into = blank((m, n), _working(batch1._dtype))

@@ -34,7 +34,7 @@ def product(name: str, a: Tensor, b: Tensor, shape: Ints, out: Tensor | None) ->
     """a @ b (b may be a vector) in a blank tensor of `shape`, or in `out`."""
     if a._hollow:
         if out is None:
-            return meta.blank(shape, a._dtype)
+            return meta.empty(shape, a._dtype)
         check_out(out, a._dtype, shape, name)
         out.bump()
         return out
@@ -89,7 +89,7 @@ def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
 
 def _vectors_product(input: Tensor, tensor: Tensor, **_: Any) -> Tensor:
     _check_vectors("dot", input, tensor)
-    return meta.blank((), input._dtype)
+    return meta.empty((), input._dtype)
 
 
 @general(batch=batching.products.product_rule, rule=Rule("DotBackward0", {

@@ -7,7 +7,7 @@ from typing import Any
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.meta import blank
+from skimp._engine.tensor.meta import empty
 from skimp._engine.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -17,7 +17,7 @@ def columns(shape: Ints, dtype: dtypes.dtype) -> Tensor:
     """Matrices that are column-major each."""
     turned = (*shape[:-2], shape[-1], shape[-2])
     strides = contiguous_strides(turned)
-    return blank(shape, dtype, (*strides[:-2], strides[-1], strides[-2]))
+    return empty(shape, dtype, (*strides[:-2], strides[-1], strides[-2]))
 
 
 def _parts(t: Tensor) -> tuple[Ints, int, int]:
@@ -30,23 +30,23 @@ def svd(input: Tensor, full_matrices: bool) -> Any:
     k, d = min(m, n), input._dtype
     u = columns((*batch, m, m if full_matrices else k), d)
     vh = columns((*batch, n if full_matrices else k, n), d)
-    return u, blank((*batch, k), d.to_real()), vh
+    return u, empty((*batch, k), d.to_real()), vh
 
 
 def eigh(input: Tensor, UPLO: Any) -> Any:  # noqa: N803
     batch, n, _ = _parts(input)
-    return blank((*batch, n), input._dtype.to_real()), columns((*batch, n, n), input._dtype)
+    return empty((*batch, n), input._dtype.to_real()), columns((*batch, n, n), input._dtype)
 
 
 def eig(input: Tensor) -> Any:
     batch, n, _ = _parts(input)
     d = input._dtype.to_complex()
-    return blank((*batch, n), d), blank((*batch, n, n), d)
+    return empty((*batch, n), d), empty((*batch, n, n), d)
 
 
 def pinv(input: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
     batch, m, n = _parts(input)
-    return blank((*batch, n, m), input._dtype)
+    return empty((*batch, n, m), input._dtype)
 
 
 def qr(input: Tensor, mode: str) -> Any:
@@ -57,16 +57,16 @@ def qr(input: Tensor, mode: str) -> Any:
 
 def geqrf(input: Tensor) -> Any:
     batch, m, n = _parts(input)
-    return columns((*batch, m, n), input._dtype), blank((*batch, min(m, n)), input._dtype)
+    return columns((*batch, m, n), input._dtype), empty((*batch, min(m, n)), input._dtype)
 
 
 def factor(input: Tensor, upper: bool) -> Any:
     """Of Cholesky's decomposition, and where it stopped."""
-    return columns(tuple(input.shape), input._dtype), blank(input.shape[:-2], dtypes.int32)
+    return columns(tuple(input.shape), input._dtype), empty(input.shape[:-2], dtypes.int32)
 
 
 def inverse(input: Tensor) -> Any:
-    return columns(tuple(input.shape), input._dtype), blank(input.shape[:-2], dtypes.int32)
+    return columns(tuple(input.shape), input._dtype), empty(input.shape[:-2], dtypes.int32)
 
 
 def square(input: Tensor, *_: Any) -> Tensor:
@@ -76,7 +76,7 @@ def square(input: Tensor, *_: Any) -> Tensor:
 
 def solution(A: Tensor, B: Tensor) -> Any:  # noqa: N803
     batch = layouts.broadcast_shapes(tuple(A.shape[:-2]), tuple(B.shape[:-2]))
-    return columns((*batch, *B.shape[-2:]), A._dtype), blank(A.shape[:-2], dtypes.int32)
+    return columns((*batch, *B.shape[-2:]), A._dtype), empty(A.shape[:-2], dtypes.int32)
 
 
 def triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor:  # noqa: N803
@@ -85,25 +85,25 @@ def triangular(A: Tensor, B: Tensor, upper: bool, unitriangular: bool) -> Tensor
 
 
 def determinant(input: Tensor) -> Tensor:
-    return blank(input.shape[:-2], input._dtype)
+    return empty(input.shape[:-2], input._dtype)
 
 
 def slogdet(input: Tensor) -> Any:
     batch = tuple(input.shape[:-2])
-    return blank(batch, input._dtype), blank(batch, input._dtype.to_real())
+    return empty(batch, input._dtype), empty(batch, input._dtype.to_real())
 
 
 def lu(input: Tensor, pivot: bool) -> Any:
     batch, m, n = _parts(input)
     k, d = min(m, n), input._dtype
     return (
-        blank((*batch, m, m), d),
-        blank((*batch, m, k), d),
-        blank((*batch, k, n), d),
-        blank((*batch, k), dtypes.int32),
+        empty((*batch, m, m), d),
+        empty((*batch, m, k), d),
+        empty((*batch, k, n), d),
+        empty((*batch, k), dtypes.int32),
     )
 
 
 def square_rows(input: Tensor, *_: Any) -> Tensor:
     """Matrices of the input's shape, row-major."""
-    return blank(input.shape, input._dtype)
+    return empty(input.shape, input._dtype)

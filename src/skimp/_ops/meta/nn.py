@@ -7,7 +7,7 @@ from typing import Any
 
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.meta import blank, like
+from skimp._engine.tensor.meta import empty, like
 from skimp._engine.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -18,7 +18,7 @@ Ints = tuple[int, ...]
 
 def _planes(input: Tensor, sizes: Ints, dtype: dtypes.dtype | None = None) -> Tensor:
     lead = input.shape[: input.ndim - len(sizes)]
-    return blank((*lead, *sizes), dtype or input._dtype)
+    return empty((*lead, *sizes), dtype or input._dtype)
 
 
 def pooled(input: Tensor, pool: Any, *_: Any) -> Tensor:
@@ -42,27 +42,27 @@ def picked(input: Tensor, taps: Tensor, pool: Any) -> Tensor:
 
 
 def places(taps: Tensor, pool: Any) -> Tensor:
-    return blank(taps.shape, dtypes.int64)
+    return empty(taps.shape, dtypes.int64)
 
 
 def unfold(input: Tensor, pool: Any) -> Tensor:
     n, c = input.shape[:2]
-    return blank((n, c * len(pool.taps), math.prod(pool.out)), input._dtype)
+    return empty((n, c * len(pool.taps), math.prod(pool.out)), input._dtype)
 
 
 def fold(input: Tensor, pool: Any) -> Tensor:
     n, columns = input.shape[:2]
-    return blank((n, columns // len(pool.taps), *pool.size), input._dtype)
+    return empty((n, columns // len(pool.taps), *pool.size), input._dtype)
 
 
 def resample(input: Tensor, dim: int, where: Any, weights: Any) -> Tensor:
     shape = tuple(input.shape)
-    return blank((*shape[:dim], len(where), *shape[dim + 1 :]), input._dtype)
+    return empty((*shape[:dim], len(where), *shape[dim + 1 :]), input._dtype)
 
 
 def resample_back(input: Tensor, dim: int, where: Any, weights: Any, size: int) -> Tensor:
     shape = tuple(input.shape)
-    return blank((*shape[:dim], size, *shape[dim + 1 :]), input._dtype)
+    return empty((*shape[:dim], size, *shape[dim + 1 :]), input._dtype)
 
 
 # -- norms ----------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def layer_norm(input: Tensor, normalized_shape: Any, *_: Any) -> Any:
     lead = tuple(input.shape[: input.ndim - len(normalized_shape)])
     kept = (*lead, *(1,) * len(normalized_shape))
     acc = _accumulated(input)
-    return blank(input.shape, input._dtype), blank(kept, acc), blank(kept, acc)
+    return empty(input.shape, input._dtype), empty(kept, acc), empty(kept, acc)
 
 
 def batch_norm(
@@ -89,12 +89,12 @@ def batch_norm(
     *_: Any,
 ) -> Any:
     if not training:
-        return like(input), blank((0,), input._dtype), blank((0,), input._dtype)
+        return like(input), empty((0,), input._dtype), empty((0,), input._dtype)
     for t in (running_mean, running_var):
         if t is not None:
             t.bump()
     acc = _accumulated(input)
-    return like(input), blank((input.shape[1],), acc), blank((input.shape[1],), acc)
+    return like(input), empty((input.shape[1],), acc), empty((input.shape[1],), acc)
 
 
 # -- the rest -------------------------------------------------------------------------------------
@@ -107,49 +107,49 @@ def attention(query: Tensor, key: Tensor, value: Tensor, *_: Any) -> Any:
         turned = (lead[0], lead[2], lead[1], value.shape[-1])
         a, b, c, d = layouts.contiguous_strides(turned)
         strides = (a, c, b, d)
-    result = blank((*lead, value.shape[-1]), query._dtype, strides)
-    return result, blank((*lead, 1), _accumulated(query))
+    result = empty((*lead, value.shape[-1]), query._dtype, strides)
+    return result, empty((*lead, 1), _accumulated(query))
 
 
 def table(grad_output: Tensor, indices: Tensor, num_weights: int, *_: Any) -> Tensor:
-    return blank((num_weights, grad_output.shape[-1]), grad_output._dtype)
+    return empty((num_weights, grad_output.shape[-1]), grad_output._dtype)
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: str, *_: Any) -> Any:
     dim = 1 if input.ndim > 1 else 0
     rows = tuple([1 if d == dim else n for d, n in enumerate(input.shape)])
-    loss = blank(target.shape if reduction == "none" else (), input._dtype)
-    return loss, blank(rows, _accumulated(input))
+    loss = empty(target.shape if reduction == "none" else (), input._dtype)
+    return loss, empty(rows, _accumulated(input))
 
 
 def nll(input: Tensor, target: Tensor, shares: Any) -> Tensor:
-    return blank(target.shape, input._dtype)
+    return empty(target.shape, input._dtype)
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
-    return blank((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
+    return empty((*batch, x1.shape[-2], x2.shape[-2]), x1._dtype)
 
 
 def pdist(input: Tensor, p: float) -> Tensor:
     n = input.shape[0]
-    return blank((n * (n - 1) // 2,), input._dtype)
+    return empty((n * (n - 1) // 2,), input._dtype)
 
 
 def lstm_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
     time, batch = input.shape[:2]
     n, d = h0.shape[1], input._dtype
     each = (time, batch, n)
-    return blank(each, d), blank((batch, n), d), blank((time, batch, 4 * n), d), blank(each, d)
+    return empty(each, d), empty((batch, n), d), empty((time, batch, 4 * n), d), empty(each, d)
 
 
 def gru_layer(input: Tensor, h0: Tensor, *_: Any) -> Any:
     time, batch = input.shape[:2]
     n, d = h0.shape[1], input._dtype
     each = (time, batch, n)
-    return blank(each, d), blank((time, batch, 3 * n), d), blank(each, d)
+    return empty(each, d), empty((time, batch, 3 * n), d), empty(each, d)
 
 
 def lstm_step(gates: Tensor, c: Tensor) -> Any:
     kept = (*c.shape[:-1], 4 * c.shape[-1])
-    return blank(c.shape, c._dtype), blank(c.shape, c._dtype), blank(kept, c._dtype)
+    return empty(c.shape, c._dtype), empty(c.shape, c._dtype), empty(kept, c._dtype)

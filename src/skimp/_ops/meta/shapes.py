@@ -6,7 +6,7 @@ from typing import Any
 
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.meta import NO_ITEM, blank, like
+from skimp._engine.tensor.meta import NO_ITEM, empty, like
 from skimp._engine.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
@@ -19,13 +19,13 @@ def as_first(input: Tensor, *_: Any, **__: Any) -> Tensor:
 
 def as_second(first: Tensor, second: Tensor, *_: Any, **__: Any) -> Tensor:
     """Shaped as the second argument, row-major."""
-    return blank(second.shape, second._dtype)
+    return empty(second.shape, second._dtype)
 
 
 def broadcast(input: Tensor, other: Tensor, *_: Any, **__: Any) -> Tensor:
     """Both, broadcast."""
     shape = layouts.broadcast_shapes(tuple(input.shape), tuple(other.shape))
-    return blank(shape, input._dtype)
+    return empty(shape, input._dtype)
 
 
 def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,25 +42,25 @@ def searchsorted(
     sorter: Any = None,
 ) -> Tensor:
     shape = input.shape if isinstance(input, Tensor) else ()
-    return blank(shape, dtypes.int32 if out_int32 else dtypes.int64)
+    return empty(shape, dtypes.int32 if out_int32 else dtypes.int64)
 
 
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
-    return blank((bins,), input._dtype)
+    return empty((bins,), input._dtype)
 
 
 def isin(elements: Any = None, test_elements: Any = None, **words: Any) -> Tensor:
     first = elements if elements is not None else words.get("element")
-    return blank(first.shape if isinstance(first, Tensor) else (), dtypes.bool)
+    return empty(first.shape if isinstance(first, Tensor) else (), dtypes.bool)
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:
         raise RuntimeError(NO_ITEM)
-    return blank((*input.shape, num_classes), dtypes.int64)
+    return empty((*input.shape, num_classes), dtypes.int64)
 
 
 def repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     if output_size is None:
         raise RuntimeError("cannot repeat_interleave a meta tensor without output_size")
-    return blank((output_size,), repeats._dtype)
+    return empty((output_size,), repeats._dtype)

@@ -47,7 +47,7 @@ def _result(shape: Ints, like: Tensor) -> tuple[Tensor, Any]:
     )
     strides = layouts.channels_last_strides(shape) if last else None
     if like._hollow:
-        return meta.blank(shape, like._dtype, strides), None
+        return meta.empty(shape, like._dtype, strides), None
     return blank(shape, like._dtype, strides)
 
 
@@ -228,7 +228,7 @@ def _conv_weights(
 ) -> Any:
     """The gradient of a kernel of `shape` from that of the result and the input."""
     if input._hollow:
-        return meta.blank(shape, input._dtype)
+        return meta.empty(shape, input._dtype)
     result, target = blank(shape, input._dtype)
     window = Window(
         tuple(input.shape[2:]), shape[2:], stride, padding, dilation, tuple(grad.shape[2:])

@@ -51,7 +51,7 @@ def _kept(like: Any, p: float, feature: bool) -> Any:
     else:
         strides = layouts.empty_like_strides(like.layout_of())
     if like._hollow:
-        return meta.blank(shape, dtypes.bool, strides)
+        return meta.empty(shape, dtypes.bool, strides)
     mask: Any = empty(shape, dtypes.bool, strides)
     mask.bernoulli_(1.0 - p)
     return mask

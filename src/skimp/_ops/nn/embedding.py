@@ -169,7 +169,7 @@ def _small_lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_fre
 def _lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
     numbers = _numbers(indices, weight.shape[0])
     if weight._hollow:
-        return meta.blank((*indices.shape, *weight.shape[1:]), weight._dtype)
+        return meta.empty((*indices.shape, *weight.shape[1:]), weight._dtype)
     result, target = blank((*indices.shape, *weight.shape[1:]), weight._dtype)
     if target.size:
         np.take(

@@ -87,7 +87,7 @@ def multi_margin_loss(
 def _own_class(at: Any, values: Array, classes: int) -> Any:
     """Which class of each row is its target."""
     if at._hollow:
-        return meta.blank((len(values), classes), dtypes.bool)
+        return meta.empty((len(values), classes), dtypes.bool)
     return fresh(values == np.arange(classes), dtypes.bool)
 
 

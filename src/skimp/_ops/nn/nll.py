@@ -89,7 +89,7 @@ def nll_loss(
 def _without_bytes(input: Any, target: Any, reduction: str) -> Any:
     outer, n, inner = sides(tuple(input.shape), 1 if input.ndim > 1 else 0)
     at = target.reshape(outer, 1, inner)
-    losses = _nll(input.reshape(outer, n, inner), at, meta.blank(at.shape, input._dtype))
+    losses = _nll(input.reshape(outer, n, inner), at, meta.empty(at.shape, input._dtype))
     return losses.reshape(tuple(target.shape)) if reduction == "none" else losses.sum()
 
 

@@ -61,7 +61,7 @@ def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
     amounts = _amounts(pad, len(shape))
     sizes = _sizes(shape, amounts, pad)
     if input._hollow:
-        return meta.blank(sizes, input._dtype)
+        return meta.empty(sizes, input._dtype)
     result, target = blank(sizes, input._dtype)
     check_number(value, input._dtype)
     number = constant(value, input._dtype)

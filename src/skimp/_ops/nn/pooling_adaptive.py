@@ -96,7 +96,7 @@ def _average(nd: int, input: Any, output_size: Any) -> Any:
     for i, (n, s) in enumerate(zip(have, sizes, strict=True)):
         if n != s:
             matrix = (
-                meta.blank((n, s), input._dtype)
+                meta.empty((n, s), input._dtype)
                 if input._hollow
                 else _mean_matrix(n, s, input._dtype)
             )
@@ -144,7 +144,7 @@ def _gathered(input: Any, starts: list[Array], stops: list[Array], nd: int) -> t
     lead = tuple(input.shape[: input.ndim - nd])
     sizes = tuple([s.shape[-1] for s in starts])
     if input._hollow:
-        index = meta.blank((*lead, math.prod(sizes)), dtypes.int64)
+        index = meta.empty((*lead, math.prod(sizes)), dtypes.int64)
         return _taken(input, index, lead, sizes)
     a = np.ascontiguousarray(input.detach().array()).reshape(
         math.prod(lead), *input.shape[input.ndim - nd :]

@@ -314,7 +314,7 @@ def multinomial(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
     if input._hollow:
-        return meta.blank((*input.shape[:-1], num_samples), dtypes.int64)
+        return meta.empty((*input.shape[:-1], num_samples), dtypes.int64)
     with LOCK():
         found = draws_weighted.multinomial(
             input.array(), num_samples, replacement, engine_of(generator)

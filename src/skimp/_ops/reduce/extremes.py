@@ -135,7 +135,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         if not dims:
             return pair(input.clone(), places)
         if input._hollow:
-            return pair(meta.blank(places.shape, input._dtype), places)
+            return pair(meta.empty(places.shape, input._dtype), places)
         at = places if keepdim else places.unsqueeze(dims[0])
         values = np.take_along_axis(input.array(), at.array(), dims[0])
         shape = kept_shape(tuple(input.shape), dims, keepdim)

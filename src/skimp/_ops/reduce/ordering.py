@@ -82,7 +82,7 @@ def _sort(input: Tensor, dim: int, descending: bool) -> Pair:
     strides = layouts.empty_like_strides(input.layout_of())
     if input._hollow:
         return return_types.sort(  # type: ignore[no-any-return]
-            meta.blank(shape, input._dtype, strides), meta.blank(shape, dtypes.int64, strides)
+            meta.empty(shape, input._dtype, strides), meta.empty(shape, dtypes.int64, strides)
         )
     values, into = blank(shape, input._dtype, strides)
     indices, at = blank(shape, dtypes.int64, strides)
@@ -184,7 +184,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     kept = (*shape[:dim], k, *shape[dim + 1 :]) if shape else ()
     if input._hollow:
         return return_types.topk(  # type: ignore[no-any-return]
-            meta.blank(kept, input._dtype), meta.blank(kept, dtypes.int64)
+            meta.empty(kept, input._dtype), meta.empty(kept, dtypes.int64)
         )
     values, into = blank(kept, input._dtype)
     indices, at = blank(kept, dtypes.int64)
@@ -217,7 +217,7 @@ def _chosen(name: str, input: Tensor, dim: int, keepdim: bool, choose: Any) -> P
     kept = tuple([1 if d == dim else n for d, n in enumerate(shape)])
     if input._hollow:
         kept = kept if keepdim or not shape else (*shape[:dim], *shape[dim + 1 :])
-        return meta.blank(kept, input._dtype), meta.blank(kept, dtypes.int64)
+        return meta.empty(kept, input._dtype), meta.empty(kept, dtypes.int64)
     values, into = blank(kept, input._dtype)
     indices, at = blank(kept, dtypes.int64)
     if into.size:

@@ -57,7 +57,7 @@ def copied(
         return fresh(a.astype(dtype.np), dtype)
     shape = tuple(t.shape)
     if t._hollow:
-        return meta.blank(shape, dtype, strides)
+        return meta.empty(shape, dtype, strides)
     told.told(layouts.numel(shape) * dtype.itemsize, name, why)
     layout = Layout(shape, strides, 0)
     dense = layouts.is_non_overlapping_and_dense(layout)
@@ -182,7 +182,7 @@ def _brought(input: Tensor, *_: Any) -> NoReturn:
 @general("_moved", method=False, namespaces=(), rule=TO_COPY, meta=_brought)
 def _moved(input: Tensor, dtype: dtypes.dtype, where: Any, memory_format: Any) -> Tensor:
     """A tensor without bytes like one that has some."""
-    return meta.blank(tuple(input.shape), dtype, formats.strides_for(input, memory_format))
+    return meta.empty(tuple(input.shape), dtype, formats.strides_for(input, memory_format))
 
 
 def _to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:

@@ -361,7 +361,7 @@ def _block_diag(tensors: Any) -> Tensor:
     sizes = [(1,) * (2 - t.ndim) + tuple(t.shape) for t in tensors]
     shape = sum([s[0] for s in sizes]), sum([s[1] for s in sizes])
     if tensors[0]._hollow:
-        return meta.blank(shape, _promoted(tensors))
+        return meta.empty(shape, _promoted(tensors))
     made, into = blank(shape, _promoted(tensors))
     row = column = 0
     for t, (rows, columns) in zip(tensors, sizes, strict=True):

@@ -55,7 +55,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     if input._hollow and (shape or not along):
         for d in along:
             layouts.normalize_dim(d, len(shape))
-        return meta.blank(shape, input._dtype)
+        return meta.empty(shape, input._dtype)
     if not along:
         flat = contiguous(input).array().reshape(-1)
         made, into = blank(shape, input._dtype)
@@ -109,7 +109,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     steps = tuple([slice(None, None, -1 if d in along else 1) for d in range(input.ndim)])
     strides = layouts.empty_like_strides(input.layout_of())
     if input._hollow:
-        return meta.blank(input.shape, input._dtype, strides)
+        return meta.empty(input.shape, input._dtype, strides)
     made, into = blank(tuple(input.shape), input._dtype, strides)
     copy(into, input.array()[steps])
     return made
@@ -185,7 +185,7 @@ def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     shape = tuple([t * n for t, n in zip(times, sizes, strict=True)])
     layouts.check_shape(shape)
     if input._hollow:
-        return meta.blank(shape, input._dtype)
+        return meta.empty(shape, input._dtype)
     made, into = blank(shape, input._dtype)
     if 0 not in shape:
         pairs = [n for pair in zip(times, sizes, strict=True) for n in pair]

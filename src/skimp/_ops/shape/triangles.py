@@ -142,7 +142,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     for d in sorted((a, b)):
         shape.insert(d, size)
     if input._hollow:
-        return meta.blank(shape, input._dtype)
+        return meta.empty(shape, input._dtype)
     made, into = blank(tuple(shape), input._dtype)
     into[...] = 0
     n = input.shape[-1]
@@ -171,7 +171,7 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
     view = input.diagonal(diagonal)
     if view._hollow:
-        return meta.blank(view.shape, input._dtype)
+        return meta.empty(view.shape, input._dtype)
     made, into = blank(tuple(view.shape), input._dtype)
     copy(into, view.array())
     return made
@@ -262,7 +262,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
             "groups."
         )
     if input._hollow:
-        return meta.blank(input.shape, input._dtype)
+        return meta.empty(input.shape, input._dtype)
     made, into = blank(tuple(input.shape), input._dtype)
     each = channels // groups
     source = input.array().reshape(batch, groups, each, *rest)

@@ -40,7 +40,6 @@ class Hooks:
         self.spots = Spots(_folder())
         self.paths = Paths(self._met)
         self.seconds = 0.0  # that hooks took
-        self.steps = 0  # optimizer steps
         self.between: Any = None  # called before some calls, when nothing of PyTorch's runs
         self._modules: list[tuple[Any, int]] = []
         self._roots: list[Any] = []
@@ -191,7 +190,6 @@ class Hooks:
                         self._became(t, Role("optimizer state", address(p)))
             self.tell(Edge("optimizer", type(optimizer).__name__, False))
             self.tell(StepEnds())
-        self.steps += 1
         self.seconds += time.perf_counter() - start
 
     @contextlib.contextmanager

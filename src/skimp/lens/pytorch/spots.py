@@ -6,6 +6,7 @@ import os
 import sys
 from types import CodeType, FrameType
 
+from skimp._engine.autograd.node_lines import number
 from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site
 from skimp.lens.data import Frame
@@ -45,7 +46,7 @@ class Spots:
         if found is not None:
             return found
         lines = self._lines[stack]
-        made = Spot(lines[0][0].co_filename, _line(*lines[0]), op) if lines else Spot("", 0, op)
+        made = Spot(lines[0][0].co_filename, number(*lines[0]), op) if lines else Spot("", 0, op)
         made.serial, made.stack, made.module, made.phase = len(self.known), stack, module, phase
         self.known.append(made)
         self._spots[key] = made
@@ -54,7 +55,7 @@ class Spots:
     def frames(self, stack: int) -> list[Frame]:
         """The lines of a stack, outermost first."""
         lines = reversed(self._lines[stack])
-        return [Frame(code.co_filename, _line(code, at), code.co_qualname) for code, at in lines]
+        return [Frame(code.co_filename, number(code, at), code.co_qualname) for code, at in lines]
 
     def _stack(self, frame: FrameType | None) -> int:
         lines: list[_Line] = []
@@ -75,11 +76,3 @@ class Spots:
         if known is None:
             known = self._user[code] = not code.co_filename.startswith(self._foreign)
         return known
-
-
-def _line(code: CodeType, instruction: int) -> int:
-    """The line of an instruction, by its offset in bytes."""
-    for start, end, line in code.co_lines():
-        if start <= instruction < end:
-            return line or code.co_firstlineno
-    return code.co_firstlineno
