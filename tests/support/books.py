@@ -46,7 +46,9 @@ class Log:
     def freed(self, owner_id: int, nbytes: int) -> None:
         self.events.append(("freed", owner_id, nbytes))
 
-    def copied(self, nbytes: int, op: str, reason: str, site: Site) -> None:
+    def copied(
+        self, nbytes: int, op: str, reason: str, site: Site, source: Any, forced: bool
+    ) -> None:
         self.events.append(("copied", nbytes, op, reason, site))
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import Ledger
 from skimp.lens.data import Mark
+from skimp.lens.layouts import Source, source
 from skimp.lens.live import BEFORE, Live, Record
 from skimp.lens.steps import Steps
 
@@ -62,10 +63,10 @@ class Copies:
 
     __slots__ = ("bytes", "made", "shape", "strides", "times")
 
-    def __init__(self, source: Any, made: Site | None) -> None:
+    def __init__(self, source: Source | None, made: Site | None) -> None:
         self.bytes = self.times = 0
-        self.shape: tuple[int, ...] = source[0] if source is not None else ()
-        self.strides: tuple[int, ...] = source[1] if source is not None else ()
+        self.shape = source.shape if source is not None else ()
+        self.strides = source.strides if source is not None else ()
         self.made = made
 
 
@@ -90,12 +91,17 @@ class Collector:
         self.steps = Steps()
         self.steps.now.total = self.steps.now.peak = ledger.allocated
         self.copies: dict[Copy, Copies] = {}
-        self._copy_events: deque[tuple[Copy, int, Any, int]] = deque()
+        # what was given to the op that runs, for those that copy by nature
+        self.given: Callable[[str], Source | None] | None = None
 
     # -- the ledger calls these -------------------------------------------------------------------
 
     def allocated(self, owner: int, nbytes: int, site: Site) -> None:
         self._tell((owner, nbytes, site, self._clock()))
+        reason = BY_NATURE.get(site.op)
+        if reason is not None:
+            given = None if self.given is None else self.given(site.op)
+            self._tell((nbytes, (Copy(site, site.op, reason, False), given), "copied", 0.0))
         if len(self._events) >= BATCH:
             self.count()
 
@@ -104,9 +110,12 @@ class Collector:
         if len(self._events) >= BATCH:
             self.count()
 
-    def copied(self, nbytes: int, op: str, reason: str, site: Site) -> None:
-        self._copy_events.append((Copy(site, op, reason, True), nbytes, None, 0))
-        if len(self._copy_events) >= BATCH:
+    def copied(
+        self, nbytes: int, op: str, reason: str, site: Site, given: Any = None, forced: bool = True
+    ) -> None:
+        copy = Copy(site, op or site.op, reason, forced)
+        self._tell((nbytes, (copy, source(given)), "copied", 0.0))
+        if len(self._events) >= BATCH:
             self.count()
 
     # -- the others call these --------------------------------------------------------------------
@@ -148,8 +157,6 @@ class Collector:
                     self._count_word(owner, what, site, when - self._start)
                 else:
                     self._count_allocation(owner, what, site, when - self._start)  # type: ignore[arg-type]
-            while self._copy_events:
-                self._count_copy(*self._copy_events.popleft())
         finally:
             self._counting.release()
 
@@ -161,9 +168,6 @@ class Collector:
             record.saves = 1
         if self._waiting and owner in self._waiting:
             self._become(record, self._waiting.pop(owner))
-        reason = BY_NATURE.get(site.op)
-        if reason is not None:
-            self._copy_events.append((Copy(site, site.op, reason, False), nbytes, None, 0))
         live = self.live
         live.add(owner, record)
         now.records.append(record)
@@ -182,7 +186,9 @@ class Collector:
                 now.records.append(record)
 
     def _count_word(self, owner: int, what: Any, word: str, when: float) -> None:
-        if word == "saved":
+        if word == "copied":
+            self._count_copy(owner, *what)
+        elif word == "saved":
             record = self.live.owners.get(owner)
             if record is not None:
                 record.saves += 1
@@ -223,15 +229,21 @@ class Collector:
         if role.name and not record.name:
             record.name = role.name
 
-    def _count_copy(self, copy: Copy, nbytes: int, source: Any, owner: int) -> None:
+    def _count_copy(self, nbytes: int, copy: Copy, given: Source | None) -> None:
         found = self.copies.get(copy)
         if found is None:
             if len(self.copies) >= COPIES:
                 copy = copy._replace(reason="of many kinds")
-            made = self.live.owners.get(owner)
-            found = self.copies.setdefault(copy, Copies(source, made.site if made else None))
+            found = self.copies.setdefault(copy, Copies(given, self._laid_by(given)))
         found.bytes += nbytes
         found.times += 1
+
+    def _laid_by(self, given: Source | None) -> Site | None:
+        """The view that made a layout, else who made the bytes."""
+        if given is None or given.made is not None:
+            return None if given is None else given.made
+        record = self.live.owners.get(given.owner)
+        return None if record is None else record.site
 
     # -- what it knows ----------------------------------------------------------------------------
 

@@ -124,18 +124,20 @@ def copies(report: Report) -> Section:
     """What was copied from one storage to another, and why."""
     rows: list[Row] = []
     for copy in report.copies[:ROWS]:
-        made = f", made by {copy.made.op} {_at(copy.made)}" if copy.made is not None else ""
+        made = copy.made
         rows.append(
             (
                 readable(copy.bytes),
                 str(copy.times),
                 where(copy.place),
                 copy.place.op,
-                f"{copy.reason}{made}" if copy.forced else f"{copy.reason}: the op is a copy",
+                f"{copy.shape} by {copy.strides}" if copy.shape else "",
+                " ".join([made.op, _at(made)]) if made is not None else "",
+                copy.reason if copy.forced else f"{copy.reason}: the op is a copy",
             )
         )
-    _rest(rows, [copy.bytes for copy in report.copies[ROWS:]], 5)
-    columns = ("bytes", "times", "where", "op", "why")
+    _rest(rows, [copy.bytes for copy in report.copies[ROWS:]], 7)
+    columns = ("bytes", "times", "where", "op", "shape by strides", "laid out by", "why")
     return Section("copies", columns, rows, "" if rows else "none")
 
 

@@ -16,6 +16,7 @@ from skimp._engine.autograd.saving import Many
 from skimp._engine.memory import call_site, steps
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
+from skimp.lens import layouts
 from skimp.lens.collect import Collector, Role
 from skimp.lens.modules import Path, Paths
 from skimp.lens.stacks import OUTSIDE, Stacks
@@ -50,6 +51,8 @@ class Watch:
         Hooked.__call__ = call  # type: ignore[method-assign]
         Storage.saved = _Noted(self)  # type: ignore[assignment]
         watched.observe(self)
+        layouts.watch(self.stacks.find)
+        self.collector.given = layouts.of_op
         call_site.finder = self.stacks.find
         steps.LISTENERS.append(self._explicit_step)
         self._handles = [
@@ -62,6 +65,7 @@ class Watch:
         Hooked.__call__ = self._call  # type: ignore[method-assign]
         Storage.saved = False
         watched.unobserve(self)
+        layouts.unwatch()
         call_site.finder = None
         steps.LISTENERS.remove(self._explicit_step)
         for handle in self._handles:

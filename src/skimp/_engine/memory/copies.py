@@ -1,6 +1,7 @@
 """Copies from one storage to another: counted, told, and forbidden where nobody wants any.
 
-An op that has to copy says so before it allocates: `copies.told(nbytes, "reshape", why)`.
+An op that has to copy says so before it allocates: `copies.told(nbytes, "reshape", why, x)`. One
+that writes over bytes that are there is no such copy: `written` tells who listens, and no more.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Any, Final
 
 from skimp._engine.memory import call_site
 from skimp._engine.memory.ledger import host
@@ -18,15 +19,21 @@ from skimp.errors import CopyError
 _forbidden: Final = ContextVar("skimp.no_copies", default=False)
 
 
-def told(nbytes: int, op: str, reason: Callable[[], str]) -> None:
-    """Count a copy that is about to be made; `reason` says why, if somebody listens: `reshape of
-    a tensor with strides (1, 3)`.
+def told(nbytes: int, op: str, reason: Callable[[], str], source: Any) -> None:
+    """Count a copy of the tensor `source` that is about to be made; `reason` says why, if somebody
+    listens: `reshape of a tensor with strides (1, 3)`.
 
     CopyError inside `no_copies()`.
     """
     if _forbidden.get():
         raise CopyError(_refusal(nbytes, op, reason()))
-    host.copy(nbytes, op, reason() if host.watched else "")
+    host.copy(nbytes, op, reason() if host.watched else "", source)
+
+
+def written(nbytes: int, source: Any) -> None:
+    """Tell of `source`, whose elements are about to be written over others, if somebody listens."""
+    if host.watched:
+        host.tell_copied(nbytes, "", "written over what was there", source, False)
 
 
 @contextmanager

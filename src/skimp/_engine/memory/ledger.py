@@ -53,7 +53,9 @@ class Observer(Protocol):
 
     def allocated(self, owner_id: int, nbytes: int, site: Site) -> None: ...
     def freed(self, owner_id: int, nbytes: int) -> None: ...
-    def copied(self, nbytes: int, op: str, reason: str, site: Site) -> None: ...
+    def copied(
+        self, nbytes: int, op: str, reason: str, site: Site, source: Any, forced: bool
+    ) -> None: ...
 
 
 class Owner(Protocol):
@@ -266,14 +268,18 @@ class Ledger:
         for observer in self._observers:
             observer.freed(owner_id, nbytes)
 
-    def copy(self, nbytes: int, op: str, reason: str) -> None:
+    def copy(self, nbytes: int, op: str, reason: str, source: Any = None) -> None:
         """Count a copy from one storage to another."""
         self.copies = self.copies + 1
         self.copied = self.copied + nbytes
         if self.watched:
-            site = call_site.find()
-            for observer in self._observers:
-                observer.copied(nbytes, op, reason, site)
+            self.tell_copied(nbytes, op, reason, source, True)
+
+    def tell_copied(self, nbytes: int, op: str, reason: str, source: Any, forced: bool) -> None:
+        """Tell the observers of a copy; one that was not `forced` is counted nowhere."""
+        site = call_site.find()
+        for observer in self._observers:
+            observer.copied(nbytes, op, reason, site, source, forced)
 
     def _tell_allocated(self, nbytes: int, owner: object) -> None:
         site = _site_of(owner)

@@ -23,7 +23,7 @@ class Tenants:
     def freed(self, owner_id: int, nbytes: int) -> None:
         self._held.pop(owner_id, None)  # None: it is older than the limit
 
-    def copied(self, nbytes: int, op: str, reason: str, site: Site) -> None:
+    def copied(self, *_: object) -> None:
         """Copies hold nothing; the allocations that they make are told on their own."""
 
     def forget(self) -> None:

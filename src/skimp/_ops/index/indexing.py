@@ -19,6 +19,7 @@ from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.copies import written
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
@@ -429,6 +430,8 @@ def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None
     tensors = plan.tensors
     if tensors is not None:
         source = fresh(constant(value, self._dtype), self._dtype) if number else value
+        if not number:
+            written(source.numel() * self._dtype.itemsize, source)
         advanced_put(target, tensors, source)
     elif number:
         outs.check_overlap(target, ())

@@ -64,7 +64,10 @@ def tell(name: str, t: Tensor, array: Any) -> None:
     """
     if array.dtype.char in "fdFD" and array.size and not has_unit_stride(array):
         told.told(
-            array.nbytes, name, lambda: f"{name} of {describe(t)}, which BLAS can't read in place"
+            array.nbytes,
+            name,
+            lambda: f"{name} of {describe(t)}, which BLAS can't read in place",
+            t,
         )
 
 

@@ -130,7 +130,7 @@ def planes(t: Any, nd: int) -> Array:
     """The elements as (planes, *size), where they lie if they lie so."""
     a = t.array()
     if not a.flags.c_contiguous:
-        told.told(a.nbytes, "pool", lambda: f"planes of {describe(t)}")
+        told.told(a.nbytes, "pool", lambda: f"planes of {describe(t)}", t)
         a = np.ascontiguousarray(a)
     flat: Array = a.reshape(math.prod(a.shape[: a.ndim - nd]), *a.shape[a.ndim - nd :])
     return flat

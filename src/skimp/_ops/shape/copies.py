@@ -30,6 +30,7 @@ from skimp._engine.memory import (
 )
 from skimp._engine.memory.allocator import clear
 from skimp._engine.memory.layout import Layout, contiguous_strides
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import devices, dtypes, formats, meta
 from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, fresh, wrap
@@ -53,12 +54,12 @@ def copied(
         and strides == contiguous_strides(a.shape)
         and _casts_as_numpy(t._dtype, dtype)
     ):
-        told.told(a.size * dtype.itemsize, name, why)
+        told.told(a.size * dtype.itemsize, name, why, t)
         return fresh(a.astype(dtype.np), dtype)
     shape = tuple(t.shape)
     if t._hollow:
         return meta.empty(shape, dtype, strides)
-    told.told(layouts.numel(shape) * dtype.itemsize, name, why)
+    told.told(layouts.numel(shape) * dtype.itemsize, name, why, t)
     layout = Layout(shape, strides, 0)
     dense = layouts.is_non_overlapping_and_dense(layout)
     if dense and layouts.numel(shape) >= config.defer_from and not t._storage.exported and shape:
@@ -96,7 +97,7 @@ def _small_clone(input: Tensor, *, memory_format: Any = None) -> Tensor | None:
     x = input._np
     if x is None or not x.flags.c_contiguous or memory_format not in _ROW_MAJOR:
         return None
-    told.told(x.nbytes, "clone", lambda: f"clone of {describe(input)}")
+    told.told(x.nbytes, "clone", lambda: f"clone of {describe(input)}", input)
     return fresh(x.copy(), input._dtype)
 
 
@@ -120,7 +121,7 @@ def _small_contiguous(
         return None
     if x.flags.c_contiguous:
         return input
-    told.told(x.nbytes, "contiguous", lambda: f"contiguous of {describe(input)}")
+    told.told(x.nbytes, "contiguous", lambda: f"contiguous of {describe(input)}", input)
     made = fresh(x.copy("C"), input._dtype)
     if input._rg and modes.state.grad:
         record(IDENTITY, {"input": input}, made)
@@ -256,6 +257,8 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
     if other._storage is input._storage:
         return None
     history.before_inplace(input)
+    if host.watched:
+        told.written(y.nbytes, other)
     np.copyto(input.writable(), y)
     return input
 
@@ -308,6 +311,7 @@ def write(target: Tensor, src: Tensor) -> None:
             "copy_",
             lambda: "source and target share bytes",
         )
+    told.written(layouts.numel(target.shape) * target._dtype.itemsize, src)
     place(target, src)
     if kept is not None:
         history.rebase(target, kept)
@@ -464,7 +468,8 @@ def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
         return None
     if have not in FLOATS and have not in WHOLE and have is not dtypes.bool:
         return None
-    told.told(x.size * dtype.itemsize, "to", lambda: f"to({dtype}) of {describe(input)} of {have}")
+    why = lambda: f"to({dtype}) of {describe(input)} of {have}"  # noqa: E731  (read if it is asked)
+    told.told(x.size * dtype.itemsize, "to", why, input)
     made = fresh(x.astype(dtype.np), dtype)
     if input._rg and modes.state.grad:
         given = {"input": input, "dtype": dtype, "memory_format": None}

@@ -186,7 +186,7 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
         return view_at_hand(input, a, _VIEWED, {"input": input})
     if a.base is None or a.base is x or a.base is x.base:  # a view of what has gaps
         return None
-    told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}")
+    told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}", input)
     made = fresh(a, input._dtype)
     if input._rg and modes.state.grad:
         record(_COPIED, {"input": input}, made)

@@ -1,0 +1,113 @@
+"""What was copied and how it lay: the shape and strides of a copy's source, and who laid it out so.
+
+A layout comes from a view (`x.t()`), which allocates nothing and is told to nobody. While somebody
+records, the number that every view gets with its base, `_stale`, is a descriptor: it notes the line
+of each view that does not lie row by row. Reading it costs more then, and only what refreshes
+histories reads it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from skimp._engine.memory import call_site
+from skimp._engine.memory.call_site import Site, op_name
+from skimp._engine.memory.layout import contiguous_strides
+from skimp._engine.tensor.tensor import Tensor
+
+_STALE: Final = "_stale"
+_LAID: Final = "_laid_at"
+
+
+class Source(NamedTuple):
+    """What was copied: its layout in elements, the id of its storage, and the view that laid it
+    out, where it does not lie row by row.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    owner: int = 0
+    made: Site | None = None
+
+
+def source(given: Any) -> Source | None:
+    """How a tensor, an ndarray or the first of some lies; None for anything else."""
+    while isinstance(given, (tuple, list)) and given:
+        given = given[0]
+    if isinstance(given, np.ndarray):
+        step = given.itemsize or 1
+        return Source(given.shape, tuple([s // step for s in given.strides]))
+    if not isinstance(given, Tensor) or given._hollow:
+        return None
+    layout = given.layout_of()
+    shape, strides = tuple(layout.shape), tuple(layout.strides)
+    return Source(shape, strides, id(given._storage), given.__dict__.get(_LAID))
+
+
+def of_op(op: str) -> Source | None:
+    """What the program gave to the op that runs now, as its first argument."""
+    frame = _entry()
+    return None if frame is None or op_name(frame.f_code) != op else source(_first(frame))
+
+
+def _entry() -> FrameType | None:
+    """The outermost frame of this package below the program's."""
+    frame: FrameType | None = sys._getframe(1)
+    entry = None
+    while frame is not None and frame.f_code.co_filename.startswith(call_site.OWN_CODE):
+        entry = frame
+        frame = frame.f_back
+    return entry
+
+
+def _first(frame: FrameType) -> Any:
+    """The first of a function's arguments that has elements; a wrapper's own stands before it."""
+    given = [frame.f_locals.get(name) for name in frame.f_code.co_varnames[:2]]
+    return next((g for g in given if isinstance(g, (Tensor, np.ndarray, list, tuple))), None)
+
+
+class Views:
+    """In place of `Tensor._stale`: notes who made each view that does not lie row by row."""
+
+    def __init__(self, find: Callable[[], Site]) -> None:
+        self._find = find
+
+    def __get__(self, view: Any, _: Any = None) -> Any:
+        return -1 if view is None else view.__dict__.get(_STALE, -1)
+
+    def __set__(self, view: Any, value: int) -> None:
+        known = view.__dict__
+        fresh = _STALE not in known
+        known[_STALE] = value
+        if fresh and not _lies_in_rows(view):
+            known[_LAID] = _inherited() or self._find()
+
+
+def _lies_in_rows(view: Any) -> bool:
+    a = view._np
+    if a is not None:
+        return bool(a.flags.c_contiguous)
+    layout = view._layout
+    return bool(layout is None or layout.strides == contiguous_strides(layout.shape))
+
+
+def _inherited() -> Site | None:
+    """Who laid out the tensor that the view is made of, if that lies in no rows already."""
+    frame = _entry()
+    given = None if frame is None else _first(frame)
+    return given.__dict__.get(_LAID) if isinstance(given, Tensor) else None
+
+
+def watch(find: Callable[[], Site]) -> None:
+    """Note who makes views from now on; `find` tells the place of the op that runs."""
+    Tensor._stale = Views(find)  # type: ignore[assignment]
+
+
+def unwatch() -> None:
+    """Note no longer."""
+    Tensor._stale = -1
