@@ -29,8 +29,8 @@ def written(recording: Recording, count: int | None) -> Any:
     names = recording.names
     local = {name: f"x{i}" for i, name in enumerate(names)}
     every = f"out, {', '.join(local.values())}"
-    plans = dict(sorted(rule.masks.items(), reverse=True))
     wanted = (1 << len(rule.names)) - 1
+    plans = {b: plan for b, plan in sorted(rule.masks.items(), reverse=True) if b & wanted}
     space: dict[str, Any] = {
         "Extra": Extra,
         "Tensor": Tensor,
@@ -61,12 +61,12 @@ def written(recording: Recording, count: int | None) -> Any:
                 f"    elif {local[name]} is not None:",
                 f"        return of_{local[name]}.record({every})",
             ]
-    text += [f"    if not bits & {wanted}:", "        return"]
     for n, (bits, plan) in enumerate(plans.items()):
         space[f"plan{bits}"] = plan
         text.append(f"    {'elif' if n else 'if'} bits == {bits}:")
         text += [f"        {line}" for line in _of_plan(plan, bits, local, space, count, every)]
-    text += ["    else:", f"        return loops({every})", *_PLACE]
+    text += [f"    {'elif' if plans else 'if'} bits & {wanted}:", f"        return loops({every})"]
+    text += ["    else:", "        return", *_PLACE]
     text += [f"    {line}" for line in _histories(count, recording.nondiff)]
     return function_of(f"record_{rule.name}", text, space)
 
@@ -77,7 +77,7 @@ def _outputs(count: int | None, every: str) -> Lines:
         return [
             "    if guarded or type(out) is not Tensor:",
             f"        return loops({every})",
-            "    if not 1 < out._dtype.category < 4:",
+            "    if out._dtype.category < 2:",
             "        return",
             "    first = out",
         ]
@@ -212,14 +212,13 @@ _PLACE = """\
     node._dtype = first._dtype
     frame = here(2)
     code = frame.f_code
-    while code.co_filename in inside and frame.f_back is not None:
-        frame = frame.f_back
-        code = frame.f_code
-    if code.co_filename in users:
-        node._code = code
-        node._lasti = frame.f_lasti
-    else:
-        node._code, node._lasti = outside(frame)""".splitlines()
+    node._lasti = frame.f_lasti
+    if code.co_filename not in users:
+        while code.co_filename in inside and frame.f_back is not None:
+            frame = frame.f_back
+            code = frame.f_code
+        code, node._lasti = (code, frame.f_lasti) if code.co_filename in users else outside(frame)
+    node._code = code""".splitlines()
 
 
 def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
@@ -234,7 +233,7 @@ def _histories(count: int | None, nondiff: tuple[int, ...]) -> Lines:
         if i not in nondiff:
             text += [
                 f"t = out[{i}]",
-                "if 1 < t._dtype.category < 4:",
+                "if t._dtype.category > 1:",
                 "    t._rg = True",
                 "    t._node = node",
                 f"    t._index = {i}",

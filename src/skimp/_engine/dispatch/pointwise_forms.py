@@ -276,7 +276,12 @@ def short_inplace(
         y = other
     else:
         return False
-    ufunc(x, y, out=to_write(target))
+    s = target._storage
+    if s.saved or s.readers is not None or s.deferred is not None or target._marked:
+        x = to_write(target)
+    else:
+        s.version += 1  # nobody has to know of the write
+    ufunc(x, y, out=x)
     return True
 
 

@@ -34,8 +34,7 @@ _FAST_VIEW_TEXT = """\
                 new._np = a
                 new._storage = storage = input._storage
                 new._dtype = dtype = input._dtype
-                if {turns} and not a.flags.c_contiguous and a.ndim > 1:
-                    new._turned = True
+{turns}
                 if 1 in a.shape:
                     new._layout = {layout}
                 if input._marked:
@@ -66,6 +65,11 @@ _FAST_VIEW_TEXT = """\
                     new._stale = storage.version
                     views.append(ref(new))
                 return new"""
+
+
+_TURNS = """\
+                if not a.flags.c_contiguous and a.ndim > 1:
+                    new._turned = True"""
 
 
 def array_at_hand(t: Tensor) -> Any:
@@ -124,8 +128,10 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
         at_hand=array_at_hand, mark=mark, many=history.MANY,
     )  # fmt: skip
     layout = f"raw(input.layout_of(){', ' if rest else ''}{rest})"
-    usual = plain_call(p, "ordinary")
-    lines.append(f"    if {' and '.join(usual)}:")
+    usual, later = plain_call(p, "ordinary"), []
+    if o.fast_view is not None:  # NumPy refuses sizes and dims that a transform is for
+        later = [one for one in usual if one.startswith("known.issuperset")]
+    lines.append(f"    if {' and '.join([one for one in usual if one not in later])}:")
     if o.fast_view is not None:
         assert isinstance(o.rule, Rule)
         space.update(recording=recording(o.rule, tuple(p.names())), register=history.register)
@@ -134,21 +140,23 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
             layout=layout,
             words=p.given(),
             names=", ".join(p.names()),
-            turns="reshape" not in o.fast_view,
+            turns=_TURNS if "reshape" not in o.fast_view else "",
         ).splitlines()
+    general = []
     if o.otherwise is not None:
         space["otherwise"] = o.otherwise
-        lines += [
-            f"        new = otherwise({p.passed()})",
-            "        if new is not None:",
-            "            return new",
-        ]
-    lines += [
-        "        if not input._rg:",
-        f"            new = alias(input, {layout})",
-        "            view_of(input, new)",
-        "            return new",
+        general += [f"new = otherwise({p.passed()})", "if new is not None:", "    return new"]
+    general += [
+        "if not input._rg:",
+        f"    new = alias(input, {layout})",
+        "    view_of(input, new)",
+        "    return new",
     ]
+    indent = "        "
+    if later:
+        lines.append(f"        if {' and '.join(later)}:")
+        indent += "    "
+    lines += [f"{indent}{line}" for line in general]
 
 
 def write_views(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:

@@ -111,7 +111,7 @@ SCALED = {
 
 def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[Any, Any]:
     f = binary(row, inplace=False, method=False, namespaces=(), doc=doc)
-    short = direct(row)
+    ufunc, ok = direct(row)
 
     def function(
         input: Any, other: Any, *rest: Any, alpha: Any = 1, out: Tensor | None = None
@@ -127,7 +127,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
             alpha, other = other, rest[0]
         x = input._np
         plain = x is not None and type(alpha) is int and alpha == 1
-        if plain and short_inplace(*short, input, x, other):
+        if plain and short_inplace(ufunc, ok, input, x, other):
             return input
         return _run(row, input, other, alpha, input, True)
 
@@ -144,8 +144,8 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
         x = input._np
         if x is None:
             return None
-        if type(alpha) is int and alpha == 1:
-            return input if short_inplace(*short, input, x, other) else None
+        if alpha == 1 and type(alpha) is int:
+            return input if short_inplace(ufunc, ok, input, x, other) else None
         if (type(alpha) is not float and type(alpha) is not int) or not -_WIDE < alpha < _WIDE:
             return None
         if not target_at_hand(input, other):

@@ -152,9 +152,8 @@ def _typed(input: Tensor, *sizes: Any, size: Any, dtype: Any) -> Tensor | None:
     function=False,
     rule=_VIEWED,
     # NumPy takes any negative size for the unknown one
-    fast_view="(b if b.shape == sizes or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0]"
-    " else None) if sizes and a.flags.c_contiguous and (b := a.reshape(*sizes)) is not None"
-    " else None",
+    fast_view="b if sizes and a.flags.c_contiguous and ((b := a.reshape(*sizes)).shape == sizes"
+    " or b.shape == sizes[0] or -1 in sizes or -1 in sizes[0]) else None",
     otherwise=_typed,
     batch=batching.dims.view_rule,
     copy=True,
