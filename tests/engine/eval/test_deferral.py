@@ -13,7 +13,7 @@ import torch
 import skimp
 from skimp._engine import eval as evaluation
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.storage import pending
+from skimp._engine.memory.pending import pending
 
 N = 1 << 20  # elements of a large tensor: 4 MiB of float32
 BYTES = 4 * N

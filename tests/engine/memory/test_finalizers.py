@@ -32,7 +32,7 @@ class Late:
 """
 
 _DIRECT = """
-from skimp._engine.memory.storage import LOCK
+from skimp._engine.memory.pending import LOCK
 from skimp._ops.random.generator import LOCK
 
 def collect():

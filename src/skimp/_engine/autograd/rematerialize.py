@@ -14,8 +14,9 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import parameters
 from skimp._engine.memory.layout import numel
+from skimp._engine.memory.pending import lean
 from skimp._engine.memory.rematerialize import Rematerialized, stand_for, standing_for
-from skimp._engine.memory.storage import Storage, lean
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
 from skimp.config import config
 

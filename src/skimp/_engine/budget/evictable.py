@@ -24,6 +24,7 @@ from skimp._engine.budget.statistics import counts
 from skimp._engine.eval.expr import Expr, Leaf
 from skimp._engine.memory import call_site, storage as storages
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.pending import LOCK
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.spans import as_bytes
 from skimp._engine.memory.storage import Storage
@@ -297,7 +298,7 @@ remake: Final[list[Callable[[Evictable], None]]] = []
 
 def bring_back(s: Evictable) -> None:
     """Have the bytes again. OSError: the file can't be read. OutOfMemoryError: no room for them."""
-    with storages.LOCK():
+    with LOCK():
         if s.block is not None or s.deferred is not None:
             return
         began, before = perf_counter(), counts.seconds

@@ -22,11 +22,12 @@ from skimp._engine.budget import (
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.budget.verify import checking
-from skimp._engine.memory import call_site, storage as storages
-from skimp._engine.memory.caching import pool
+from skimp._engine.memory import call_site
+from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.pending import LOCK, pending
 from skimp._engine.memory.sizes import parse_size
-from skimp._engine.memory.storage import POOLED, Storage
+from skimp._engine.memory.storage import Storage
 
 VARIABLE: Final = "SKIMP_BUDGET"
 ALWAYS: Final = "always"  # instead of a size: evict all that may go at each allocation, for tests
@@ -75,7 +76,7 @@ class Spending:
 
     def enrol_all(self) -> None:
         """Know the storages that were there before."""
-        for s in storages.pending():
+        for s in pending():
             evictable.enrol(s)
         for s in gc.get_objects():
             # by its type: what has a `__class__` of its own may do anything when asked for it
@@ -109,7 +110,7 @@ class Spending:
             return True
         began, before = perf_counter(), counts.seconds
         try:
-            with storages.LOCK():
+            with LOCK():
                 return self._make_room(nbytes)
         finally:
             counts.seconds = before + perf_counter() - began
@@ -129,7 +130,7 @@ class Spending:
         return True
 
     def _evict_all(self) -> None:
-        with storages.LOCK():
+        with LOCK():
             for ref in list(self.known.values()):
                 s = ref()
                 if s is not None:

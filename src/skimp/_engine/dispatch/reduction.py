@@ -11,8 +11,9 @@ import numpy as np
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import geometry, reduce
 from skimp._engine.eval.reducers import Reducer
-from skimp._engine.memory import layout as layouts, storage as storages
+from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.pending import materialize_inner
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
 from skimp.config import config
@@ -55,7 +56,7 @@ def source_of(t: Tensor, in_order: bool = False) -> tuple[Expr | Array, tuple[in
         and not (t._conj or t._neg)
         and _covers(layout, order, expr)
     ):
-        storages.materialize_inner(expr)
+        materialize_inner(expr)
         if t._storage.deferred is expr:
             return expr, order
     return t.array().transpose(order), order

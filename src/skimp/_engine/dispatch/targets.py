@@ -15,7 +15,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.into import write
 from skimp._engine.memory import layout as layouts
-from skimp._engine.memory.storage import POOLED
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.tensor import Array, Tensor, empty, fresh
 

@@ -30,6 +30,8 @@ from skimp._engine.memory.ledger import Ledger, host
 from skimp._engine.memory.segments import Claim, Range, Segment
 from skimp._engine.memory.tally import Tally
 
+POOLED = 1 << 18  # bytes from which a storage's block comes from the pool; smaller ones are NumPy's
+
 Buffer = Any  # writable bytes that are not an ndarray: memoryview, bytearray, mmap
 Array = np.ndarray[Any, Any]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from skimp._engine.memory import storage as storages
 from skimp._engine.memory.interpreter import begins_at_once
+from skimp._engine.memory.pending import LOCK, forget
 from skimp._engine.memory.storage import Storage
 
 
@@ -67,14 +67,14 @@ class Rematerialized(Storage):
     def materialize(self) -> None:
         """As of every promise; but bytes that are still there are not made again."""
         s = self.original()
-        with storages.LOCK():
+        with LOCK():
             if (
                 self.deferred is not None
                 and s is not None
                 and s.block is not None
                 and not s.version
             ):
-                storages.forget(self)
+                forget(self)
                 self.block, self.lent, self.deferred = s.block, s, None
         super().materialize()
 

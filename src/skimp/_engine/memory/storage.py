@@ -1,39 +1,42 @@
 """Storage: one allocation, or the promise of one. Everything that aliases shares it.
 
-State lives here and nowhere else: code outside this package calls `view`, `will_write`, `promised`,
-`settle`, and never asks whether a storage is resident or deferred, except the evaluator's door,
-which asks for `promise`.
+State lives here and nowhere else: code outside this package calls `view`, `will_write` and
+`materialize`, and never asks whether a storage is resident or deferred, except the evaluator's
+door, which asks for `deferred`. Which storages wait, and for whom, is in pending.py.
 """
 
 from __future__ import annotations
 
 import gc
 import math
-import os
 import sys
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from skimp._engine.eval import into, run
-from skimp._engine.eval.expr import COPY, Expr, Leaf, walk
-from skimp._engine.memory import call_site, ledger
-from skimp._engine.memory.caching import pool
+from skimp._engine.eval.expr import COPY, Expr, Leaf
+from skimp._engine.memory import call_site
+from skimp._engine.memory.caching import POOLED, pool
 from skimp._engine.memory.interpreter import begins_at_once
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
+from skimp._engine.memory.pending import (
+    LOCK,
+    WAITING,
+    alive,
+    forget,
+    materialize_inner,
+    register,
+    relieve,
+    remember,
+)
 from skimp._engine.memory.spans import Exported, as_bytes, over
 from skimp._engine.tensor.instances import share_names
-from skimp._kernels.threads import Guard, whole
+from skimp._kernels.threads import whole
 
 Array = np.ndarray[Any, Any]
-POOLED = 1 << 18  # bytes from which a block comes from the pool; smaller ones are NumPy's own
-
-# held while a promise is delivered or replaced; a fork's child gets it free
-LOCK = Guard()
-_PENDING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
 _BYTE = np.dtype(np.uint8)
 # references to an expression that is computed: `deferred`, the two frames that pass it, the call's
 _OWN = 4
@@ -164,7 +167,7 @@ class Storage:
 
     def materialize_readers(self, but: Storage | None = None) -> None:
         with LOCK():
-            for reader in list(_alive(self.readers)):
+            for reader in list(alive(self.readers)):
                 deferred = reader.deferred
                 if reader is not but and deferred is not None and self.is_read_by(deferred):
                     reader.materialize()
@@ -196,7 +199,7 @@ class Storage:
                 materialize_inner(expr)
                 whole(write)
             finally:
-                _register(source, source.deferred or copied)
+                register(source, source.deferred or copied)
             return True
 
     def is_read_by(self, expr: Expr) -> bool:
@@ -218,7 +221,7 @@ class Storage:
                 self._compute(expr)
             except BaseException:
                 if self.deferred is not None:
-                    _PENDING[id(self)] = weakref.ref(self)
+                    remember(self)
                 raise
 
     def _compute(self, expr: Expr) -> None:
@@ -227,7 +230,7 @@ class Storage:
         # Who else holds the expression is about to read its leaves, as a reduction that asks for
         # room for its result: nothing may be computed over them.
         if sys.getrefcount(expr) <= _OWN:
-            donor = self._donor(expr)
+            donor = self.donor(expr)
             if donor is not None:
                 self._compute_over(donor, expr)
                 return
@@ -266,10 +269,10 @@ class Storage:
         reads it does.
         """
         with LOCK():
-            _register(self, expr)  # first: whoever writes to what it reads has to know
+            register(self, expr)  # first: whoever writes to what it reads has to know
             self.deferred = expr
 
-    def _donor(self, expr: Expr) -> Storage | None:
+    def donor(self, expr: Expr) -> Storage | None:
         """The leaf's storage whose block the result may take: same bytes, read by
         nothing but this.
         """
@@ -295,7 +298,7 @@ class Storage:
             and sys.getrefcount(s) == len(mine) + 2  # the leaves, `s` here, the call's argument
             and all(
                 r is self or r.deferred is None or not s.is_read_by(r.deferred)
-                for r in _alive(s.readers)
+                for r in alive(s.readers)
             )
         )
 
@@ -391,7 +394,7 @@ def defer(expr: Expr) -> Storage:
     s.size = math.prod(expr.shape) * expr.dtype.itemsize
     if host.watched:
         s.site = call_site.find()
-    _register(s, expr)
+    register(s, expr)
     if host.budget is not None and host.budget.promised(s):
         s.materialize()
     return s
@@ -399,8 +402,8 @@ def defer(expr: Expr) -> Storage:
 
 def allocate(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
     """Bytes for `owner`, counted: from the pool, or from NumPy where they are few."""
-    if _PENDING and nbytes >= POOLED:
-        _relieve()
+    if WAITING and nbytes >= POOLED:
+        relieve()
     return taken(nbytes, owner, zeroed)
 
 
@@ -416,132 +419,3 @@ def taken(nbytes: int, owner: Storage, zeroed: bool = False) -> Array:
         block = pool.take_zeroed(nbytes) if zeroed else pool.take(nbytes)
         host.charge(nbytes, owner)
     return block
-
-
-def _register(s: Storage, expr: Expr) -> None:
-    ref = weakref.ref(s)
-    with LOCK():
-        known = _PENDING.get(id(s))
-        if known is None or known() is not s:  # one that died, whose place is taken
-            forget(s)
-            _PENDING[id(s)] = ref
-        for leaf in expr.leaves:
-            source: Any = leaf.storage
-            readers = source.readers
-            if readers is None:
-                source.readers = [ref]
-            elif readers[-1]() is not s:
-                readers.append(ref)
-                if len(readers) > 64:
-                    readers[:] = [
-                        r for r in readers if (one := r()) is not None and one.deferred is not None
-                    ]
-
-
-def _alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
-    return (s for ref in refs or () if (s := ref()) is not None)
-
-
-# -- delivering what would cost memory -----------------------------------------------------------
-
-
-def materialize_pending() -> None:
-    """Deliver every promise, oldest first: what reading a counter and `synchronize()` do."""
-    while waiting := [s for s in pending() if not s.spare]:
-        with LOCK():
-            for s in waiting:
-                s.materialize()
-
-
-def pending() -> list[Storage]:
-    """The storages with a promise, oldest first."""
-    with LOCK():
-        found = {key: ref() for key, ref in list(_PENDING.items())}
-        for key, s in found.items():
-            if s is None:
-                _PENDING.pop(key, None)
-        return [s for s in found.values() if s is not None]
-
-
-def lean(s: Storage) -> None:
-    """A promise that alone keeps bytes alive delivers; others may stay."""
-    with LOCK():
-        if s.deferred is not None and _kept_alone(s.deferred, _holders()):
-            s.materialize()
-
-
-def forget(s: Storage) -> None:
-    """A promise is kept in some other way."""
-    _PENDING.pop(id(s), None)
-
-
-def materialize_inner(expr: Expr) -> None:
-    """Before `expr` is computed: promises inside it that were computed inside something else before
-    deliver now.
-
-    So nothing is computed more than twice because nobody kept it.
-    """
-    owners = {id(s.deferred): s for s in pending()}
-    if not owners:
-        return
-    for node in walk((expr,)):
-        s = owners.get(id(node))
-        if s is not None and s.deferred is node:
-            s.runs += 1
-            if s.runs > 1:
-                s.materialize()
-
-
-def _relieve() -> None:
-    """Before the pool is asked: promises that keep alive what eager execution would have freed
-    deliver.
-
-    A promise may stay if it keeps alive nothing of its own, or just the one block that its result
-    will take over.
-    """
-    with LOCK():
-        holders = _holders()
-        for s in pending():
-            expr = s.deferred
-            if expr is None:
-                continue
-            kept = _kept_alone(expr, holders)
-            stays = not kept or (len(kept) == 1 and s._donor(expr) is not None)
-            del expr
-            if not stays:
-                s.materialize()
-                holders = _holders()
-
-
-def _holders() -> dict[int, set[int]]:
-    """By a counted storage's id, the ids of the leaves by which promises hold it."""
-    holders: dict[int, set[int]] = {}
-    for s in pending():
-        if s.deferred is not None:
-            for leaf in s.deferred.leaves:
-                source: Any = leaf.storage
-                if source.nbytes >= POOLED:
-                    holders.setdefault(id(source), set()).add(id(leaf))
-    return holders
-
-
-def _kept_alone(expr: Expr, holders: dict[int, set[int]]) -> list[int]:
-    """Sizes of the counted storages that only promises keep alive, among those that
-    `expr` reads.
-    """
-    kept = {}
-    for leaf in expr.leaves:
-        s: Any = leaf.storage
-        if s.nbytes >= POOLED and sys.getrefcount(s) == len(holders[id(s)]) + 2:
-            kept[id(s)] = s.nbytes
-    return list(kept.values())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=LOCK.lock.acquire,
-        after_in_parent=LOCK.lock.release,
-        after_in_child=LOCK.lock.release,
-    )
-ledger.before_reading.append(materialize_pending)
-host.relievers.insert(0, materialize_pending)

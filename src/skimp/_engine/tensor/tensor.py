@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skimp._engine.memory import storage as storages
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.storage import POOLED, Storage
+from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import CPU, device
 from skimp._engine.tensor.inference import marks

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, storage as storages
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import devices, dtypes, meta, promotion
@@ -144,7 +145,7 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
             raise RuntimeError(
                 "value cannot be converted to type " + _ctype(want) + " without overflow"
             )
-    if array.nbytes < storages.POOLED:
+    if array.nbytes < POOLED:
         made = np.empty(array.shape, want.np)
         copy(made, array)
         return fresh(made, want)

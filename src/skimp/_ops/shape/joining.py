@@ -15,8 +15,8 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.targets import blank, pour, target
 from skimp._engine.memory import layout as layouts
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout
-from skimp._engine.memory.storage import POOLED
 from skimp._engine.tensor import dtypes, meta, promotion
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._ops import batching

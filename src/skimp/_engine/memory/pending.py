@@ -1,0 +1,155 @@
+"""The storages that are deferred: which they are, who reads what, and when they must deliver."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from skimp._engine.eval.expr import Expr, walk
+from skimp._engine.memory import ledger
+from skimp._engine.memory.caching import POOLED
+from skimp._engine.memory.ledger import host
+from skimp._kernels.threads import Guard
+
+if TYPE_CHECKING:
+    from skimp._engine.memory.storage import Storage
+
+# held while a promise is delivered or replaced; a fork's child gets it free
+LOCK = Guard()
+WAITING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
+
+
+def remember(s: Storage) -> None:
+    """A promise that could not be computed still waits."""
+    WAITING[id(s)] = weakref.ref(s)
+
+
+def register(s: Storage, expr: Expr) -> None:
+    """`s` promises `expr`: it waits, and what the expression reads knows of it."""
+    ref = weakref.ref(s)
+    with LOCK():
+        known = WAITING.get(id(s))
+        if known is None or known() is not s:  # one that died, whose place is taken
+            forget(s)
+            WAITING[id(s)] = ref
+        for leaf in expr.leaves:
+            source: Any = leaf.storage
+            readers = source.readers
+            if readers is None:
+                source.readers = [ref]
+            elif readers[-1]() is not s:
+                readers.append(ref)
+                if len(readers) > 64:
+                    readers[:] = [
+                        r for r in readers if (one := r()) is not None and one.deferred is not None
+                    ]
+
+
+def alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
+    """The storages of these references that still are."""
+    return (s for ref in refs or () if (s := ref()) is not None)
+
+
+def materialize_pending() -> None:
+    """Deliver every promise, oldest first: what reading a counter and `synchronize()` do."""
+    while waiting := [s for s in pending() if not s.spare]:
+        with LOCK():
+            for s in waiting:
+                s.materialize()
+
+
+def pending() -> list[Storage]:
+    """The storages with a promise, oldest first."""
+    with LOCK():
+        found = {key: ref() for key, ref in list(WAITING.items())}
+        for key, s in found.items():
+            if s is None:
+                WAITING.pop(key, None)
+        return [s for s in found.values() if s is not None]
+
+
+def lean(s: Storage) -> None:
+    """A promise that alone keeps bytes alive delivers; others may stay."""
+    with LOCK():
+        if s.deferred is not None and _kept_alone(s.deferred, _holders()):
+            s.materialize()
+
+
+def forget(s: Storage) -> None:
+    """A promise is kept in some other way."""
+    WAITING.pop(id(s), None)
+
+
+def materialize_inner(expr: Expr) -> None:
+    """Before `expr` is computed: promises inside it that were computed inside something else before
+    deliver now.
+
+    So nothing is computed more than twice because nobody kept it.
+    """
+    owners = {id(s.deferred): s for s in pending()}
+    if not owners:
+        return
+    for node in walk((expr,)):
+        s = owners.get(id(node))
+        if s is not None and s.deferred is node:
+            s.runs += 1
+            if s.runs > 1:
+                s.materialize()
+
+
+def relieve() -> None:
+    """Before the pool is asked: promises that keep alive what eager execution would have freed
+    deliver.
+
+    A promise may stay if it keeps alive nothing of its own, or just the one block that its result
+    will take over.
+    """
+    with LOCK():
+        holders = _holders()
+        for s in pending():
+            expr = s.deferred
+            if expr is None:
+                continue
+            kept = _kept_alone(expr, holders)
+            stays = not kept or (len(kept) == 1 and s.donor(expr) is not None)
+            del expr
+            if not stays:
+                s.materialize()
+                holders = _holders()
+
+
+def _holders() -> dict[int, set[int]]:
+    """By a counted storage's id, the ids of the leaves by which promises hold it."""
+    holders: dict[int, set[int]] = {}
+    for s in pending():
+        if s.deferred is not None:
+            for leaf in s.deferred.leaves:
+                source: Any = leaf.storage
+                if source.nbytes >= POOLED:
+                    holders.setdefault(id(source), set()).add(id(leaf))
+    return holders
+
+
+def _kept_alone(expr: Expr, holders: dict[int, set[int]]) -> list[int]:
+    """Sizes of the counted storages that only promises keep alive, among those that
+    `expr` reads.
+    """
+    kept = {}
+    for leaf in expr.leaves:
+        s: Any = leaf.storage
+        if s.nbytes >= POOLED and sys.getrefcount(s) == len(holders[id(s)]) + 2:
+            kept[id(s)] = s.nbytes
+    return list(kept.values())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOCK.lock.acquire,
+        after_in_parent=LOCK.lock.release,
+        after_in_child=LOCK.lock.release,
+    )
+ledger.before_reading.append(materialize_pending)
+host.relievers.insert(0, materialize_pending)
