@@ -105,7 +105,7 @@ def _written(
     if not inplace:
         outs.check_castable_out(row.name, out, result, shape, tensors if modes.state.grad else ())
         outs.resize_out(row.name, out, shape)
-        outs.check_overlap(out, tensors)
+        outs.check_overlap(out, row.aligned(args))
     kept = None
     if inplace and row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
         kept = history.prepare(out, row.rule, bindings(row, args, params))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
@@ -128,6 +129,25 @@ def check_overlap(out: Tensor, inputs: Iterable[Tensor]) -> None:
             overlap.assert_no_partial_overlap(
                 layout, t.layout_of(), out._dtype.itemsize, t._dtype.itemsize
             )
+
+
+def check_shared(rule: str | tuple[str, ...], out: Tensor, given: dict[str, Any]) -> None:
+    """Refuse an `out=` that shares memory in a way that the op's row does not allow:
+
+    "apart": no byte with an argument; "aligned": all elements of an argument or none; names: as
+    "aligned", of these arguments, which PyTorch copies into `out` first; "alone": anything with
+    arguments. Each refuses elements of `out` that lie at one place; "free" refuses nothing.
+    """
+    if rule == "free":
+        return
+    if rule == "apart":
+        check_no_overlap(out, tensors_in(given.values()))
+    elif rule == "alone":
+        check_overlap(out, ())
+    elif rule == "aligned":
+        check_overlap(out, tensors_in(given.values()))
+    else:
+        check_overlap(out, [given[name] for name in rule])
 
 
 def warn_expanded(name: str, target: Tensor, usual: str) -> None:

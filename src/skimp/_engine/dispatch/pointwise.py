@@ -56,6 +56,7 @@ class Pointwise:
         "name",
         "numbers",
         "opmath",
+        "overlap",
         "params",
         "plain",
         "recording",
@@ -81,6 +82,7 @@ class Pointwise:
         unwatched: bool = False,
         check: Callable[[dtypes.dtype, tuple[Any, ...]], None] | None = None,
         also: tuple[dtypes.dtype, ...] = (),  # types of dtypes.NARROW that it computes in too
+        overlap: tuple[int, ...] | None = None,
     ) -> None:
         self.name = name
         self.title = title or f"{name}_cpu"  # what PyTorch's "not implemented" names
@@ -95,6 +97,8 @@ class Pointwise:
         self.masks = masks
         if numbers is None:
             numbers = tuple(range(len(args))) if len(args) > 1 else ()
+        # of these arguments `out=` covers all or nothing; of others anything: computed beside it
+        self.overlap = overlap
         self.numbers = numbers  # the arguments that may be Python numbers
         self.unwatched = unwatched  # in place, it writes to leaves that require grad as well
         self.bare = bare  # takes numbers without any tensor: torch.add(1, 2)
@@ -106,6 +110,11 @@ class Pointwise:
     def _fast(self, *args: Any) -> Tensor | None:
         self.fast = fast_of(self)
         return self.fast(*args)
+
+    def aligned(self, args: tuple[Any, ...]) -> list[Tensor]:
+        """The tensors of which `out=` may cover all elements or none."""
+        asked = args if self.overlap is None else [args[i] for i in self.overlap]
+        return [a for a in asked if isinstance(a, Tensor)]
 
     def kernel(self, dtype: dtypes.dtype) -> Kernel:
         found = self.kernels.get(dtype)
@@ -419,7 +428,9 @@ def _write(
     if not inplace:
         outs.check_castable_out(row.name, out, result, shape, tensors if modes.state.grad else ())
         outs.resize_out(row.name, out, shape)
-        outs.check_overlap(out, tensors)
+        outs.check_overlap(out, row.aligned(args))
+        if row.overlap is not None:
+            return _write_beside(row, args, params, out)
     kept = None
     if inplace and tracked and row.rule is not None:
         kept = history.prepare(out, row.rule, bindings(row, args, params))
@@ -427,6 +438,13 @@ def _write(
     if kept is not None:
         history.rebase(out, kept)
     return out
+
+
+def _write_beside(
+    row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...], out: Tensor
+) -> Tensor:
+    with modes.no_grad():
+        return out.copy_(call(row, args, params))
 
 
 def assign(

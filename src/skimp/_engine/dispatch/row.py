@@ -44,6 +44,7 @@ class Op:
     `batch` is its rule under vmap (without one, a composite op's parts are batched and any other op
     runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");
     `meta` is the body on tensors without bytes, where the body itself would ask for them.
+    `overlap`: what its target may share with what it reads (`outs.check_shared`).
     `sparse` answers for sparse tensors, or is "values" where 0 stays 0, so that a pointwise op runs
     on the entries alone; `composite`: the body is made of ops alone. `samples` gives
     calls to try the op on: from `tensor(values)` of any library, a list of tuples of arguments, the
@@ -59,6 +60,7 @@ class Op:
     method: bool = True
     multi: bool = False
     out: bool | str = False
+    overlap: str | tuple[str, ...] = ""
     inplace_rule: AnyRule | None = None  # of a view op's form in place, which PyTorch numbers apart
     fast_view: str | None = None
     otherwise: Function | None = None

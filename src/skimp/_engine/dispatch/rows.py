@@ -53,9 +53,12 @@ def unary_row(
     node: str | None = None,
     opmath: bool = True,
     also: tuple[dtypes.dtype, ...] = (),
+    overlap: tuple[int, ...] | None = None,
     **forms: Any,
 ) -> Callable[..., Any]:
     """Declare an op with one tensor argument by its kernels and the formula of its gradient."""
     rule = Rule(node or node_name(name), {"input": formula}) if formula is not None else None
-    row = Pointwise(name, kernels, types, rule, title=title, opmath=opmath, also=also)
+    row = Pointwise(
+        name, kernels, types, rule, title=title, opmath=opmath, also=also, overlap=overlap
+    )
     return unary(row, **forms)

@@ -14,7 +14,6 @@ from skimp._engine.dispatch.row import Op
 from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.dispatch.wrappers import REQUIRED
 from skimp._engine.eval.copy import copy
-from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.meta import exist
 from skimp._engine.tensor.meta import among
@@ -143,6 +142,8 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(t).__name__}")
         outs.refuse_grad(op.name.removeprefix("_").removesuffix("_dim"), t, tensors)
     if any([name == "out" for name, _, _ in parameters(op)]):
+        for t in targets if op.overlap else ():
+            outs.check_shared(op.overlap, t, given)
         return call(op, {**given, "out": out})
     result = call(op, given)
     results = result if isinstance(result, tuple) else (result,)
@@ -153,23 +154,27 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
     for t, r in zip(targets, results, strict=True):
         if op.out == "same":
             outs.check_same(t, r._dtype)
-            outs.check_no_overlap(t, tensors)
         else:
             outs.check_cast(r._dtype, t._dtype)
+        outs.check_shared(op.overlap or ("apart" if op.out == "same" else "alone"), t, given)
     for t, r in zip(targets, results, strict=True):
         if op.out == "layout" and t.shape.numel() == 0:
             outs.resize(t, tuple(r.shape), r.layout_of().strides)
         outs.resize_out(op.name, t, tuple(r.shape))
-        move(t, r)
+        put(t, r)
     if isinstance(result, tuple):
         return type(result)(*targets) if hasattr(result, "_fields") else tuple(targets)
     return out
 
 
 def move(target: Tensor, source: Tensor) -> None:
-    """Write all of `source` over `target`, unrecorded."""
-    if not layouts.is_contiguous(target.layout_of()):
-        overlap.assert_no_internal_overlap(target.layout_of())
+    """Write all of `source` over `target`, unrecorded, unless elements of that lie at one place."""
+    outs.check_overlap(target, ())
+    put(target, source)
+
+
+def put(target: Tensor, source: Tensor) -> None:
+    """Write all of `source` over `target`, unrecorded, whatever they share."""
     if target._hollow:
         target.bump()
         return
@@ -187,6 +192,8 @@ def run_inplace(op: Op, given: dict[str, Any]) -> Tensor:
     target: Tensor = next(iter(given.values()))
     tracked = modes.state.grad and any([t._rg for t in tensors_in(given.values())])
     history.before_inplace(target)
+    if op.overlap:
+        outs.check_shared(op.overlap, target, given)
     if tracked and op.rule is None:  # composite: the result has a history, and is copied over
         result = call(op, given)
         outs.check_inplace(op.name, target, result._dtype, tuple(result.shape))

@@ -49,6 +49,13 @@ def c_name(dtype: dtypes.dtype) -> str:
 
 def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
     """`out=` of an op that converts nothing has the result's type, and takes its shape."""
+    check_type(out, dtype, name)
+    outs.resize_out(name, out, shape)
+    outs.check_overlap(out, ())
+
+
+def check_type(out: Any, dtype: dtypes.dtype, name: str) -> None:
+    """Refuse an `out=` of another type than the result's."""
     if not isinstance(out, Tensor):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if out._dtype is not dtype:
@@ -56,8 +63,6 @@ def check_out(out: Any, dtype: dtypes.dtype, shape: Ints, name: str) -> None:
             f"Expected out tensor to have dtype {c_name(dtype)}, but got {c_name(out._dtype)} "
             "instead"
         )
-    outs.resize_out(name, out, shape)
-    outs.check_overlap(out, ())
 
 
 def target(

@@ -122,6 +122,7 @@ def _write(
         return t, None if t._hollow else t._storage.view(t.layout_of(), dtype.np)
     devices.place(options.get("device"))
     outs.resize_out(name, out, (count,))
+    outs.check_overlap(out, ())
     return out, out.writable()
 
 

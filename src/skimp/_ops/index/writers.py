@@ -195,15 +195,13 @@ def _run_on_out(o: Op, given: dict[str, Any], first: str, out: Any) -> Tensor:
         raise RuntimeError(
             f"Expected out tensor to have dtype {input._dtype}, but got {out._dtype} instead"
         )
-    others = [
-        t
-        for t in tensors_in([v for n, v in given.items() if n != first])
-        if t._storage is out._storage
-    ]
-    outs.check_no_overlap(out, others)
-    result = (
-        _on_copy(o, given, first, _row_major(input)) if out._storage is input._storage else None
-    )
+    if o.overlap:
+        outs.check_shared(o.overlap, out, given)
+    else:  # `input` is copied over `out`, then the others are read
+        outs.check_overlap(out, (input,))
+        outs.check_shared("apart", out, {n: v for n, v in given.items() if n != first})
+    shared = any([t._storage is out._storage for t in tensors_in(given.values())])
+    result = _on_copy(o, given, first, _row_major(input)) if shared else None
     outs.resize_out(o.name, out, tuple(input.shape))
     if result is not None:
         move(out, result)

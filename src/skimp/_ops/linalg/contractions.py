@@ -38,7 +38,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return mul(input.unsqueeze(1), vec2)
 
 
-general("outer", out=True, aliases=("ger",))(outer)
+general("outer", out=True, overlap="aligned", aliases=("ger",))(outer)
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
@@ -122,7 +122,7 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return tensordot(input, other, [[-1], [-1]], out=out)
 
 
-@general(out=True)
+@general(out=True, overlap="aligned")
 @shown("UnsafeViewBackward0")
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: each element of the first times the whole of the second."""

@@ -186,6 +186,7 @@ def _small_addmm(
 
 @general(
     inplace=True,
+    overlap=("input",),
     fast=_small_addmm,
     autocast="lower",
     rule=ADDMM,
@@ -202,7 +203,8 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     return added("addmm", input, mat1, mat2, shape, beta, alpha, out)
 
 
-@general(batch=batching.products.plus_product, inplace=True, rule=Rule("AddmvBackward0", {
+@general(batch=batching.products.plus_product, inplace=True, overlap=("input",),
+         rule=Rule("AddmvBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "mat": lambda g, vec, alpha: scaled(g.unsqueeze(1) * conj(vec).unsqueeze(0), alpha),
     "vec": lambda g, mat, alpha: scaled(mv(conj(mat).t(), g), alpha)}))  # fmt: skip
@@ -250,7 +252,7 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
 
 
 @general(batch=batching.products.plus_product,
-         inplace=True, autocast="lower", rule=Rule("BaddbmmBackward0", {
+         inplace=True, overlap=("input",), autocast="lower", rule=Rule("BaddbmmBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "batch1": lambda g, batch2, alpha: scaled(bmm(g, adjoint(batch2)), alpha),
     "batch2": lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)}))  # fmt: skip
@@ -275,7 +277,7 @@ ADDBMM = Rule("AddbmmBackward0", {
         alpha)})  # fmt: skip
 
 
-@general(rule=ADDBMM, autocast="lower", batch=batching.products.plus_product)
+@general(rule=ADDBMM, autocast="lower", batch=batching.products.plus_product, overlap=("input",))
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (the sum of the products of the batches' matrices); the input
@@ -345,7 +347,8 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
 # -- addr -----------------------------------------------------------------------------------------
 
 
-@general(batch=batching.products.plus_product, inplace=True, out=True, rule=Rule("AddrBackward0", {
+@general(batch=batching.products.plus_product, inplace=True, out=True, overlap="aligned",
+         rule=Rule("AddrBackward0", {
     "input": lambda g, beta: scaled(g, beta),
     "vec1": lambda g, vec2, alpha: scaled(mv(g, conj(vec2)), alpha),
     "vec2": lambda g, vec1, alpha: scaled(mv(g.t(), conj(vec1)), alpha)}))  # fmt: skip

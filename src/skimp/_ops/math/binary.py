@@ -249,6 +249,7 @@ LDEXP = Pointwise(
     ),
     PAIR,
     numbers=(),
+    overlap=(0,),
 )
 binary(LDEXP, doc="input * 2 ** other.")
 binary(

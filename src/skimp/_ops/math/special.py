@@ -177,6 +177,7 @@ MVLGAMMA = Pointwise(
     Rule("MvlgammaBackward0", {"input": _mvlgamma_back}),
     params=("p",),
     title="mvlgamma",
+    overlap=(),
 )
 
 
@@ -311,24 +312,18 @@ zeta: Any = binary(
 
 
 def _special(
-    name: str,
-    kernel: Any,
-    formula: Any = None,
-    *,
-    halves: bool = False,
-    title: str | None = None,
-    doc: str,
+    name: str, kernel: Any, formula: Any = None, *, halves: bool = False, doc: str, **known: Any
 ) -> Any:
     return unary_row(
         name,
         {FLOAT: kernel, **({} if halves else NO_HALVES)},
         formula,
         node=f"Special{node_name(name)}",
-        title=title,
         inplace=False,
         method=False,
         namespaces=("special",),
         doc=doc,
+        **known,
     )
 
 
@@ -367,6 +362,7 @@ _special(
     lambda g, input: g * ((-0.5 * input * input).exp() / sqrt(2 * pi)),
     halves=True,
     title="erf_vml_cpu",
+    overlap=(),
     doc="The normal distribution's cumulative function.",
 )
 _special(

@@ -71,6 +71,7 @@ def row(
     *params: str,
     title: str | None = None,
     rematerialize: Callable[..., Any] | None = None,
+    overlap: tuple[int, ...] | None = None,
 ) -> Pointwise:
     return Pointwise(
         name,
@@ -79,6 +80,7 @@ def row(
         Rule(node, {"input": formula}, rematerialize=rematerialize),
         params=params,
         title=title,
+        overlap=overlap,
     )
 
 

@@ -441,7 +441,13 @@ def _declare(nd: int) -> None:
         plane_samples(nd, 2),
     )
     average.__doc__ = f"The mean of each window over {nd} dimensions.\n\n{_SECTIONS}"
-    general(f"avg_pool{nd}d", out=nd > 1, method=False, namespaces=("", "nn.functional"))(average)
+    general(
+        f"avg_pool{nd}d",
+        out=nd > 1,
+        overlap="free" if nd == 3 else "",
+        method=False,
+        namespaces=("", "nn.functional"),
+    )(average)
     export_pool(f"lp_pool{nd}d", norm, "The p-norm of each window.", plane_samples(nd, 2.0, 2))
 
 

@@ -185,6 +185,7 @@ LOGSIGMOID = row(
     A.logsigmoid,
     "LogSigmoidBackward0",
     lambda g, input: call(LOGSIGMOID_BACK, (g, input)),
+    overlap=(),
 )
 
 

@@ -250,6 +250,7 @@ def bernoulli(
     target = empty_as(input) if out is None else out
     if out is not None:
         outs.refuse_grad("bernoulli", out, [input])
+        outs.check_overlap(out, [input])
         outs.resize_out("bernoulli", out, tuple(input.shape))
     chances = input.detach() if p is None else p
     draw = _bernoulli_draw(chances, engine_of(generator), target)

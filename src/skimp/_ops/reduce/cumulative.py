@@ -136,7 +136,7 @@ def _small_cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor | Non
 
 
 @rowwise(batch=batching.dims.by_dims("dim"),
-         inplace=True, fast=_small_cumsum, rule=Rule("CumsumBackward0", {
+         inplace=True, fast=_small_cumsum, overlap="aligned", rule=Rule("CumsumBackward0", {
     "input": lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)}))  # fmt: skip
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The sums of the elements so far along a dim; integers are summed as int64."""
@@ -175,6 +175,7 @@ def _cat(tensors: Any, dim: int) -> Any:
 
 @rowwise(
     inplace=True,
+    overlap="aligned",
     rule=Rule("CumprodBackward0", {"input": _cumprod_back}),
     batch=batching.dims.by_dims("dim"),
 )
@@ -308,6 +309,7 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
 
 @rowwise(
     out="same",
+    overlap="aligned",
     rule=Rule("LogcumsumexpBackward0", {"input": _log_back}),
     batch=batching.dims.by_dims("dim"),
 )

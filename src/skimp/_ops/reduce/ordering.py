@@ -143,7 +143,7 @@ def argsort(
 export("argsort", argsort)
 
 
-@rowwise(out="same")
+@rowwise(out="same", overlap="aligned")
 def msort(input: Tensor) -> Tensor:
     """The values in order along the first dim."""
     return sort(input, 0)[0]

@@ -208,6 +208,7 @@ def _others(x: Tensor, dim: int) -> Any:
 @reduction(
     "prod",
     out=True,
+    overlap="free",
     rule=by_dim("Prod", {"input": _prod_back}),
     autocast="float32",
     batch=batching.dims.reduces_one,
@@ -327,7 +328,7 @@ def _small_spread(rule: Rule, finish: Callable[[Any], Any]) -> Callable[..., Ten
     return fast
 
 
-@reduction("var", out=True, fast=_small_spread(VAR, lambda variance: variance))
+@reduction("var", out=True, overlap="free", fast=_small_spread(VAR, lambda variance: variance))
 def var(
     input: Tensor,
     dim: Any = None,
@@ -343,7 +344,7 @@ def var(
     return _var(input, dim, keepdim, _degrees(unbiased, correction))
 
 
-@reduction("std", out=True, fast=_small_spread(STD, np.sqrt))
+@reduction("std", out=True, overlap="free", fast=_small_spread(STD, np.sqrt))
 def std(
     input: Tensor,
     dim: Any = None,

@@ -216,7 +216,7 @@ def _only_floats(name: str, input: Tensor) -> Array:
     return input.array()
 
 
-@general(out="same", composite=False, meta=shapes.histc)
+@general(out="same", overlap="free", composite=False, meta=shapes.histc)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     """How many values fall into each of `bins` equal intervals of [min, max] (of the data's range
     if they are equal).

@@ -9,8 +9,10 @@ import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
-from skimp._engine.dispatch.targets import blank, check_out, pour, target
+from skimp._engine.dispatch.runners import put
+from skimp._engine.dispatch.targets import blank, check_type, pour, target
 from skimp._engine.eval.convert import laid
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
@@ -69,9 +71,14 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         if out is input and not input._hollow:
             _clear(input.writable(), diagonal, lower)
             return input
+        shape = tuple(input.shape)
         if out is not None:
-            check_out(out, input._dtype, tuple(input.shape), name)
-        made, into = target(name, out, tuple(input.shape), input._dtype, (input,))
+            check_type(out, input._dtype, name)
+            outs.resize_out(name, out, shape)
+            if out._storage is input._storage or not layouts.is_contiguous(out.layout_of()):
+                put(out, f(input, diagonal))
+                return out
+        made, into = target(name, out, shape, input._dtype, (input,))
         if into is not None:
             pour(input, into)
             _clear(into, diagonal, lower)
@@ -191,7 +198,8 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     result = _diag(input, diagonal)
     if out is None:
         return result
-    check_out(out, input._dtype, tuple(result.shape), "diag")
+    check_type(out, input._dtype, "diag")
+    outs.resize_out("diag", out, tuple(result.shape))
     move(out, result)
     return out
 

@@ -87,6 +87,7 @@ def _only_function(name: str) -> None:
 
 @writer(
     row_major=None,
+    overlap="alone",
     rule=_scatters("select", "SelectScatterBackward0", _select, ("dim", "index")),
     batch=batching.dims.writes_view("dim"),
 )
@@ -97,6 +98,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> None:
 
 @writer(
     row_major=None,
+    overlap="alone",
     rule=_scatters("slice", "SliceScatterBackward0", slice_view, ("dim", "start", "end", "step")),
     batch=batching.dims.writes_view("dim"),
 )
@@ -109,6 +111,7 @@ def slice_scatter(
 
 @writer(
     row_major=None,
+    overlap="alone",
     rule=_scatters("diagonal", "DiagonalScatterBackward0", _diagonal, ("offset", "dim1", "dim2")),
     batch=batching.dims.writes_view("dim1", "dim2"),
 )
