@@ -91,7 +91,7 @@ def root_of(folder: Path) -> Path:
     for place in (folder, *folder.parents):
         if any((place / n).exists() for n in ("pyproject.toml", "setup.py", "setup.cfg", ".git")):
             return place
-    return folder
+    return folder if folder.is_dir() else folder.parent
 
 
 def run(folder: Path, engine: str, timeout: float) -> dict[str, dict[str, str]]:

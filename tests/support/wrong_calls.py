@@ -100,6 +100,29 @@ def generate(forms: list[Form], count: int, seed: int) -> Iterator[Call]:
                 yield call
 
 
+def of_the_same_types(form: Form) -> Iterator[tuple[Call, Call]]:
+    """Right calls, each with one that has other values of the same types (in lists others too)."""
+    listed = [a for a in form.args if a.type.startswith(("int[", "bool", "dtype"))]
+    values = schemas.valid(form) if listed else None
+    if values is None:
+        return
+    right = schemas.call_of(form, values)
+    named = dict(right.kwargs)
+    for i, value in enumerate(right.args):
+        if isinstance(value, list) and value and form.args[i].type.startswith("int["):
+            for wrong in ([*value[:-1], True], [*value[:-1], None], ["a"] * len(value), [2**70]):
+                args = (*right.args[:i], wrong, *right.args[i + 1 :])
+                yield right, Call(form, args, right.kwargs)
+    for arg in form.optional:
+        if arg.name in named or arg.name in [a.name for a in form.args[: len(right.args)]]:
+            continue
+        if arg.type.startswith("bool"):
+            yield right, Call(form, right.args, (*right.kwargs, (arg.name, not arg.default)))
+        elif arg.type.startswith("dtype"):
+            more = [Call(form, right.args, (*right.kwargs, (arg.name, t))) for t in (float, str)]
+            yield more[0], more[1]
+
+
 def _never_ends(call: Call) -> bool:
     """PyTorch counts up to the order of a polynomial and to a window's end, however far."""
     long = "polynomial" in call.form.name or "max_pool1d" in call.form.name

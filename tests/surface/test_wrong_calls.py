@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import skimp
 from skimp._engine.dispatch import schemas as schema_data
+from skimp._engine.dispatch.row import FORMS
 from tests.support import schemas, wrong_calls
-from tests.support.schemas import Known
+from tests.support.schemas import Call, Known
 from tools import schemas as tool
 
 LIST = Path(__file__).with_name("differences.toml")
@@ -33,6 +35,28 @@ def test_wrong_calls_are_refused_alike() -> None:
     assert count >= CALLS * 0.99
     assert len(wrong) <= LEFT * count, "\n".join([f"{len(wrong)} of {count} calls", *wrong])
     assert not known.stale()
+
+
+def _end(call: Call) -> str:
+    end = call.outcome(skimp)
+    return end.kind if isinstance(end, schemas.Refused) else "taken"
+
+
+def test_what_is_taken_does_not_depend_on_the_calls_before() -> None:
+    """Calls with arguments of the same types as a right call's, before and after it."""
+    forms = [form for space in schemas.SPACES for form in schemas.forms(space)]
+    told, count = [], 0
+    for form in forms[SEED % 8 :: 8]:
+        for right, other in wrong_calls.of_the_same_types(form):
+            for known in list(FORMS.values()):
+                known.fine.clear()
+                known.judged.clear()
+            ends = [_end(other), _end(right), _end(other)]
+            count += 1
+            if ends[0] != ends[2]:
+                told.append(f"{other}: {ends[0]}, {ends[2]} after {right}")
+    assert count > 60
+    assert told == []
 
 
 def test_the_schemas_are_pytorchs() -> None:

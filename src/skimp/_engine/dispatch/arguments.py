@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from skimp._engine.dispatch import schemas
 from skimp._engine.dispatch.overrides import overloaded
@@ -163,7 +163,9 @@ def refuse_types(form: Form, given: Mapping[str, Any], error: Exception) -> None
         return
     if isinstance(error, TypeError) and str(error).startswith(f"{name}()"):
         return  # the op has looked itself
-    if schemas.judge(form, _given(f, given), _defaults(f)):
+    taken = schemas.judge(form, _given(f, given), _defaults(f))
+    if taken is not None:
+        schemas.refuse_wide(name, taken)
         return
     natural = isinstance(error, _NATURAL)
     for position, (word, p) in enumerate(_parameters(f)):
@@ -184,16 +186,119 @@ def refuse_types(form: Form, given: Mapping[str, Any], error: Exception) -> None
 
 
 def look(form: Form, given: Mapping[str, Any], kinds: tuple[Any, ...]) -> None:
-    """Judge a call before it is made; once for each combination of types, if they decide alone."""
-    if form.name.startswith("_"):
-        return
-    schemas.judge(form, _given(form.f, given), _defaults(form.f))
-    as_numbers = Tensor in kinds and any([getattr(v, "ndim", 1) == 0 for v in given.values()])
-    if not as_numbers and len(form.fine) < _MANY:
+    """Judge a call before it is made, unless calls with such arguments are taken."""
+    if form.name.startswith("_"):  # a part of an op, which was judged
         form.fine.add(kinds)
+        return
+    finer = elements(kinds, given.values())
+    if finer in form.fine:
+        return
+    key = tuple(map(sort, given.values()))
+    if key not in form.judged:
+        judge(form, given, finer, key)
+
+
+def elements(kinds: tuple[Any, ...], values: Iterable[Any]) -> tuple[Any, ...]:
+    """The types of a call's arguments, and of what is in its lists (`*dims` may hold one)."""
+    inner = [v[0] if len(v) == 1 and type(v[0]) in LISTS else v for v in values if type(v) in LISTS]
+    return (kinds, *[tuple(map(type, v)) for v in inner])
+
+
+LISTS: Final = frozenset((list, tuple))
+
+
+def judge(form: Form, given: Mapping[str, Any], finer: tuple[Any, ...], key: Sort) -> None:
+    """Judge a call before it is made. What decided is noted, and where types decide alone, these:
+    what is taken never depends on the calls before.
+    """
+    defaults = _defaults(form.f)
+    schemas.judge(form, _given(form.f, given), defaults)
+    if len(form.judged) > _MANY:
+        form.judged.clear()
+    form.judged.add(key)
+    if len(form.fine) > _MANY or not _by_types_alone(form, given, defaults):
+        return
+    form.fine.add(finer)
+    if LISTS.isdisjoint([k for kind in finer[0] for k in _inside(kind)]):
+        form.fine.add(finer[0])
 
 
 _MANY = 1000
+
+
+def _by_types_alone(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
+    """Whether any values of these types are taken, an argument's default among them: one overload
+    takes the call where they are given, and where they are not.
+    """
+    either = {}
+    for name, value in given.items():
+        if any([_is_open(part) for part in _leaves(value)]):
+            return False
+        default = defaults.get(name)
+        if default is not None and type(value) is type(default):
+            either[name] = _another(default)
+    every = _given(form.f, {**given, **either})
+    try:
+        taken = schemas.judge(form, every, defaults)
+    except TypeError:
+        return False
+    if taken is None:
+        return not either or not schemas.overloads(form)
+    if either and taken.given is not every:  # whose places depend on what is given
+        return False
+    wanted = [arg for arg in taken.args if arg.name in either and arg.required]
+    return all([schemas.fits(arg, defaults[arg.name]) for arg in wanted])
+
+
+def _inside(kind: Any) -> tuple[Any, ...]:
+    """Types that stand for their values: those in a list, or the one."""
+    return kind[1:] if isinstance(kind, tuple) else (kind,)
+
+
+def _leaves(value: Any) -> Iterable[Any]:
+    if not isinstance(value, (tuple, list)):
+        return (value,)
+    return value[0] if len(value) == 1 and type(value[0]) in LISTS else value
+
+
+def _is_open(value: Any) -> bool:
+    """Whether more than a value's type decides."""
+    return isinstance(value, (type, tuple, list)) or (isinstance(value, Tensor) and value.ndim == 0)
+
+
+def _another(value: Any) -> Any:
+    """A value of the same type."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + 1
+    return f"{value}?" if isinstance(value, str) else value
+
+
+Sort = tuple[Any, ...]
+
+
+def sort(value: Any) -> Any:
+    """What decides whether a value is taken: its type, its elements' types; which one it is where
+    it may be a default.
+    """
+    kind = type(value)
+    if kind is int:
+        return (int, value) if -3 < value < 3 else int
+    if kind is tuple or kind is list:
+        return (kind, *map(sort, value[:1]), frozenset(map(_element, value)))
+    if kind is bool or kind is type:
+        return value
+    if isinstance(value, Tensor):
+        return (kind, value.ndim == 0, value._rg, value._dtype)
+    return (str, value) if kind is str and len(value) < _SHORT else kind
+
+
+_SHORT = 20
+
+
+def _element(value: Any) -> Any:
+    return (Tensor, value.numel() == 1) if isinstance(value, Tensor) else type(value)
 
 
 @functools.cache

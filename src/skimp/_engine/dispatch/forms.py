@@ -20,7 +20,7 @@ from skimp._engine.autograd.record import record, recording
 from skimp._engine.autograd.rules import Choice, Rule
 from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch import outs, overrides, runners  # noqa: F401  (a transform)
-from skimp._engine.dispatch.arguments import look
+from skimp._engine.dispatch.arguments import LISTS, look
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import (
     FORMS,
@@ -380,13 +380,12 @@ def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> 
 
 
 def judged(space: dict[str, Any], p: Parameters) -> list[str]:
-    """The lines that judge the types of what is no tensor, when they are new."""
-    plain = [n for n in p.names() if n in PLAIN_NAMES]
-    if not plain:
+    """The lines that judge the types of a call's arguments, when they are new."""
+    if not any([n in PLAIN_NAMES for n in p.names()]):
         return []
-    space.update(look=look, fine=space["form"].fine)
+    space.update(look=look, fine=space["form"].fine, lists=LISTS)
     return [
-        f"        kinds = ({', '.join([f'type({n})' for n in plain])},)",
+        f"        kinds = ({p.kinds()})",
         "        if kinds not in fine:",
         f"            look(form, {p.given()}, kinds)",
     ]

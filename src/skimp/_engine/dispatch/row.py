@@ -97,7 +97,7 @@ def sampled(calls: Callable[[Function], list[tuple[Any, ...]]]) -> Callable[[F],
 class Form:
     """One public callable of an op: `f` is what users hold, `run` the general way behind it."""
 
-    __slots__ = ("f", "fine", "name", "op", "run", "writes")
+    __slots__ = ("f", "fine", "judged", "name", "op", "run", "writes")
 
     def __init__(self, op: Op, name: str, run: Function, writes: bool = False) -> None:
         self.op = op
@@ -105,7 +105,8 @@ class Form:
         self.run = run
         self.writes = writes  # to its first argument
         self.f: Function = run
-        self.fine: set[tuple[Any, ...]] = set()  # the types of arguments that were judged
+        self.fine: set[tuple[Any, ...]] = set()  # types of arguments that are taken, whichever
+        self.judged: set[tuple[Any, ...]] = set()  # what was known of arguments that were taken
 
     def __repr__(self) -> str:
         return f"<{self.name} of {self.op!r}>"

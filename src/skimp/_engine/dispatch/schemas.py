@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -63,7 +63,11 @@ def _lines() -> dict[str, list[str]]:
 
 @functools.cache
 def overloads(form: Form) -> tuple[tuple[Arg, ...], ...]:
-    """The overloads of an op; none where PyTorch has no schema of that name."""
+    """The overloads of an op; none where PyTorch has no schema of that name, or a function in
+    Python that looks at its arguments itself.
+    """
+    if "" in form.op.namespaces and binds("", form.name):
+        return ()
     known = _lines()
     texts = next((known[key] for key in keys(form) if key in known), [])
     return tuple([tuple([_read(part) for part in text.split(", ")]) for text in texts])
@@ -74,21 +78,25 @@ def _read(part: str) -> Arg:
     return Arg(name.lstrip("*"), kind.rstrip("="), kind[-1] != "=", name[0] == "*")
 
 
-def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
+class Taken(NamedTuple):
+    """An overload and the values that it takes, under its own names."""
+
+    args: tuple[Arg, ...]
+    given: Mapping[str, Any]
+
+
+def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Taken | None:
     """Raise PyTorch's TypeError where no overload takes these arguments (those that were given, by
-    name, or as `#2` by position; starred ones as a tuple), and its error where an integer has more
-    than 64 bits.
+    name, or as `#2` by position; starred ones as a tuple); else the first that does.
 
     `defaults` are values that the op's own signature has: where one of them is what an overload
     takes, it is not missing.
-    False where nothing is known of such arguments.
+    None where nothing is known of such arguments.
     """
     every = overloads(form)
     known = {arg.name for args in every for arg in args}
     if not given or not every or not known.issuperset([n for n in given if n[0] != "#"]):
-        return False
-    if "" in form.op.namespaces and binds("", form.name):  # it looks at its arguments itself
-        return False
+        return None
     calls = [[given, placed] for args in every if (placed := _by_position(args, given))]
     loose = any([binds(space, form.name) for space in form.op.namespaces])
     scaled = _SCALED.fullmatch(form.name) is not None
@@ -97,8 +105,9 @@ def judge(form: Form, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     for args, ways in zip(every, calls, strict=True):
         told = [_misfit(args, way, how) for way in ways]
         if None in told:
-            _unpack(form.name, args, ways[told.index(None)])
-            return True
+            taken = Taken(args, ways[told.index(None)])
+            _unpack(form.name, taken)
+            return taken
         if not (how.scaled and any([(a.name, a.type) == ("other", "Number") for a in args])):
             wrong.append(str(told[0]))
     raise TypeError(_words(form.name, given, wrong))
@@ -247,29 +256,37 @@ _FITS: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def _unpack(name: str, args: Sequence[Arg], given: Mapping[str, Any]) -> None:
+def _unpack(name: str, taken: Taken) -> None:
     """Refuse what the parser took by its first element and can't unpack."""
-    for arg in args:
-        value = given.get(arg.name)
-        kind = arg.type.rstrip("?")
-        if kind == "int" and _too_wide(value):
-            raise ValueError("Overflow when unpacking long long")
-        if not kind.startswith("int["):
+    for arg in taken.args:
+        values = taken.given.get(arg.name)
+        if not arg.type.startswith("int[") or not isinstance(values, (tuple, list)):
             continue
-        if not isinstance(value, (tuple, list)):
-            if _too_wide(value):
-                raise ValueError("Overflow when unpacking long long")
-            continue
-        for i, item in enumerate(value):
-            what = f"type must be tuple of ints,but got {type(item).__name__}"
-            if _too_wide(item):
-                what = "Overflow when unpacking long long"
-            elif _is_int(item) or (isinstance(item, Tensor) and item.numel() == 1):
-                continue
-            raise TypeError(
-                f"{name}(): argument '{arg.name}' failed to unpack the object at pos {i + 1} "
-                f'with error "{what}"'
-            )
+        for i, item in enumerate(values):
+            if not (_is_int(item) or (isinstance(item, Tensor) and item.numel() == 1)):
+                kind = type(item).__name__
+                _refuse_item(name, arg, i, f"type must be tuple of ints,but got {kind}")
+
+
+def _refuse_item(name: str, arg: Arg, i: int, what: str) -> NoReturn:
+    raise TypeError(
+        f"{name}(): argument '{arg.name}' failed to unpack the object at pos {i + 1} "
+        f'with error "{what}"'
+    )
+
+
+def refuse_wide(name: str, taken: Taken) -> None:
+    """Raise PyTorch's error where an integer has more than 64 bits."""
+    what = "Overflow when unpacking long long"
+    for arg in taken.args:
+        value = taken.given.get(arg.name)
+        listed = arg.type.startswith("int[")
+        if _too_wide(value) and (listed or arg.type.rstrip("?") == "int"):
+            raise ValueError(what)
+        if listed and isinstance(value, (tuple, list)):
+            for i, item in enumerate(value):
+                if _too_wide(item):
+                    _refuse_item(name, arg, i, what)
 
 
 def _too_wide(value: Any) -> bool:

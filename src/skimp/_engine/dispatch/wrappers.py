@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
-from skimp._engine.dispatch.arguments import look, refuse_types
+from skimp._engine.dispatch.arguments import LISTS, NAMES, elements, judge, refuse_types, sort
 from skimp._engine.dispatch.row import KNOWN, ORDINARY, Form
 from skimp._engine.dispatch.transforms import active, dispatch, signature
 from skimp._engine.generated import function_of
@@ -135,14 +135,19 @@ class Parameters:
         return f"{first}, {{{', '.join(kwargs)}}}"
 
     def kinds(self) -> str:
-        """The types of all arguments but the first, and the words of those without a name."""
+        """The types of all arguments but `out`, those in lists, and the words of those without a
+        name.
+        """
         found = []
-        for i, p in enumerate(self.all):
+        for p in self.all:
             if p.kind is p.VAR_POSITIONAL:
                 found.append(f"*map(type, {p.name})")
             elif p.kind is p.VAR_KEYWORD:
                 found += [f"*{p.name}", f"*map(type, {p.name}.values())"]
-            elif i:
+            elif p.name in LIST_NAMES or NAMES.get(p.name) == "ints":
+                inside = f"(type({p.name}), *map(type, {p.name}))"
+                found.append(f"type({p.name}) if type({p.name}) not in lists else {inside}")
+            elif p.name != "out":
                 found.append(f"type({p.name})")
         return "".join([f"{word}, " for word in found])
 
@@ -252,12 +257,18 @@ def forwarding(form: Form, f: Function) -> Function:
 def _look(
     form: Form, args: tuple[Any, ...], kwargs: dict[str, Any], kinds: tuple[Any, ...]
 ) -> None:
-    """Judge the types of a call before it is made."""
+    """Judge a call before it is made, unless calls with such arguments are taken."""
+    finer = elements(kinds, (*args, *kwargs.values()))
+    if finer in form.fine or form.name.startswith("_"):
+        return
+    key = (*map(sort, args), *kwargs, *map(sort, kwargs.values()))
+    if key in form.judged:
+        return
     try:
         given = signature(form.f).bind(*args, **kwargs).arguments
     except TypeError:  # the call itself says what is wrong
         return
-    look(form, given, kinds)
+    judge(form, given, finer, key)
 
 
 def exported(form: Form, f: Function, fast: Function | None, answer: str | None) -> Function:
@@ -291,7 +302,7 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         ]
     lines.append(f"    if {' and '.join(p.usual())}:")
     if fast is not None or p.is_open():
-        space.update(look=_look, fine=form.fine)
+        space.update(look=_look, fine=form.fine, lists=LISTS)
         lines += [
             f"        kinds = ({p.kinds()})",
             "        if kinds not in fine:",

@@ -208,6 +208,12 @@ def empty_like_strides(layout: Layout) -> Ints:
 # --- dimensions and shapes --------------------------------------------------------------------
 
 
+def check_width(numbers: Iterable[int]) -> None:
+    """Refuse integers of more than 64 bits."""
+    if any([not -_WIDE <= n < _WIDE for n in numbers]):
+        raise ValueError("Overflow when unpacking long long")
+
+
 def normalize_dim(dim: int, ndim: int) -> int:
     """The dimension counted from the front; a 0-d tensor is taken to have one dimension."""
     if type(dim) is not int:
@@ -217,8 +223,7 @@ def normalize_dim(dim: int, ndim: int) -> int:
         return dim
     if -limit <= dim < 0:
         return dim + limit
-    if not -_WIDE <= dim < _WIDE:
-        raise ValueError("Overflow when unpacking long long")
+    check_width((dim,))
     raise IndexError(
         "Dimension out of range (expected to be in range of "
         f"[{-limit}, {limit - 1}], but got {dim})"

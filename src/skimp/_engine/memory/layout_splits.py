@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from skimp._engine.memory.layout import Ints, normalize_dim
+from skimp._engine.memory.layout import Ints, check_width, normalize_dim
 from skimp._engine.memory.layout_views import clamp_slice
 
 Span = tuple[int, int]
@@ -76,6 +76,7 @@ def tensor_split(shape: Ints, where: int | Sequence[int], dim: int = 0) -> list[
         )
     size = shape[normalize_dim(dim, len(shape))]
     if not isinstance(where, int):
+        check_width(where)
         edges = [0, *where, None]
         return [clamp_slice(size, *pair) for pair in pairwise(edges)]
     if where <= 0:

@@ -44,6 +44,7 @@ def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted around along dimensions; without dims, along the flattened tensor."""
     steps = as_tuple(shifts)
+    layouts.check_width(steps)
     along = () if dims is None else as_tuple(dims)
     if not steps:
         raise RuntimeError("`shifts` required")
