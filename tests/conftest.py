@@ -1,7 +1,8 @@
 """A test leaves no bytes behind; and what the suite as a whole needs to be quick and sure.
 
-`make test` runs the suite three times, by what is deferred (SKIMP_DEFER=never, always, auto). Every
-file that computes with tensors runs in all three, with the same examples: `ONCE` names the others.
+`make test` runs the suite three times, by what is deferred (SKIMP_DEFER=auto, always, never), with
+the same examples. What computes with tensors runs with `always` too: `ONCE` names the rest. Small
+tensors are not deferred by default, so `never` has little new to say: it runs `NEVER` alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ settings.register_profile("explore", patient, max_examples=300, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 EXPLORING = settings.get_current_profile_name() == "explore"
-TIME_TO_EXPLORE = 120.0  # seconds; what has not begun by then is skipped
+TIME_TO_EXPLORE = 60.0  # seconds; what has not begun by then is skipped
 BEGAN = time.monotonic()
 
 # Processes that tests start keep the bytecode that they make: compiling takes half of the time that
@@ -39,10 +40,11 @@ pytest.register_assert_rewrite("tests.support")  # what fails there says so as a
 TESTS = Path(__file__).parent
 
 
-# What these test does not depend on the mode: commands, pages, stubs and other libraries; functions
-# of arrays and of integers that know no tensors. They run in the default mode only
-# (SKIMP_DEFER=auto, or not set), and the rest of the suite in all three.
+# What these test does not depend on the mode: commands, pages, stubs and other libraries; processes
+# that talk to each other; functions of arrays and of integers that know no tensors. They run in the
+# default mode only (SKIMP_DEFER=auto, or not set).
 ONCE = (
+    *("programs", "surface/distributed", "surface/test_aten.py", "surface/test_processes.py"),
     *("cli/test_check.py", "cli/test_cli.py", "house", "lens"),
     *("compat/test_compat.py", "compat/test_libraries.py"),
     *("surface/test_beside.py", "surface/utils/test_tensorboard.py"),
@@ -53,6 +55,10 @@ ONCE = (
     *("engine/tensor/test_printing.py", "engine/tensor/test_promotion.py"),
     *("kernels/test_draws.py", "kernels/test_pointwise.py", "kernels/test_special.py"),
 )
+
+# Where what is computed at once could differ from what waits: memory, errors' lines, gradients of
+# large tensors, twins.
+NEVER = ("engine", "kernels", "surface/memory", "surface/nn", "surface/optim")
 
 # What starts, interrupts and kills processes meets the scheduler's moods, and is tried three times.
 # Nothing else is: a failure elsewhere is a failure. (Besides, pytest-rerunfailures asks another
@@ -95,21 +101,30 @@ def collect() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """PyTorch, where tests import it, has one thread: tests run side by side, and the threads of
-    OpenMP spin while others wait for their cores. (Its sums then have one order on all machines.)
+    """PyTorch, where tests import it, has one thread, and so has BLAS where tests run side by side:
+    idle threads spin while others wait for their cores. (PyTorch's sums then have one order on all
+    machines.)
     """
+    from skimp._engine.memory.ledger import host
+    from skimp._kernels.blas import use_threads
+
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        use_threads(1)
     collect()
-    from skimp._engine.memory.ledger import host
-
     assert host.allocated == 0, "a test file keeps a tensor: tests that count bytes would count it"
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out a file (None: pytest decides)."""
-    once = os.environ.get("SKIMP_DEFER", "auto") != "auto"
-    return True if once and among(collection_path, ONCE) else None
+    mode = os.environ.get("SKIMP_DEFER", "auto")
+    if collection_path.is_dir() or mode == "auto":
+        return None
+    left_out = among(collection_path, ONCE)
+    if mode == "never":
+        left_out = left_out or not among(collection_path, NEVER)
+    return left_out or None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -29,11 +29,12 @@ def test_every_program_has_a_title() -> None:
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Threads that wait for each other on a busy machine are slow."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with using(threads=1):
-        yield
-    torch.set_num_threads(before)
+    before = [T.get_num_threads() for T in (torch, skimp)]
+    for T in (torch, skimp):
+        T.set_num_threads(1)
+    yield
+    for T, threads in zip((torch, skimp), before, strict=True):
+        T.set_num_threads(threads)
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -105,6 +105,11 @@ def set_num_threads(threads: int) -> None:
     if threads < 1:
         raise RuntimeError("set_num_threads expects a positive integer")
     config.threads = threads
+    use_threads(threads)
+
+
+def use_threads(threads: int) -> None:
+    """Let BLAS use this many threads, whatever our own work uses."""
     functions = _functions()
     if functions is not None:
         functions[1](threads)

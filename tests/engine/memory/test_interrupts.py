@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from skimp._engine.memory.regions import region
 from tests.support.books import Owner
 
 SIDE = 384  # a float32 matrix of 576 KiB: a block of the pool, and work for threads
-MANY = 250  # moments of one program that are tried, at most
+MANY = int(os.environ.get("SKIMP_MOMENTS", 80))  # of one program that are tried, at most
 
 
 class Moments:
