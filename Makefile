@@ -15,7 +15,7 @@ demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
 
 test: $(VENV)/.skimp-test
-	@for mode in never always auto; do \
+	@for mode in auto always never; do \
 	    echo "SKIMP_DEFER=$$mode"; \
 	    SKIMP_DEFER=$$mode $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal || exit 1; \
 	done
