@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.distributed import mpi
+from skimp.distributed import mpi, transfers
 from skimp.distributed.arguments import (
     deal,
     incoming,
@@ -98,10 +98,8 @@ def all_reduce(
     if factor is not None:
         array[...] = _multiplied(array, factor)
 
-    def begin(comm: Any) -> Any:
-        return comm.Iallreduce(
-            mpi.load().IN_PLACE, mpi.buffer(array, kind), mpi.operation(op, kind)
-        )
+    def begin(_: Any) -> Any:
+        return transfers.all_reduce(group, array, kind, op)
 
     finish = _chain(_divided(array, op, group), copied)
     label = Label("all_reduce", (tensor,), op.name)
@@ -120,10 +118,8 @@ def all_reduce_coalesced(
     group, kind = chosen(group), tensors[0]._dtype
     array = _multiplied(joined(tensors), factor)
 
-    def begin(comm: Any) -> Any:
-        return comm.Iallreduce(
-            mpi.load().IN_PLACE, mpi.buffer(array, kind), mpi.operation(op, kind)
-        )
+    def begin(_: Any) -> Any:
+        return transfers.all_reduce(group, array, kind, op)
 
     finish = _chain(_divided(array, op, group), lambda: deal(array, tensors))
     label = Label("all_reduce_coalesced", tuple(tensors), op.name)
@@ -149,7 +145,7 @@ def broadcast(
     return start(
         group,
         label,
-        lambda comm: comm.Ibcast(mpi.buffer(array, kind), source),
+        lambda _: transfers.broadcast(group, array, kind, source),
         [tensor],
         copied,
         async_op,
@@ -228,7 +224,7 @@ def all_gather(
     return start(
         group,
         Label("all_gather", (tensor,)),
-        lambda comm: comm.Iallgather(mpi.buffer(array, kind), mpi.buffer(found, kind)),
+        lambda _: transfers.all_gather(group, array, found, kind, [array.size] * group.size()),
         list(tensor_list),
         lambda: deal(found, tensor_list),
         async_op,
@@ -250,25 +246,13 @@ def all_gather_single(
     if output_tensor.numel() != input_tensor.numel() * group.size():
         raise RuntimeError("output tensor size must be equal to world_size times input tensor size")
     array, (target, copied) = outgoing(input_tensor), incoming(output_tensor)
-    size = array.size
-    mine = target.reshape(-1)[group.rank() * size : (group.rank() + 1) * size]
-    sent = _apart(array, target, mine)
+    counts = [array.size] * group.size()
 
-    def begin(comm: Any) -> Any:
-        ours = mpi.load().IN_PLACE if sent is None else mpi.buffer(sent, kind)
-        return comm.Iallgather(ours, mpi.buffer(target, kind))
+    def begin(_: Any) -> Any:
+        return transfers.all_gather(group, array, target, kind, counts)
 
     label = Label("all_gather_single", (input_tensor,))
     return start(group, label, begin, [output_tensor], copied, async_op)
-
-
-def _apart(array: Array, target: Array, mine: Array) -> Array | None:
-    """What to send where MPI allows no overlap: None if it lies where it is to arrive already."""
-    if not np.may_share_memory(array, target):
-        return array
-    if array.size and array.__array_interface__["data"] == mine.__array_interface__["data"]:
-        return None
-    return array.copy()
 
 
 def all_gather_coalesced(
@@ -401,10 +385,8 @@ def reduce_scatter(
     given = _multiplied(joined(input_list), factor)
     target, copied = incoming(output)
 
-    def begin(comm: Any) -> Any:
-        return comm.Ireduce_scatter(
-            mpi.buffer(given, kind), mpi.buffer(target, kind), counts, mpi.operation(op, kind)
-        )
+    def begin(_: Any) -> Any:
+        return transfers.reduce_scatter(group, given, target, kind, op, counts)
 
     finish = _chain(_divided(target, op, group), copied)
     label = Label("reduce_scatter", tuple(input_list), op.name)
@@ -426,13 +408,10 @@ def reduce_scatter_single(
         raise RuntimeError("input tensor must be the same size as output size times world size")
     given = _multiplied(outgoing(input), factor)
     target, copied = incoming(output)
-    if np.may_share_memory(given, target):
-        given = given.copy()
+    counts = [target.size] * group.size()
 
-    def begin(comm: Any) -> Any:
-        return comm.Ireduce_scatter_block(
-            mpi.buffer(given, kind), mpi.buffer(target, kind), mpi.operation(op, kind)
-        )
+    def begin(_: Any) -> Any:
+        return transfers.reduce_scatter(group, given, target, kind, op, counts)
 
     finish = _chain(_divided(target, op, group), copied)
     label = Label("reduce_scatter_single", (input,), op.name)

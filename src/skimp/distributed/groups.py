@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from skimp._engine.memory import call_site
-from skimp.distributed import mpi, rendezvous, tally, watch
+from skimp.distributed import direct, mpi, rendezvous, tally, watch
 from skimp.distributed.debug import wanted
 from skimp.distributed.errors import DistBackendError, DistError
 from skimp.distributed.stores import PrefixStore, Store
@@ -51,6 +51,8 @@ class ProcessGroup:
         self._rank: int = comm.rank
         self._size: int = comm.size
         self._checks: Any = comm.Dup() if wanted() else None
+        # whose bytes can be read where they lie, in the group's order; None: not everyone's
+        self.processes = direct.processes(world.neighbours, ranks)
 
     def __repr__(self) -> str:
         place = f"rank {self._rank} of {self._size}"
@@ -97,6 +99,7 @@ class _World:
         self.base: Any = None  # a communicator of all, for leaving
         self.file: str | None = None
         self.said = False
+        self.neighbours: list[direct.Neighbour] = []
 
 
 world = _World()
@@ -205,6 +208,9 @@ def _remember(joined: rendezvous.Joined, name: Backend, timeout: timedelta) -> N
     comm = joined.comm
     store = PrefixStore("user", joined.store)
     world.base = comm.Dup()
+    world.neighbours = rendezvous.within(
+        timeout.total_seconds(), "ranks did not come", lambda: direct.neighbours(comm)
+    )
     world.stores += [joined.store, joined.control]
     world.default = ProcessGroup(comm, list(range(comm.size)), "0", name, store, timeout)
     world.default.group_desc = "default_pg"

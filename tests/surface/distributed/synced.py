@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 target = sys.argv[1]
 dist.init_process_group("mpi")
 r, n = dist.get_rank(), dist.get_world_size()
-found = {}
+found = {"read where they lie": dist.group.WORLD.processes is not None}
 
 whole = torch.arange(96.0).view(8, 3, 4).sin() * 3
 x = whole.chunk(n)[r].clone().requires_grad_()

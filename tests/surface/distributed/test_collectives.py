@@ -127,9 +127,37 @@ def _products() -> list[str]:
     return made
 
 
+def _large() -> list[str]:
+    """As much as is read where it lies, in parts of other sizes: the ends and where parts meet."""
+    made = []
+    seen = "out=[x[:2],x[69990:70010],x[-2:]]"
+    for kind in DTYPES.split():
+        values = f"(torch.arange(140001)%5*(r+1)).to(torch.{kind})"
+        likes = [op for op in OPS.split() if (kind, op) not in UNLIKE]
+        made += [f"x={values}; dist.all_reduce(x,dist.ReduceOp.{op}); {seen}" for op in likes]
+        made.append(f"x={values}; dist.broadcast(x,1); {seen}")
+        made.append(f"y={values}; x=y.repeat(2); dist.all_gather_single(x,y); {seen}")
+        if kind != "bool":  # gloo sums none
+            zeros = "x=torch.zeros_like(y[:70000])"
+            made.append(f"y={values}[1:]; {zeros}; dist.reduce_scatter_single(x,y); {seen}")
+    return made
+
+
+LARGE = """
+xs=[torch.ones(50000+i)*r for i in range(5)]; ws=[dist.all_reduce(x,async_op=True) for x in xs]; [w.wait() for w in ws[::-1]]; out=[x[-2:] for x in xs]
+x=torch.ones(300,300)*r; dist.all_reduce(x.t()); out=x[:3,8:12]
+x=torch.ones(80000)*r; l=[torch.empty(80000) for _ in range(2)]; dist.all_gather(l,x); out=[t[-2:] for t in l]
+x=torch.arange(80000.)+r; y=torch.ones(80000)*r; w=dist.broadcast(y,0,async_op=True); v=dist.all_reduce(x,async_op=True); v.wait(); w.wait(); out=[x[-2:],y[:2]]
+x=torch.tensor([float("nan"),1.]*40000)*(1+r); dist.all_reduce(x); out=str(x[-3:])
+g=dist.new_group([1,0]); x=torch.ones(90000)*(r+1); dist.all_reduce(x,group=g); out=x[-3:]
+g=dist.new_group([1]); x=torch.ones(90000)*(r+1); dist.all_reduce(x,group=g) if r else None; out=x[-3:]
+"""  # noqa: E501
+
+
+@cache
 def steps() -> list[str]:
     """All of them."""
-    return [*STEPS.strip().splitlines(), *_products()]
+    return [*STEPS.strip().splitlines(), *_products(), *LARGE.strip().splitlines(), *_large()]
 
 
 @cache

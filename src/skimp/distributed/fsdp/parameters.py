@@ -17,7 +17,7 @@ from skimp._engine.autograd.modes import no_grad
 from skimp._engine.memory.storage import refill, vacate
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp.config import config
-from skimp.distributed import mpi
+from skimp.distributed import transfers
 from skimp.distributed.collectives import start
 from skimp.distributed.groups import ProcessGroup
 from skimp.distributed.reduce_ops import ReduceOp
@@ -93,9 +93,8 @@ class ShardedParameter:
         given = np.ascontiguousarray(sent.array())
         target = self.full._storage.view(self.full.layout_of(), self.dtype.np)
 
-        def begin(comm: Any) -> Any:
-            ours, theirs = mpi.buffer(given, self.dtype), mpi.buffer(target, self.dtype)
-            return comm.Iallgatherv(ours, [theirs[0], counts, theirs[1]])
+        def begin(_: Any) -> Any:
+            return transfers.all_gather(self.group, given, target, self.dtype, counts)
 
         label = Label("all_gather", (), f"of the parts of {self.places[0][1]}", target.nbytes)
         self.gathering = start(self.group, label, begin, [], None, True)
@@ -173,13 +172,8 @@ class ShardedParameter:
         grad._storage.will_write()
         given, target = grad.array(), made._storage.view(made.layout_of(), kind.np)
 
-        def begin(comm: Any) -> Any:
-            return comm.Ireduce_scatter(
-                mpi.buffer(given, kind),
-                mpi.buffer(target, kind),
-                counts,
-                mpi.operation(ReduceOp.SUM, kind),
-            )
+        def begin(_: Any) -> Any:
+            return transfers.reduce_scatter(self.group, given, target, kind, ReduceOp.SUM, counts)
 
         def finish(sent: Tensor = grad) -> None:  # which lives until then, and no longer
             self._take(made)

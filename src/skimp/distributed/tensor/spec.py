@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from skimp._engine.autograd.modes import no_grad
 from skimp._engine.tensor.tensor import Tensor, empty
-from skimp.distributed import mpi
+from skimp.distributed import transfers
 from skimp.distributed.arguments import outgoing
 from skimp.distributed.collectives import start
 from skimp.distributed.tensor.placements import Replicate, Shard
@@ -72,9 +72,8 @@ def _gathered(t: Tensor, spec: Spec) -> Tensor:
     given = outgoing(t)
     target = made._storage.view(made.layout_of(), t._dtype.np)
 
-    def begin(comm: Any) -> Any:
-        ours, theirs = mpi.buffer(given, t._dtype), mpi.buffer(target, t._dtype)
-        return comm.Iallgatherv(ours, [theirs[0], counts, theirs[1]])
+    def begin(_: Any) -> Any:
+        return transfers.all_gather(group, given, target, t._dtype, counts)
 
     start(group, Label("full_tensor", (made,)), begin, [made], None, False)
     return made
