@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from skimp._engine.budget.telling import Outcome
+from skimp._engine.budget.statistics import Outcome
 from skimp._engine.memory.sizes import readable
 
 USAGE = "skimp fit [options] script.py [args ...]\n       skimp fit [options] -m module [args ...]"

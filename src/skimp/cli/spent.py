@@ -7,6 +7,7 @@ import atexit
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from skimp._engine.budget import telling
@@ -21,7 +22,7 @@ def tell_at_exit(options: argparse.Namespace) -> None:
             return
         if options.outcome is not None:
             found = telling.outcome(options.budget)
-            Path(options.outcome).write_text(json.dumps(found._asdict()))
+            Path(options.outcome).write_text(json.dumps(asdict(found)))
         if options.budget is not None and not options.quiet:
             print(telling.report(options.budget), file=stderr)
 

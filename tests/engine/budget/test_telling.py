@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ import pytest
 
 import skimp as torch
 from skimp._engine.budget import recipes, spending, telling
-from skimp._engine.budget.statistics import counts
-from skimp._engine.budget.telling import Outcome
+from skimp._engine.budget.statistics import Outcome, counts
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.cli import fit
@@ -121,18 +121,42 @@ def test_fit_finds_the_smallest_budget(tmp_path: Path) -> None:
     assert "█" in found.stdout
 
 
+def outcome_of(budget: int | None) -> Outcome:
+    return replace(telling.outcome(budget), peak=1000 * MIB, seconds=1.0)
+
+
+def test_what_was_done_adds_up() -> None:
+    counts.reset()
+    with torch.memory.budget("1GiB"):
+        x = numbers(0).view(512, 512)
+        y = x @ x
+        budget: Any = host.budget
+        y._storage.recipe[0].seconds = 0.0  # cheaper than the file
+        for t in (x, y):
+            assert budget._evict(t._storage)
+        assert [float(t.sum()) for t in (y, x)]
+    one = telling.outcome(4 * MIB)
+    assert one.evictions == 2
+    assert one.evicted == 2 * one.dropped == 2 * MIB
+    for way, total in (("made", one.remade), ("read", one.read), ("written", one.written)):
+        parts = [part for part in one.again if part.way == way]
+        assert sum([part.nbytes for part in parts]) == total > 0
+        assert any([part.lineno and part.op for part in parts])
+    assert one.again == tuple(sorted(one.again, key=lambda part: -part.seconds))
+
+
 def test_the_search_closes_in() -> None:
     asked: list[Any] = []
 
     def attempt(budget: int | None) -> Outcome | None:
         asked.append(budget)
         fits = budget is None or budget >= 330 * MIB
-        return Outcome(budget, 1000 * MIB, 1.0, 0.0, 0, 0, 0) if fits else None
+        return outcome_of(budget) if fits else None
 
     runs = fit.search(1000 * MIB, attempt, 12)
     assert len(runs) == len(asked) <= 12
     fitting = [one.budget for one in runs if one.outcome is not None]
     assert 330 * MIB <= min(fitting) <= 350 * MIB
-    text = fit.drawn(Outcome(None, 1000 * MIB, 1.0, 0.0, 0, 0, 0), runs)
+    text = fit.drawn(outcome_of(None), runs)
     assert "an op needs more" in text
     assert N

@@ -57,6 +57,11 @@ class Evictable(Followed):
     checksum: int | None = None  # of bytes that are away, where that is verified
     price: tuple[int, float | None] = (-1, None)  # of the recipe, and when that was found
 
+    @property
+    def op(self) -> str:
+        """What made the bytes, as far as that was noted."""
+        return "" if self.recipe is None else self.recipe[0].name
+
     def flat(self) -> Array:
         """All bytes as one uint8 array; has them back. Nothing is remembered: each look counts."""
         while (block := self.block) is None:
@@ -327,8 +332,7 @@ def _read_back(s: Evictable, place: Place) -> None:
     began = perf_counter()
     try:
         place.read(block[:nbytes])
-        counts.was_read += nbytes
-        counts.spill_seconds += perf_counter() - began
+        counts.read(s.op, s.made_at, nbytes, perf_counter() - began)
         s.place = place if s.settled else None  # what its op still writes to it is not announced
         s.block = block
     except BaseException:

@@ -14,6 +14,7 @@ from skimp._engine.budget import recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.recipes import Recipe
 from skimp._engine.budget.statistics import counts
+from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 
@@ -75,7 +76,7 @@ class _Order:
         made = one.make(given)
         took = perf_counter() - began - (counts.seconds - spent)
         one.seconds = took if not one.seconds else 0.5 * (one.seconds + took)
-        counts.remade(_named(one), sum([len(new) for new in made]), took)
+        counts.remade(one.name, _made_at(one), sum([len(new) for new in made]), took)
         for i, new in enumerate(made):
             self._keep(one, i, new)
         del given, made, new
@@ -115,13 +116,13 @@ class _Order:
             self.made.pop(key, None)
 
 
-def _named(one: Recipe) -> str:
-    """The op, and the line that it was called in, as far as somebody has a result of it."""
+def _made_at(one: Recipe) -> Site | None:
+    """The line that called the op, as far as somebody has a result of it."""
     for ref in one.results:
         s = None if ref is None else ref()
         if s is not None and s.made_at is not None:
-            return f"{one.name} at {s.made_at.filename}:{s.made_at.lineno}"
-    return one.name
+            return s.made_at
+    return None
 
 
 def _key(source: recipes.Source) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import gc
 import os
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
@@ -147,7 +148,7 @@ class Spending:
         if s.place is None and not self.spills:
             return False
         try:
-            return evictable.evict(s, self._write, None)
+            return evictable.evict(s, partial(self._write, s), None)
         except OSError as error:
             self.error = error
             self.spills = False
@@ -167,11 +168,10 @@ class Spending:
         needs = [one for _, there in way for one in there]
         return None if any([one.changing for one in needs]) else needs
 
-    def _write(self, data: Any) -> files.Place:
+    def _write(self, s: Evictable, data: Any) -> files.Place:
         began = perf_counter()
         place = files.file(self.directory).write(data)
-        counts.spill_seconds += perf_counter() - began
-        counts.written += data.nbytes
+        counts.wrote(s.op, s.made_at, data.nbytes, perf_counter() - began)
         return place
 
 

@@ -1,16 +1,50 @@
-"""What the budget did: what went, what came back and how, and the time that it took."""
+"""What the budget did: what went, what came back and how, by op and line, and the time it took."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from skimp._engine.memory.call_site import Site
+
+MADE: Final = "made"
+READ: Final = "read"
+WRITTEN: Final = "written"
 
 
 class Again(NamedTuple):
-    """What one op's results cost to make again."""
+    """What was done with the results of an op in a line, in one way: made, read or written."""
 
+    way: str
+    op: str
+    filename: str
+    lineno: int  # 0: nobody knows
     times: int
     nbytes: int
     seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program held within a budget and what that took: all that a report tells.
+
+    `again` has the sums by way, op and line, what took longest first.
+    """
+
+    budget: int | None
+    peak: int  # bytes that tensors held at most
+    seconds: float  # of the program, by the processor
+    spent: float  # of them on taking bytes away and having them back
+    evictions: int
+    evicted: int  # bytes
+    dropped: int  # bytes of those that were not written, to be made again
+    remade: int
+    remade_seconds: float
+    written: int
+    read: int
+    spill_seconds: float
+    search_seconds: float
+    again: tuple[Again, ...]
 
 
 class Counts:
@@ -26,7 +60,7 @@ class Counts:
         self.dropped = 0  # bytes of those that are made again
         self.written = 0  # bytes to the file
         self.was_read = 0  # and from it
-        self.again: dict[str, Again] = {}  # by op
+        self._again: dict[tuple[str, str, Site | None], tuple[int, int, float]] = {}
         self.remade_bytes = 0
         self.remade_seconds = 0.0
         self.spill_seconds = 0.0
@@ -39,11 +73,38 @@ class Counts:
         if dropped:
             self.dropped += nbytes
 
-    def remade(self, op: str, nbytes: int, seconds: float) -> None:
-        times, before, so_far = self.again.get(op, (0, 0, 0.0))
-        self.again[op] = Again(times + 1, before + nbytes, so_far + seconds)
+    def remade(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
+        """An op was run again, as the line at `site` did."""
+        self._add(MADE, op, site, nbytes, seconds)
         self.remade_bytes += nbytes
         self.remade_seconds += seconds
+
+    def read(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
+        """Bytes that a line made were read back."""
+        self._add(READ, op, site, nbytes, seconds)
+        self.was_read += nbytes
+        self.spill_seconds += seconds
+
+    def wrote(self, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
+        """Bytes that a line made were written."""
+        self._add(WRITTEN, op, site, nbytes, seconds)
+        self.written += nbytes
+        self.spill_seconds += seconds
+
+    def _add(self, way: str, op: str, site: Site | None, nbytes: int, seconds: float) -> None:
+        key = way, op, site
+        times, before, so_far = self._again.get(key, (0, 0, 0.0))
+        self._again[key] = times + 1, before + nbytes, so_far + seconds
+
+    @property
+    def again(self) -> tuple[Again, ...]:
+        """The sums by way, op and line, what took longest first."""
+        found = [
+            Again(way, op or (site.op if site else ""), site.filename if site else "",
+                  site.lineno if site else 0, *sums)
+            for (way, op, site), sums in self._again.items()
+        ]  # fmt: skip
+        return tuple(sorted(found, key=lambda one: -one.seconds))
 
 
 counts: Final = Counts()

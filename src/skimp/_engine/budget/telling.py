@@ -7,7 +7,7 @@ from __future__ import annotations
 from time import perf_counter, process_time
 from typing import Any, Final, NamedTuple
 
-from skimp._engine.budget.statistics import counts
+from skimp._engine.budget.statistics import Outcome, counts
 from skimp._engine.memory import call_site
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import readable
@@ -83,41 +83,34 @@ def away(known: Any) -> int:
     return sum([len(s) for s in gone if s.size is not None])
 
 
-class Outcome(NamedTuple):
-    """What a program held and what that took, as `skimp fit` reads it."""
-
-    budget: int | None
-    peak: int
-    seconds: float  # by the processor
-    spent: float  # of them on taking bytes away and having them back
-    evictions: int
-    remade: int
-    read: int
-
-
 def outcome(budget: int | None) -> Outcome:
     """Of this process up to now."""
     return Outcome(
-        budget, host.peak, process_time(), counts.seconds, counts.evictions, counts.remade_bytes,
-        counts.was_read,
+        budget=budget, peak=host.peak, seconds=process_time(), spent=counts.seconds,
+        evictions=counts.evictions, evicted=counts.evicted, dropped=counts.dropped,
+        remade=counts.remade_bytes, remade_seconds=counts.remade_seconds,
+        written=counts.written, read=counts.was_read, spill_seconds=counts.spill_seconds,
+        search_seconds=counts.search_seconds, again=counts.again,
     )  # fmt: skip
 
 
 def report(budget: int | None = None) -> str:
     """What was done to stay within a budget, as lines of text."""
+    one = outcome(budget)
     head = "Budget" if budget is None else f"Budget of {readable(budget)}"
-    if not counts.evictions:
-        return f"{head}: at most {readable(host.peak)} were held, and nothing had to go."
+    if not one.evictions:
+        return f"{head}: at most {readable(one.peak)} were held, and nothing had to go."
     lines = [
-        f"{head}: at most {readable(host.peak)} were held; bytes went {counts.evictions:,} times "
-        f"({readable(counts.evicted)}).",
-        f"  made again: {readable(counts.remade_bytes)} in {counts.remade_seconds:.2f} s; "
-        f"written: {readable(counts.written)}, read: {readable(counts.was_read)} in "
-        f"{counts.spill_seconds:.2f} s; choosing: {counts.search_seconds:.2f} s",
+        f"{head}: at most {readable(one.peak)} were held; bytes went {one.evictions:,} times "
+        f"({readable(one.evicted)}).",
+        f"  made again: {readable(one.remade)} in {one.remade_seconds:.2f} s; "
+        f"written: {readable(one.written)}, read: {readable(one.read)} in "
+        f"{one.spill_seconds:.2f} s; choosing: {one.search_seconds:.2f} s",
     ]
-    most = sorted(counts.again.items(), key=lambda one: -one[1].seconds)[:_LINES]
     lines += [
-        f"  {again.seconds:8.2f} s  {readable(again.nbytes):>12}  {again.times:>6} times  {what}"
-        for what, again in most
+        f"  {again.seconds:8.2f} s  {readable(again.nbytes):>12}  {again.times:>6} times "
+        f"{again.way:>7}  {again.op}"
+        + (f" at {again.filename}:{again.lineno}" if again.lineno else "")
+        for again in one.again[:_LINES]
     ]
     return "\n".join(lines)
