@@ -47,9 +47,19 @@ def drop(t: Any) -> bool:
     return True
 
 
+def lstm_cell(x: Any, w: Any) -> Any:
+    torch.manual_seed(0)
+    return torch.nn.LSTMCell(512, 512)(x, (w, w + 1))[0]
+
+
 OPS = {
     "product": lambda x, w: x @ w,
     "linear": lambda x, w: F.linear(x, w),
+    "linear with bias": lambda x, w: F.linear(x, w, w[0].clone()),
+    "linear, twice": lambda x, w: F.linear(F.linear(x, w, w[0].clone()), w, w[1].clone()),
+    "addmm": lambda x, w: torch.addmm(F.linear(x, w, w[0].clone()), x, w, beta=2),
+    "baddbmm": lambda x, w: torch.baddbmm(x[None] * 2, x[None], w[None], alpha=0.5)[0],
+    "lstm cell": lambda x, w: lstm_cell(x, w),
     "pointwise": lambda x, w: (x * 2).exp() + 1,
     "softmax": lambda x, w: x.softmax(-1),
     "layer_norm": lambda x, w: F.layer_norm(x, (512,)),

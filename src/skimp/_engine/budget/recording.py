@@ -72,7 +72,7 @@ class Recording:
             for one in held:
                 one.held -= 1
         seconds = perf_counter() - began - (counts.seconds - spent)
-        made = _fresh(result, age)
+        made = [*_fresh(result, age), *_beneath(result, age)]
         noted = any([s is not None for s in made]) and not _here.drew
         if noted and _states(read) == before:
             _note(call, read, made, seconds)
@@ -109,6 +109,20 @@ def _fresh(result: Any, age: int) -> list[Evictable | None]:
     return found
 
 
+def _beneath(result: Any, age: int) -> list[Evictable]:
+    """The storages made by this call that are no results, but that promises of results read: the
+    product below a sum with a bias.
+    """
+    found: list[Evictable] = []
+    for t in _results(result):
+        promise = t._storage.deferred if isinstance(t, Tensor) and not t._hollow else None
+        for leaf in () if promise is None else promise.leaves:
+            s: Any = leaf.storage
+            if type(s) is Evictable and s.born > age and s.block is not None and s not in found:
+                found.append(s)
+    return found
+
+
 # -- calls ----------------------------------------------------------------------------------------
 
 
@@ -133,12 +147,13 @@ def _note(call: Call, read: list[Storage], made: list[Evictable | None], seconds
     form = call.form
 
     def again(given: Sequence[Storage]) -> list[Storage]:
+        age = evictable.age()
         with _as_it_was():
             result = form.run(
                 *[_filled(a, given) for a in args],
                 **{k: _filled(a, given) for k, a in kwargs.items()},
             )
-        return [t._storage for t in _results(result)]
+        return [*[t._storage for t in _results(result)], *_beneath(result, age)]
 
     recipe = recipes.Called(form.name, sources, again)
     recipe.seconds = seconds
