@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 import skimp
+from skimp._engine.dispatch.forms import export
 from skimp._engine.memory.ledger import host
 
+ARRAY = np.arange(6.0).reshape(2, 3)
 MAKERS: dict[str, Callable[[], Any]] = {
     "zeros": lambda: [skimp.zeros(2, 3), skimp.zeros((4,)), skimp.zeros([1, 2]), skimp.zeros(5)],
     "ones": lambda: [skimp.ones(2, 3), skimp.ones((4,)), skimp.ones(skimp.Size([2, 2]))],
@@ -18,6 +22,29 @@ MAKERS: dict[str, Callable[[], Any]] = {
         skimp.arange(*given)
         for given in ((5,), (2, 9), (2, 9, 3), (-3, 3, 2), (0,), (7, 2, -2), (2.5,))
     ],
+    "like": lambda: [
+        make(like)
+        for make in (skimp.zeros_like, skimp.ones_like)
+        for base in (skimp.rand(3, 4), skimp.rand(2, 3).double(), skimp.rand(0), skimp.rand(()))
+        for like in (
+            base,
+            base > 0,
+            base.t() if base.ndim == 2 else base,
+            base.expand(2, *base.shape),
+        )
+    ],
+    "lists": lambda: [
+        skimp.tensor(given, dtype=dtype)
+        for given in ([1.5, 1e300, -0.0], [1, -2, 3], [True, 2], [1, 2.5], [], [[1, 2], [3, 4]])
+        for dtype in (None, skimp.float32, skimp.float64, skimp.float16, skimp.int64, skimp.int8)
+        if 1e300 not in given or dtype in (None, skimp.float32, skimp.float64)
+    ],
+    "indices": lambda: [
+        x[index]
+        for x in (skimp.arange(12.0).reshape(4, 3), skimp.arange(4))
+        for index in ([0, 3, -1], [-4], [], [True, False, True, False])
+    ],
+    "shared": lambda: [skimp.from_numpy(a) for a in (ARRAY, ARRAY.T, ARRAY[1:], ARRAY[:0])],
     "no sizes": lambda: [skimp.zeros(()), skimp.ones(0), skimp.zeros(2, 0)],
 }
 
@@ -33,6 +60,39 @@ def both_ways(f: Callable[[], Any]) -> tuple[list[Any], list[Any]]:
     fast = [shown(t) for t in f()]
     with skimp.config.using(small_below=0):
         return fast, [shown(t) for t in f()]
+
+
+def test_a_fast_path_that_no_call_would_reach_is_refused() -> None:
+    def anything(*args: Any, **kwargs: Any) -> None:
+        """Takes what comes."""
+
+    with pytest.raises(TypeError, match="would never be asked"):
+        export("made_up_for_a_test", anything, (), False, fast=lambda input: None)
+
+
+def test_calls_that_draw_reach_their_fast_paths() -> None:
+    chances = skimp.full((4, 4), 0.5)
+    with skimp.config.using(defer="never"):
+        for draw in (
+            lambda: skimp.nn.functional.dropout(chances),
+            lambda: skimp.bernoulli(chances),
+            lambda: skimp.randperm(9),
+            lambda: skimp.randint(0, 9, (4,)),
+            lambda: skimp.randn(16),
+        ):
+            draw()
+            assert frames_of(draw) < 15  # 20 to 40 the general way
+
+
+def frames_of(f: Callable[[], Any]) -> int:
+    """How many Python functions a call enters."""
+    entered: list[None] = []
+    sys.setprofile(lambda frame, event, _: entered.append(None) if event == "call" else None)
+    try:
+        f()
+    finally:
+        sys.setprofile(None)
+    return len(entered)
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -119,7 +119,7 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
 
 
 def _shown_as(f: Any, twin: FunctionType) -> FunctionType:
-    if "*args" not in inspect.getsource(twin).partition("\n")[0]:
+    if "*args, **kwargs)" not in inspect.getsource(twin).partition("\n")[0]:
         twin.__defaults__, twin.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
     twin.__module__, twin.__doc__ = f.__module__, f.__doc__
     twin.__annotations__ = f.__annotations__

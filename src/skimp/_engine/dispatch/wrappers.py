@@ -8,7 +8,7 @@ kind must stand in the same frame.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -151,12 +151,14 @@ class Parameters:
                 found.append(f"type({p.name})")
         return "".join([f"{word}, " for word in found])
 
-    def usual(self, first: str = "known") -> list[str]:
+    def usual(self, first: str = "known", but: Sequence[Parameter] = ()) -> list[str]:
         """Conditions under which no transform concerns the call; `first`: what the type of the
-        first argument must be among.
+        first argument must be among; `but`: what is known to be left out.
         """
         found = ["not active"]
         for i, p in enumerate(self.all):
+            if p in but:
+                continue
             if p.kind is p.VAR_POSITIONAL:
                 found.append(f"known.issuperset(map(type, {p.name}))")
             elif p.kind is p.VAR_KEYWORD:
@@ -286,14 +288,17 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
         lines += _answering(p, answer, space)
     if fast is not None:
         skipped = _not_taken(p, inspect.signature(fast).parameters)
+        if skipped and skipped[0] is p.all[0]:
+            raise TypeError(f"{f.__name__}: its fast path would never be asked")
         left_out = p.all[0].default is not Parameter.empty  # then it is no tensor
-        usual = p.usual("known" if left_out else "ordinary")
+        more = []
         for one in skipped:
             if one.kind is one.KEYWORD_ONLY:
                 space[f"usual_{one.name}"] = one.default
-                usual.append(f"{one.name} is usual_{one.name}")
+                more.append(f"{one.name} is usual_{one.name}")
             else:
-                usual.append(f"not {one.name}")
+                more.append(f"not {one.name}")
+        usual = [*p.usual("known" if left_out else "ordinary", but=skipped), *more]
         lines += [
             f"    if {' and '.join(usual)}:",
             f"        result = fast({p.passed([one.name for one in skipped])})",
@@ -360,7 +365,12 @@ def _answering(p: Parameters, answer: str, space: dict[str, Any]) -> list[str]:
 
 
 def _signature_of(f: Any) -> inspect.Signature:
-    """The signature that the code has, whatever the function shows."""
+    """The signature that the code has, whatever the function shows; of what hands on anything that
+    it is called with, that of the function behind it.
+    """
+    code = f.__code__
+    if not (code.co_argcount or code.co_kwonlyargcount) and hasattr(f, "__wrapped__"):
+        return _signature_of(f.__wrapped__)
     bare = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
     bare.__kwdefaults__ = f.__kwdefaults__
     return inspect.signature(bare)

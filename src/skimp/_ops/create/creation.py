@@ -132,6 +132,8 @@ def _copy_of(data: Any, dtype: Any) -> Tensor:
     if (type(data) is int and dtype is not None) or (type(data) is float and _is_inexact(dtype)):
         return fresh(_checked_number(data, dtype), dtype)
     array, want = _read(data, dtype)
+    if type(data) is list and array.dtype == want.np and array.nbytes < POOLED:
+        return fresh(array, want)  # nobody else has it
     if (
         want.category == dtypes.INT
         and array.dtype.kind in "iu"
@@ -159,7 +161,6 @@ def _is_inexact(dtype: dtypes.dtype | None) -> bool:
 
 
 def _checked_number(value: Any, dtype: dtypes.dtype) -> Any:
-
     if dtype.category == dtypes.INT and isinstance(value, int):
         info = np.iinfo(dtype.np)
         if not (info.min if dtype.is_signed else -info.max) <= value <= info.max:
@@ -202,6 +203,9 @@ def on_array(ndarray: Any) -> Tensor:
             "currently not supported."
         )
     dtype = known(ndarray.dtype)
+    if ndarray.flags.c_contiguous and ndarray.size:
+        layout = Layout(ndarray.shape, contiguous_strides(ndarray.shape), 0)
+        return wrap(storages.external(ndarray), layout, dtype)
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
@@ -221,7 +225,6 @@ def on_array(ndarray: Any) -> Tensor:
 
 
 def _warn_readonly() -> None:
-
     warn(
         "The given NumPy array is not writable, and PyTorch does not support non-writable "
         "tensors. This means writing to "
@@ -297,12 +300,19 @@ def _filled_with(name: str, value: int, zeroed: bool) -> None:
         dtype = promotion.get_default_dtype()
         return fresh(empty(shape, dtype.np), dtype)
 
+    def fast_like(input: Any) -> Tensor | None:
+        x = input._np
+        if x is None or not x.flags.c_contiguous or not x.size:
+            return None
+        return fresh(empty(x.shape, x.dtype), input._dtype)
+
     export(name, named(f, name, f"A tensor of {doc}."), method=False, fast=fast)
     export(
         f"{name}_like",
         named(like, f"{name}_like", f"A tensor of {doc}, shaped and laid out as the input."),
         method=False,
         composite=False,
+        fast=fast_like,
         batch=batching.dims.ELEMENTWISE,
         sparse=sparse.nothing_like if value <= 0 else None,
     )

@@ -14,9 +14,12 @@ import numpy as np
 
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._kernels.threads import quietly
 
 _MOST: Final = 64  # dims that an ndarray can have
 _NUMBERS: Final = frozenset({bool, int, float, complex})
+_FLOATS: Final = frozenset({float})
+_INTS: Final = frozenset({int})
 _TEXT: Final = (str, bytes)
 
 
@@ -144,9 +147,11 @@ def array_of(data: Any, asked: dtypes.dtype | None) -> tuple[Array, dtypes.dtype
     """The elements of a nested sequence as an array, in a NumPy type that holds them, and their
     dtype: the one asked for, or their own.
     """
-    stacked = _stacked(data, asked)
-    if stacked is not None:
-        return stacked
+    made = _of_one_kind(data, asked) if type(data) is list else None
+    if made is None:
+        made = _stacked(data, asked)
+    if made is not None:
+        return made
     try:
         sizes, leaves = leaves_of(data)
     except (TypeError, ValueError):
@@ -199,6 +204,21 @@ def _check_real(leaves: list[Any], numbers: list[Any]) -> None:
         if isinstance(one, Tensor):
             raise RuntimeError("value cannot be converted to type double without overflow")
         raise TypeError("must be real number, not complex")
+
+
+def _of_one_kind(data: list[Any], asked: Any) -> tuple[Array, dtypes.dtype] | None:
+    """The elements of a list of nothing but floats, or but ints, where they become such."""
+    kinds = set(map(type, data))
+    if kinds == _FLOATS:
+        dtype = promotion.get_default_dtype() if asked is None else asked
+        if dtype is dtypes.float64 or dtype is dtypes.float32:
+            return quietly(np.array(data).astype, dtype.np), dtype
+    elif kinds == _INTS and (asked is None or asked is dtypes.int64):
+        try:
+            return np.array(data, np.int64), dtypes.int64
+        except OverflowError:  # the general way has PyTorch's words
+            return None
+    return None
 
 
 def _stacked(data: Any, asked: dtypes.dtype | None) -> tuple[Array, dtypes.dtype] | None:

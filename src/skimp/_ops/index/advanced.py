@@ -203,6 +203,8 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     """`input[index]` by NumPy, where `x` is the small row-major array of `input` and the index one
     tensor of positions, a mask of all dims, or a tensor for each of the first dims; else None.
     """
+    if type(index) is list and x.size and set(map(type, index)) == _NUMBERS:
+        index = _list_at_hand(index)
     indices = (index,) if type(index) is Tensor else index
     if type(indices) is not tuple or not x.flags.c_contiguous:
         return None
@@ -221,6 +223,16 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     if input._rg and modes.state.grad:
         record(_RULE, {"input": input, "indices": indices}, made)
     return made
+
+
+_NUMBERS = {int}
+
+
+def _list_at_hand(index: list[int]) -> Tensor | None:
+    try:
+        return fresh(np.array(index, np.int64), dtypes.int64)
+    except OverflowError:  # the general way has PyTorch's words
+        return None
 
 
 def _index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:

@@ -284,6 +284,9 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
 
 def _small_matmul(input: Tensor, other: Tensor) -> Tensor | None:
     """`_small_mm`, recorded."""
+    y = other._np
+    if y is not None and y.ndim == 1 and input._np is not None and input._np.ndim == 2:
+        return mv(input, other)
     made = _small_mm(input, other)
     if made is not None and (input._rg or other._rg) and modes.state.grad:
         _recording.record(made, input, other)

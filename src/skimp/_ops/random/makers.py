@@ -232,8 +232,8 @@ def _few_integers(*args: Any) -> Tensor | None:
     return fresh(made if len(shape) == 1 else made.reshape(shape), dtypes.int64)
 
 
-def _few_in_order(n: Any, **words: Any) -> Tensor | None:
-    if type(n) is not int or not 0 < n <= _LISTED or any(words.values()):
+def _few_in_order(n: Any) -> Tensor | None:
+    if type(n) is not int or not 0 < n <= _LISTED:
         return None
     if modes.state.vmaps or n >= config.small_below:
         return None
