@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from skimp.lens import Recording
 from skimp.lens.data import Advice, Report
 from skimp.nn import functional as F
 from skimp.utils.checkpoint import checkpoint
+from tests.support.running import default_mode
 
 WITHIN = 0.02
 Step = Callable[[], None]
@@ -119,6 +121,17 @@ def lstm(batch: int) -> Step:
     return step
 
 
+def evaluation(inplace: bool) -> Step:
+    net = nn.Sequential(nn.Linear(32, 256), nn.LeakyReLU(0.1, inplace), nn.Linear(256, 8))
+
+    def step() -> None:
+        with torch.no_grad():
+            net(torch.randn(128, 32))
+        memory.step()
+
+    return step
+
+
 class Loop:
     """Keeps what a training loop's variables keep, or lets go of it when a step is over."""
 
@@ -159,9 +172,11 @@ CHANGES: dict[str, tuple[str, Callable[[], Step], Callable[[], Step]]] = {
     "half a convolution's batch": ("batch", lambda: conv(16), lambda: conv(8)),
     "half a recurrence's batch": ("batch", lambda: lstm(16), lambda: lstm(8)),
     "drop": ("drop", lambda: Loop(False), lambda: Loop(True)),
+    "in place": ("in place", lambda: evaluation(False), lambda: evaluation(True)),
 }
 
 
+@default_mode  # with everything deferred, small programs allocate at other moments than they run
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_change_gives_the_peak_that_was_told(name: str) -> None:
     kind, before, after = CHANGES[name]
@@ -169,6 +184,48 @@ def test_the_change_gives_the_peak_that_was_told(name: str) -> None:
     measured = report_of(after()).peak.bytes
     assert measured == pytest.approx(advice.peak, rel=WITHIN)
     assert advice.saves > 0
+
+
+def deep() -> Step:
+    layers = [m for _ in range(6) for m in (nn.Linear(128, 128), nn.Tanh())]
+    net = nn.Sequential(*layers)
+
+    def step() -> None:
+        net(torch.randn(1024, 128)).sum().backward()
+        memory.step()
+
+    return step
+
+
+def test_the_budget_that_was_told_is_what_is_held() -> None:
+    step = deep()
+    advice = told(step, "budget")
+    assert f"--budget {advice.peak / 2**20:.1f}MiB" in advice.text
+    with memory.budget(advice.peak):
+        assert report_of(step).peak.bytes == pytest.approx(advice.peak, rel=WITHIN)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (deep, r"`skimp run --budget \d\.\dMiB`"),
+        (lambda: conv(32), r"a batch of \d+ samples, not 32"),
+    ],
+)
+def test_a_refusal_within_the_first_step_names_what_fits(
+    make: Callable[[], Step], words: str
+) -> None:
+    step = make()
+    said = ""
+    with Recording():
+        memory.set_limit(memory.memory_allocated() + (5 << 19))
+        try:
+            step()
+        except torch.OutOfMemoryError as error:
+            said = str(error)
+        finally:
+            memory.set_limit(None)
+    assert re.search(f"It would fit with .* less at the peak: .*{words}", said)
 
 
 def test_advice_has_its_words_and_numbers() -> None:

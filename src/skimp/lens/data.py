@@ -165,7 +165,8 @@ class Shared:
 class Advice:
     """What would help: the peak's bytes that a change would save, by replay of the events."""
 
-    kind: str  # "zero grad", "optimizer in backward", "checkpoint", "in place", "drop", "batch"
+    # "zero grad", "optimizer in backward", "checkpoint", "in place", "drop", "batch" or "budget"
+    kind: str
     text: str  # one sentence for people
     saves: int  # bytes of the peak
     peak: int  # bytes of the peak then

@@ -37,6 +37,8 @@ class Source(NamedTuple):
 
 def source(given: Any) -> Source | None:
     """How a tensor, an ndarray or the first of some lies; None for anything else."""
+    if isinstance(given, Source):
+        return given
     while isinstance(given, (tuple, list)) and given:
         given = given[0]
     if isinstance(given, np.ndarray):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import readable
 from skimp._engine.memory.storage import Storage
 from skimp.lens.collect import Collector
-from skimp.lens.data import Report
+from skimp.lens.data import Mark, Report
 from skimp.lens.growth import FIRST, Look, growth, look
 from skimp.lens.render import to_text
 from skimp.lens.replay import cheapest
@@ -73,12 +74,16 @@ class Recording:
         return finished(made, collector, places, growth(ends, places))
 
     def _advise(self, excess: int) -> str:
-        """What would make a refused allocation fit, by the steps that were whole."""
-        self.collector.count()
-        if not self.collector.steps.rows:
-            return ""
+        """What would make a refused allocation fit, by what is known of the step with the peak."""
+        collector = self.collector
+        collector.count()
         places = Places(self.watch.stacks, self.watch.paths)
-        found = cheapest(make(self.program, self.collector, places), excess)
+        report = make(self.program, collector, places)
+        if self.watch.batch:  # of a forward that has not returned yet
+            now = collector.now()
+            begun = Mark("forward", self.watch.batch, now, now)
+            report = replace(report, marks=(*report.marks, begun))
+        found = cheapest(report, excess, host.limit or 0)
         if found is None:
             return ""
         return f"It would fit with {readable(found.saves)} less at the peak: {found.text}."

@@ -93,9 +93,9 @@ def _lines(report: Report, show: Sequence[str]) -> Iterable[Row]:
         if any(held.root for held in peak.held):
             yield "by module", "", _modules_words(report)
         yield "by line", "", _lines_words(report)
-    if report.engine == "skimp":  # PyTorch tells of neither
-        copied = [copy for copy in report.copies if copy.forced]
-        yield "copied", readable(report.copied), _copies_words(report) if copied else ""
+    copied = [copy for copy in report.copies if copy.forced]
+    yield "copied", readable(report.copied), _copies_words(report) if copied else ""
+    if report.engine == "skimp":  # PyTorch defers nothing
         yield "never written", readable(report.unwritten), "of results, thanks to deferral"
     yield "at the end", readable(report.live), _end_words(report)
     if len(report.steps) > 2:

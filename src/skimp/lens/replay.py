@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.sizes import readable
 from skimp.lens.data import ROLES, Advice, Place, Report
 from skimp.lens.sections import where
@@ -22,6 +23,7 @@ IN_PLACE: Final = frozenset(
     ["relu", "relu6", "leaky_relu", "elu", "hardtanh", "dropout", "tanh", "sigmoid"]
 )
 PASSING: Final = ("saved for backward", "temporary", "data")
+CAN_GO: Final = POOLED  # bytes of a tensor from which a budget takes it away
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +86,26 @@ def advise(report: Report) -> tuple[Advice, ...]:
         return ()
     played = Replay(report)
     found: list[Advice] = []
-    for kind in (_zero_grad, _in_backward, _checkpoint, _in_place, _drop, _smaller_batch):
+    for kind in (_zero_grad, _in_backward, _checkpoint, _in_place, _drop, _smaller_batch, _budget):
         found += kind(played)
     worth = [a for a in found if a.saves >= LEAST * played.peak]
     return tuple(sorted(worth, key=lambda a: -a.saves)[:MOST])
 
 
-COST: Final = ("zero grad", "drop", "in place", "optimizer in backward", "checkpoint", "batch")
+COST: Final = (
+    "zero grad", "drop", "in place", "optimizer in backward", "checkpoint", "budget", "batch",
+)  # fmt: skip
 
 
-def cheapest(report: Report, excess: int) -> Advice | None:
-    """The advice that frees so many bytes and costs least: nothing, then time, then the batch."""
-    fits = [a for a in advise(report) if a.saves >= excess]
+def cheapest(report: Report, excess: int, limit: int) -> Advice | None:
+    """The advice that frees so many bytes more than a limit and costs least: nothing, then time,
+    then the batch.
+    Within the first step too: what is not known yet (what backward would do) saves nothing then.
+    """
+    played = Replay(report)
+    found = [a for a in advise(report) if a.kind not in ("budget", "batch")]
+    found += _budget(played, excess, limit) + _smaller_batch(played, excess)
+    fits = [a for a in found if a.saves >= excess]
     return min(fits, key=lambda a: (COST.index(a.kind), a.seconds), default=None)
 
 
@@ -259,8 +269,25 @@ def _drop(played: Replay) -> list[Advice]:
     return found
 
 
-def _smaller_batch(played: Replay) -> list[Advice]:
-    """What is made for each sample, for half as many of them."""
+def _budget(played: Replay, excess: int = 0, limit: int = 0) -> list[Advice]:
+    """Half of what may go at the peak, or so much as is above a limit, made again or spilled."""
+    there = [r.bytes for r in played.rows if r.start <= played.moment < r.end]
+    may_go = sum([n for n in there if n >= CAN_GO])
+    largest = max(there, default=0)
+    least = sum(there) - may_go + 4 * largest  # what one op may read and write at once
+    then = played.peak - excess if excess else max(played.peak - may_go // 2, least)
+    if not least <= then < played.peak:
+        return []
+    size = f"{(limit or then) / 2**20:.1f}MiB"
+    text = (
+        f"a budget: `skimp run --budget {size}` has the same results, and large "
+        "tensors are made again or spilled (`skimp fit` measures how small, and what it costs)"
+    )
+    return [Advice("budget", text, played.peak - then, then)]
+
+
+def _smaller_batch(played: Replay, excess: int = 0) -> list[Advice]:
+    """What is made for each sample, for half as many of them, or for so many as fit."""
     batch = played.batch
     if batch < 2:
         return []
@@ -272,10 +299,11 @@ def _smaller_batch(played: Replay) -> list[Advice]:
         return replace(row, bytes=row.bytes // batch * samples)
 
     half = batch // 2
-    rows = [less(r, half) for r in played.rows]
-    then, _ = peak(rows)
-    slope = readable((played.peak - then) // (batch - half))
-    text = f"a batch of {half} samples, not {batch}: {slope} less for each sample less"
+    slope = (played.peak - peak([less(r, half) for r in played.rows])[0]) // (batch - half)
+    fewer = max(1, batch + -excess // slope) if excess and slope else half
+    rows = [less(r, fewer) for r in played.rows]
+    samples = "1 sample" if fewer == 1 else f"{fewer} samples"
+    text = f"a batch of {samples}, not {batch}: {readable(slope)} less for each sample less"
     return [_advice(played, rows, "batch", text)]
 
 

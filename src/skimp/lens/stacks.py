@@ -19,7 +19,6 @@ from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site, op_name
 from skimp.lens.data import Frame
 
-_SURFACE: Final = tuple([call_site.OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp")])
 _USER, _ENGINE, _FOLDED, _BOUNDARY = range(4)
 _MARKS: Final = 1 << 17  # entries and exits of modules that are remembered to place old nodes
 
@@ -239,7 +238,7 @@ class Stacks:
         name = code.co_filename
         if code is self._boundary:
             kind = _BOUNDARY
-        elif name.startswith(_SURFACE) or name.endswith(".__init__>"):
+        elif call_site.is_surface(name):
             kind = _FOLDED
         elif name.startswith(call_site.OWN_CODE):
             kind = _ENGINE

@@ -42,6 +42,7 @@ class Watch:
         self._call: Any = None
         self._optimizers: set[int] = set()
         self._optimizing = 0.0
+        self.batch = ""  # how many samples the outermost module was given last
 
     def start(self) -> None:
         """Listen."""
@@ -87,16 +88,17 @@ class Watch:
 
     def entered(self, args: tuple[Any, ...]) -> None:
         """The outermost module is called with these."""
+        sizes = [t.shape[0] for t in args if isinstance(t, Tensor) and t.ndim]
+        self.batch = str(sizes[0]) if sizes else ""
         for t in args:
             if isinstance(t, Tensor) and t._node is None and not t._rg and not t._hollow:
                 self.collector.became(id(t._storage), Role("data"))
 
-    def left(self, args: tuple[Any, ...], result: Any, start: float) -> None:
+    def left(self, result: Any, start: float) -> None:
         """The outermost module has returned. The mark's name is how many samples it was given."""
-        sizes = [t.shape[0] for t in args if isinstance(t, Tensor) and t.ndim]
         if isinstance(result, Tensor) and result._rg:
             self.stacks.graph_waits = True
-        self.collector.marked("forward", str(sizes[0] if sizes else ""), start, time.perf_counter())
+        self.collector.marked("forward", self.batch, start, time.perf_counter())
 
     # -- autograd ---------------------------------------------------------------------------------
 
@@ -218,7 +220,7 @@ def _watched_call(watch: Watch, call: Any) -> Any:
             result = call(self, *args, **kwargs)
         finally:
             here.leave()
-            watch.left(args, result, start)
+            watch.left(result, start)
         return result
 
     return called

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 # how the file names of this package's code begin: its folder, and what it compiles itself
 OWN_CODE: Final = (str(Path(__file__).parents[2]) + os.sep, "<skimp ")
+_SURFACE: Final = tuple([OWN_CODE[0] + name for name in ("nn", "optim", "lens", "amp")])
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -38,18 +39,29 @@ def find() -> Site:
     if finder is not None:
         return finder()
     entry: CodeType | None = None
+    folded: CodeType | None = None
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not _is_ours(code.co_filename):
-            return Site(code.co_filename, frame.f_lineno or 0, op_name(entry or code))
-        entry = code
+            op = op_name(entry or folded or code)
+            return Site(code.co_filename, frame.f_lineno or 0, op)
+        if is_surface(code.co_filename):
+            folded = code
+        else:
+            entry = code
         frame = frame.f_back
-    return Site("", 0, op_name(entry) if entry else "")
+    caller = entry or folded
+    return Site("", 0, op_name(caller) if caller else "")
 
 
 def _is_ours(filename: str) -> bool:
     return filename.startswith(OWN_CODE)
+
+
+def is_surface(filename: str) -> bool:
+    """Whether code of this package is no op: modules and optimizers call ops for the program."""
+    return filename.startswith(_SURFACE) or filename.endswith(".__init__>")
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:

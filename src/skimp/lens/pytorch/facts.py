@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skimp.lens.collect import Role
+from skimp.lens.layouts import Source
 
 CALL = "skimp#"  # how marks of calls are named among the profiler's events, with a place's index
 FACT = "skimp!"  # and those of facts, with their number
@@ -41,7 +42,26 @@ class StepEnds:
     """An optimizer has stepped."""
 
 
-Fact = Became | Saved | Edge | StepEnds
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What an op that copies by nature was given, by its place."""
+
+    place: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A call has copied: from one storage to another, or (not `forced`) over what was there."""
+
+    place: int
+    op: str
+    bytes: int
+    source: Source | None
+    forced: bool
+
+
+Fact = Became | Saved | Edge | StepEnds | Given | Copied
 
 
 def address(tensor: Any) -> int:

@@ -24,6 +24,7 @@ from torch.profiler import record_function
 from skimp._engine.memory.call_site import op_name_of
 from skimp.lens.collect import Role
 from skimp.lens.modules import Path, Paths
+from skimp.lens.pytorch.copies import Copies
 from skimp.lens.pytorch.facts import CALL, FACT, Became, Edge, Fact, Saved, StepEnds, address
 from skimp.lens.pytorch.spots import Spots
 from skimp.lens.stacks import CREATORS, OUTSIDE
@@ -45,6 +46,8 @@ class Hooks:
         self._roots: list[Any] = []
         self._phases: list[str] = []
         self._graph_waits = False
+        self._batch = ""
+        self._copies = Copies()
         self._telling = threading.local()  # a hook's own ops are not the program's
         self._open = contextlib.ExitStack()
 
@@ -97,8 +100,15 @@ class Hooks:
         self.seconds += time.perf_counter() - start
         if op in ("backward", "grad"):
             return self._backward(f, args, kwargs, mark)
+        given = self._copies.given(op, spot.serial, args)
+        if given is not None:
+            self.tell(given)
         with mark:
-            return f(*args, **kwargs)
+            result = f(*args, **kwargs)
+        copied = self._copies.returned(op, spot.serial, spot, args, result)
+        if copied is not None:
+            self.tell(copied)
+        return result
 
     def _backward(self, f: Any, args: Any, kwargs: Any, mark: Any) -> Any:
         self.tell(Edge("backward", "", True))
@@ -133,7 +143,9 @@ class Hooks:
         parent, inside = self._modules[-1] if self._modules else (None, OUTSIDE)
         with self._quiet():
             if parent is None:
-                self.tell(Edge("forward", "", True))
+                sizes = [t.shape[0] for t in args if isinstance(t, torch.Tensor) and t.ndim]
+                self._batch = str(sizes[0]) if sizes else ""
+                self.tell(Edge("forward", self._batch, True))
             number = self.paths.of(module, parent, inside)
             if parent is None:
                 for t in args:
@@ -146,7 +158,7 @@ class Hooks:
         while self._modules and self._modules.pop()[0] is not module:
             pass  # a module that raised did not come by here
         if not self._modules:
-            self.tell(Edge("forward", "", False))
+            self.tell(Edge("forward", self._batch, False))
             if isinstance(result, torch.Tensor) and result.requires_grad:
                 self._graph_waits = True
 

@@ -11,10 +11,13 @@ from torch.profiler import ProfilerActivity, profile
 from skimp._engine.memory.ledger import Ledger
 from skimp.lens.collect import Collector
 from skimp.lens.data import Report
+from skimp.lens.growth import growth, look
+from skimp.lens.layouts import Source
 from skimp.lens.pytorch.events import Allocation, events
-from skimp.lens.pytorch.facts import Became, Edge, Fact, Saved
+from skimp.lens.pytorch.facts import Became, Copied, Edge, Fact, Given, Saved
 from skimp.lens.pytorch.hooks import Hooks
 from skimp.lens.pytorch.spots import Spot
+from skimp.lens.replay import advise
 from skimp.lens.report import Places, make
 
 FACTS: Final = 20_000  # after so many a profile is counted and the next begins
@@ -40,6 +43,8 @@ class Recording:
         self._seconds = 0.0
         self._sequence: dict[int, int] = {}
         self._alive: dict[int, int] = {}  # bytes by address
+        self._given: dict[str, Source] = {}  # what ops that copy by nature were given last
+        self._collector.given = self._given.get
         self._open: dict[str, float] = {}  # phases that have begun
 
     def start(self) -> None:
@@ -63,7 +68,13 @@ class Recording:
         self._now = self._seconds
         places = Places(self.hooks.spots, self.hooks.paths)
         report = make(self.program, self._collector, places)
-        return replace(report, engine="torch", recording=self.hooks.seconds + self.counting)
+        return replace(
+            report,
+            engine="torch",
+            recording=self.hooks.seconds + self.counting,
+            growth=growth(look(self._collector, search=False), places),
+            advice=tuple([a for a in advise(report) if a.kind != "budget"]),  # skimp's alone
+        )
 
     # -- profiles ---------------------------------------------------------------------------------
 
@@ -118,7 +129,7 @@ class Recording:
         return spots.spot("outside of functions", 0, 0, "other")
 
     def _fact(self, fact: Fact) -> None:
-        collector = self._collector
+        collector, known = self._collector, self.hooks.spots.known
         if isinstance(fact, Became):
             collector.became(fact.address, fact.role)
         elif isinstance(fact, Saved):
@@ -128,6 +139,14 @@ class Recording:
                 collector.saved(fact.address)
         elif isinstance(fact, Edge):
             self._edge(fact)
+        elif isinstance(fact, Given):
+            self._given[known[fact.place].op] = fact.source
+        elif isinstance(fact, Copied):
+            why = f"{fact.op} of a tensor" if fact.forced else "written over what was there"
+            if fact.forced and fact.source is not None:
+                why = f"{why} with strides {fact.source.strides}"
+            site = known[fact.place]
+            collector.copied(fact.bytes, fact.op, why, site, fact.source, fact.forced)
         else:
             collector.step()
 
