@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from skimp._engine.dispatch import schemas
 from skimp._engine.dispatch.overrides import overloaded
-from skimp._engine.dispatch.row import Form
+from skimp._engine.dispatch.row import Form, signature
 from skimp._engine.tensor import devices, dtypes, formats
 from skimp._engine.tensor.tensor import Tensor
 
@@ -303,14 +303,14 @@ def _element(value: Any) -> Any:
 
 @functools.cache
 def _defaults(f: Callable[..., Any]) -> dict[str, Any]:
-    every = inspect.signature(f).parameters.values()
+    every = signature(f).parameters.values()
     return {p.name: p.default for p in every if p.default is not p.empty}
 
 
 def _given(f: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that don't have their defaults; starred ones as PyTorch's parser sees them."""
     found: dict[str, Any] = {}
-    for name, p in inspect.signature(f).parameters.items():
+    for name, p in signature(f).parameters.items():
         value = arguments.get(name, p.default)
         if value is p.default or name == "out":
             continue
@@ -333,7 +333,7 @@ def _is_size(value: Any) -> bool:
 @functools.cache
 def _parameters(f: Callable[..., Any]) -> list[tuple[str, inspect.Parameter]]:
     """The arguments that are given one by one."""
-    every = inspect.signature(f).parameters.items()
+    every = signature(f).parameters.items()
     return [(n, p) for n, p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from skimp._engine.dispatch import result_types
 from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.pointwise_forms import ROWS
-from skimp._engine.dispatch.row import FORMS, Form
+from skimp._engine.dispatch.row import FORMS, Form, signature
 from skimp._engine.memory.ledger import host
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import fresh
@@ -58,7 +58,7 @@ def _sections(form: Form, f: Callable[..., Any]) -> list[str]:
         return []
     if form.writes:
         return ["Memory: written in place."]
-    parameters = inspect.signature(f).parameters
+    parameters = signature(f).parameters
     shape = _of_reduction(parameters) if op.kind == "reduction" else []
     return [*shape, f"Memory: a new tensor{', or `out`' if 'out' in parameters else ''}."]
 

@@ -38,7 +38,6 @@ from skimp._engine.dispatch.view_forms import write_view, write_views
 from skimp._engine.dispatch.wrappers import (
     LIST_NAMES,
     PLAIN_NAMES,
-    REQUIRED,
     Parameters,
     explaining,
     exported,
@@ -54,7 +53,6 @@ __all__ = [
     "METHODS",
     "NAMESPACES",
     "OPS",
-    "REQUIRED",
     "Function",
     "Op",
     "copy_twin",
@@ -259,7 +257,7 @@ def _run_view(o: Op, given: dict[str, Any]) -> Any:
     if o.otherwise is not None and isinstance(given["input"], Tensor):
         positional = [v for n, v in given.items() if n not in _keyword_only(o)]
         words = {n: v for n, v in given.items() if n in _keyword_only(o)}
-        starred = [n for n, kind, _ in runners.parameters(o) if kind is kind.VAR_POSITIONAL]
+        starred = [n for n, kind, _ in o.parameters if kind is kind.VAR_POSITIONAL]
         if starred:
             i = list(given).index(starred[0])
             positional[i : i + 1] = positional[i]
@@ -270,7 +268,7 @@ def _run_view(o: Op, given: dict[str, Any]) -> Any:
 
 
 def _keyword_only(o: Op) -> set[str]:
-    return {n for n, kind, _ in runners.parameters(o) if kind is inspect.Parameter.KEYWORD_ONLY}
+    return {n for n, kind, _ in o.parameters if kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def spread(o: Op, title: str, f: Function, aliases: tuple[str, ...]) -> None:
@@ -294,9 +292,8 @@ def wrapper(
     """A public function with the body's signature: the fast path of its kind, then `dispatch`, and
     behind that runner(arguments by name, out).
     """
-    signature = inspect.signature(o.raw)
-    words = bool({"dim", "keepdim"} & set(signature.parameters))
-    p = Parameters(signature, add_out, words)
+    words = bool({"dim", "keepdim"} & set(o.signature.parameters))
+    p = Parameters(o.signature, add_out, words)
 
     def general(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         given = runners.bind(o, title, args, kwargs)
@@ -317,18 +314,16 @@ def wrapper(
     FORMS[f] = form
     f.__doc__ = o.raw.__doc__
     f.__module__ = o.raw.__module__
-    f.__signature__ = _shown(signature, o, title, add_out)  # type: ignore[attr-defined]
+    f.__signature__ = _shown(o, title, add_out)  # type: ignore[attr-defined]
     return f
 
 
-def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> inspect.Signature:
+def _shown(o: Op, title: str, add_out: bool) -> inspect.Signature:
     """The signature that callers see: a body knows neither `out=` nor that a view or a write
     answers a tensor.
     """
-    parameters = list(signature.parameters.values())
-    if parameters[0].name == "layout":
-        parameters[0] = parameters[0].replace(name="input", annotation="Tensor")
-    result = signature.return_annotation
+    parameters = list(o.signature.parameters.values())
+    result = o.signature.return_annotation
     if o.kind == "view":
         result = "tuple[Tensor, ...]" if o.multi else "Tensor"
     elif title.endswith("_") or result in (None, "None"):
@@ -338,7 +333,7 @@ def _shown(signature: inspect.Signature, o: Op, title: str, add_out: bool) -> in
         parameters.append(
             inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
         )
-    return signature.replace(parameters=parameters, return_annotation=result)
+    return o.signature.replace(parameters=parameters, return_annotation=result)
 
 
 def _fast_run(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:

@@ -6,8 +6,10 @@ method, `name_`, operators. Every form is a public callable made by `wrappers.py
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -23,6 +25,7 @@ Function = Callable[..., Any]
 F = TypeVar("F", bound=Callable[..., Any])
 # one, or the one for the arguments of a call
 AnyRule: TypeAlias = Rule | Callable[[dict[str, Any]], Rule]
+signature = cache(inspect.signature)  # of the functions that users hold, and of bodies
 
 # Tensors of these classes take the fast paths, whose results are plain tensors; `nn.Parameter`
 # joins. Other classes may want to be asked, or results of their own class.
@@ -33,6 +36,14 @@ KNOWN: set[type[Any]] = {
     type(Ellipsis), type, Size, dtypes.dtype, device, layout, memory_format, np.ndarray,
     np.float32, np.float64, np.int64, np.int32, np.bool_,
 }  # fmt: skip
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "..."
+
+
+REQUIRED = _Required()  # the default of an argument that has none
 
 
 @dataclass(eq=False)
@@ -82,6 +93,23 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}, {self.kind}>"
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """The body's, with a tensor where the body of a view takes a layout."""
+        own = inspect.signature(self.raw)
+        parameters = list(own.parameters.values())
+        if parameters[0].name == "layout":
+            parameters[0] = parameters[0].replace(name="input", annotation="Tensor")
+        return own.replace(parameters=parameters)
+
+    @cached_property
+    def parameters(self) -> list[tuple[str, Any, Any]]:
+        """Name, kind and default of each of them, for those who ask at every call."""
+        return [
+            (p.name, p.kind, REQUIRED if p.default is p.empty else p.default)
+            for p in self.signature.parameters.values()
+        ]
 
 
 def sampled(calls: Callable[[Function], list[tuple[Any, ...]]]) -> Callable[[F], F]:

@@ -10,9 +10,8 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.meta import body
-from skimp._engine.dispatch.row import Op
+from skimp._engine.dispatch.row import REQUIRED, Op
 from skimp._engine.dispatch.transforms import tensors_in
-from skimp._engine.dispatch.wrappers import REQUIRED
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.meta import exist
@@ -36,9 +35,9 @@ def bind(op: Op, title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
     PyTorch takes NumPy's names of arguments too (axis, keepdims).
     """
     given: dict[str, Any] = {}
-    own = {name: default for name, _, default in parameters(op)}
+    own = {name: default for name, _, default in op.parameters}
     rest = list(args)
-    for name, kind, default in parameters(op):
+    for name, kind, default in op.parameters:
         if kind is inspect.Parameter.VAR_POSITIONAL:
             given[name] = tuple(rest)
             rest = []
@@ -57,24 +56,11 @@ def bind(op: Op, title: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
     return given
 
 
-def parameters(op: Op) -> list[tuple[str, Any, Any]]:
-    """The parameters of an op's public form: name, kind, default."""
-    found: list[tuple[str, Any, Any]] | None = op.__dict__.get("_parameters")
-    if found is None:
-        found = [
-            ("input" if i == 0 and p.name == "layout" else p.name, p.kind,
-             REQUIRED if p.default is p.empty else p.default)
-            for i, p in enumerate(inspect.signature(op.raw).parameters.values())
-        ]  # fmt: skip
-        op.__dict__["_parameters"] = found
-    return found
-
-
 def call(op: Op, given: dict[str, Any]) -> Any:
     """The body with its arguments by position (starred ones spread)."""
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
-    for name, kind, _ in parameters(op):
+    for name, kind, _ in op.parameters:
         if name not in given:
             continue
         if kind is inspect.Parameter.VAR_POSITIONAL:
@@ -141,7 +127,7 @@ def run_out(op: Op, given: dict[str, Any], out: Any, tensors: list[Tensor]) -> A
         if not isinstance(t, Tensor):
             raise TypeError(f"{op.name}(): argument 'out' must be Tensor, not {type(t).__name__}")
         outs.refuse_grad(op.name.removeprefix("_").removesuffix("_dim"), t, tensors)
-    if any([name == "out" for name, _, _ in parameters(op)]):
+    if any([name == "out" for name, _, _ in op.parameters]):
         for t in targets if op.overlap else ():
             outs.check_shared(op.overlap, t, given)
         return call(op, {**given, "out": out})

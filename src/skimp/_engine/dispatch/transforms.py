@@ -17,12 +17,11 @@ A transform that is done with its part goes on with `Call.below`.
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from skimp._engine.dispatch.row import KNOWN, Form, Op
+from skimp._engine.dispatch.row import KNOWN, Form, Op, signature
 from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor
 
@@ -150,14 +149,3 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
             yield from tensors_in(v)
         elif isinstance(v, dict):
             yield from tensors_in(v.values())
-
-
-_signatures: dict[Any, inspect.Signature] = {}
-
-
-def signature(f: Any) -> inspect.Signature:
-    """The signature of a public function."""
-    found = _signatures.get(f)
-    if found is None:
-        found = _signatures[f] = inspect.signature(f)
-    return found

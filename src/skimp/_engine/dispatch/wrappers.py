@@ -13,8 +13,8 @@ from types import FunctionType
 from typing import Any
 
 from skimp._engine.dispatch.arguments import LISTS, NAMES, elements, judge, refuse_types, sort
-from skimp._engine.dispatch.row import KNOWN, ORDINARY, Form
-from skimp._engine.dispatch.transforms import active, dispatch, signature
+from skimp._engine.dispatch.row import KNOWN, ORDINARY, REQUIRED, Form, signature
+from skimp._engine.dispatch.transforms import active, dispatch
 from skimp._engine.generated import function_of
 from skimp._engine.tensor.size import Size
 
@@ -37,22 +37,11 @@ LIST_NAMES = frozenset({
 })  # fmt: skip
 
 
-class _Required:
-    def __repr__(self) -> str:
-        return "..."
-
-
-REQUIRED = _Required()
-
-
 class Parameters:
     """A signature as text: how a wrapper receives its arguments and hands them on."""
 
-    def __init__(self, signature: inspect.Signature, add_out: bool, words: bool) -> None:
-        self.all = [
-            p.replace(name="input") if i == 0 and p.name == "layout" else p
-            for i, p in enumerate(signature.parameters.values())
-        ]
+    def __init__(self, shown: inspect.Signature, add_out: bool, words: bool) -> None:
+        self.all = list(shown.parameters.values())
         self.words = words  # takes NumPy's names of arguments too
         self.add_out = add_out
         self.takes_out = add_out or any([p.name == "out" for p in self.all])
@@ -281,7 +270,7 @@ def exported(form: Form, f: Function, fast: Function | None, answer: str | None)
     `answer` is an expression of `a`, the small array of its first argument: what it answers where
     nothing else is given.
     """
-    p = Parameters(_signature_of(f), False, False)
+    p = Parameters(_bare_signature(f), False, False)
     space = space_of(form, f=f, fast=fast, Size=Size)
     lines = [p.header()]
     if answer is not None:
@@ -342,7 +331,7 @@ def _refuse_bound(
 ) -> None:
     """`refuse_types` of a call whose arguments have their names in what the function shows."""
     try:
-        given = inspect.signature(form.f).bind(*args, **kwargs).arguments
+        given = signature(form.f).bind(*args, **kwargs).arguments
     except TypeError as refused:  # it is the call itself that failed
         if isinstance(error, TypeError):  # by what a function of `**options` handed them to
             raise TypeError(f"{form.name}() {refused}") from None
@@ -364,13 +353,13 @@ def _answering(p: Parameters, answer: str, space: dict[str, Any]) -> list[str]:
     ]
 
 
-def _signature_of(f: Any) -> inspect.Signature:
+def _bare_signature(f: Any) -> inspect.Signature:
     """The signature that the code has, whatever the function shows; of what hands on anything that
     it is called with, that of the function behind it.
     """
     code = f.__code__
     if not (code.co_argcount or code.co_kwonlyargcount) and hasattr(f, "__wrapped__"):
-        return _signature_of(f.__wrapped__)
+        return _bare_signature(f.__wrapped__)
     bare = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
     bare.__kwdefaults__ = f.__kwdefaults__
     return inspect.signature(bare)

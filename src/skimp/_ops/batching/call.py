@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NoReturn
 
 from skimp._engine.autograd.nodes import Node
@@ -17,6 +18,7 @@ from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.batched import Batched, Level, is_of, outside, sample_layout, wrap
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.dispatch.pointwise import Pointwise
+from skimp._engine.dispatch.row import signature
 from skimp._engine.dispatch.transforms import Call as DispatchedCall
 from skimp._engine.tensor.tensor import Tensor
 from skimp.errors import BatchedArgument
@@ -106,7 +108,7 @@ class Call:
         positional: list[Any] = []
         keywords: dict[str, Any] = {}
         skipped = False
-        for name, kind in _parameters(self.f):
+        for name, kind in _kinds(self.f):
             if kind is _WORDS:
                 keywords.update(given.get(name, {}))
             elif name not in given:
@@ -123,15 +125,11 @@ class Call:
 _STARRED = inspect.Parameter.VAR_POSITIONAL
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _WORDS = inspect.Parameter.VAR_KEYWORD
-_kinds: dict[Any, list[tuple[str, Any]]] = {}
 
 
-def _parameters(f: Any) -> list[tuple[str, Any]]:
-    found = _kinds.get(f)
-    if found is None:
-        found = [(p.name, p.kind) for p in inspect.signature(f).parameters.values()]
-        _kinds[f] = found
-    return found
+@cache
+def _kinds(f: Any) -> list[tuple[str, Any]]:
+    return [(p.name, p.kind) for p in signature(f).parameters.values()]
 
 
 # -- the call -------------------------------------------------------------------------------------
