@@ -2,10 +2,7 @@
 
 SkimpError                  everything below; never raised itself
 ├── OutOfMemoryError        (RuntimeError)  a limit or the system refused bytes
-├── CopyError               (RuntimeError)  a copy inside `no_copies()`
-└── WithoutBytes            code for tensors with bytes was handed one without
-    ├── SparseArgument      (NotImplementedError)  a sparse one
-    └── BatchedArgument     (RuntimeError)  one under vmap
+└── CopyError               (RuntimeError)  a copy inside `no_copies()`
 """
 
 from __future__ import annotations
@@ -64,15 +61,3 @@ class OutOfMemoryError(SkimpError, RuntimeError):
 
 class CopyError(SkimpError, RuntimeError):
     """An op had to copy where `no_copies()` forbids it; nothing was allocated."""
-
-
-class WithoutBytes(SkimpError):
-    """Code for tensors with bytes was handed one without, past the ops' own rules for it."""
-
-
-class SparseArgument(WithoutBytes, NotImplementedError):
-    """The tensor is sparse."""
-
-
-class BatchedArgument(WithoutBytes, RuntimeError):
-    """The tensor stands for the samples of a batch, under vmap."""

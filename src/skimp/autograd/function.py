@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 from skimp._engine.autograd import alias, errors, modes, node_lines as lines, saving
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
 from skimp._engine.autograd.record import edge
+from skimp._engine.dispatch.batched import Batched
 from skimp._engine.tensor.tensor import Tensor, empty, mark_creation
+from skimp.autograd.mapped import apply_samples, apply_vmap
 
 
 class FunctionCtx:
@@ -157,10 +159,6 @@ class BackwardCFunction(Node, FunctionCtx):
         return out
 
 
-# how a Function runs on tensors under vmap (_ops/batching/call.py)
-UNDER_VMAP: list[Callable[..., Any]] = []
-
-
 class FunctionMeta(type):
     """Gives each Function the class of its nodes: `MyFunctionBackward`."""
 
@@ -244,8 +242,10 @@ class Function(metaclass=FunctionMeta):
         splits = cls.setup_context is not Function.setup_context
         if kwargs or splits:
             args = _bound(cls, args, kwargs, splits)
-        if modes.state.vmaps and any([isinstance(a, Tensor) and a._hollow for a in args]):
-            return UNDER_VMAP[0](cls, args)
+        if modes.state.vmaps and any([type(a) is Batched for a in args]):
+            if cls.vmap is Function.vmap:
+                return apply_samples(cls.apply, args)
+            return apply_vmap(cls, args)
         ctx = cls._backward_cls.__new__(cls._backward_cls)
         tensors = [a for a in args if isinstance(a, Tensor)]
         recorded = modes.state.grad and any([t._rg for t in tensors])

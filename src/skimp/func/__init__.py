@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from skimp._compat.modules import lookup
-from skimp.func import functions  # noqa: F401  (vmap of autograd.Function)
 from skimp.func.derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp
 from skimp.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from skimp.func.vmapping import vmap

@@ -14,7 +14,6 @@ from skimp._engine.autograd import calls
 from skimp._engine.dispatch.batched import Batched, Level, is_of, wrap
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor.tensor import Tensor
-from skimp.errors import BatchedArgument
 from skimp.utils._pytree import TreeSpec, broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 Function = Callable[..., Any]
@@ -155,12 +154,7 @@ def _run(
             t if d is None else wrap(t.movedim(d, 0) if d else t, level)
             for t, d in zip(given.leaves, given.dims, strict=True)
         ]
-        try:
-            result = func(*tree_unflatten(leaves, given.spec), **kwargs)
-        except BatchedArgument as e:
-            if level.depth > 1:
-                raise
-            raise RuntimeError(*e.args) from e  # nobody had another way
+        result = func(*tree_unflatten(leaves, given.spec), **kwargs)
     return _unwrapped(result, level, out_dims, name)
 
 

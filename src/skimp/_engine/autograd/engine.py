@@ -23,7 +23,6 @@ from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor, empty
-from skimp.errors import BatchedArgument
 
 _frame = sys._getframe
 _state = modes.state
@@ -173,14 +172,7 @@ def run(
             if watched.ON or (extra is not None and extra.after):
                 results = _watched(node, grads, wanted, keep)
             else:
-                try:
-                    results = node._plan.run(node, grads, wanted, keep)
-                except BatchedArgument as e:
-                    if not _state.vmaps:
-                        raise
-                    results = _state.vmaps[-1].node(node, grads, wanted, e)
-                    if not keep:
-                        node.release()
+                results = node._plan.run(node, grads, wanted, keep)
             if node._saved is None:
                 node._first = caller
             del grads
@@ -229,7 +221,7 @@ def _watched(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> 
     if anomaly.ON or (extra is not None and extra.after):
         results = _with_hooks(node, grads, wanted, keep)
     else:
-        results = _applied(node, grads, wanted, keep)
+        results = node._plan.run(node, grads, wanted, keep)
     for one in watched.OBSERVERS:
         one.node_ends(node)
     return results
@@ -246,18 +238,6 @@ def _with_hooks(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) 
     if not keep:  # not before: hooks may look at what was saved
         node.release()
     return results
-
-
-def _applied(node: Node, grads: Grads, wanted: set[Node] | None, keep: bool) -> Any:
-    try:
-        return node._plan.run(node, grads, wanted, keep)
-    except BatchedArgument as e:
-        if not _state.vmaps:
-            raise
-        results = _state.vmaps[-1].node(node, grads, wanted, e)
-        if not keep:
-            node.release()
-        return results
 
 
 def _deliver(

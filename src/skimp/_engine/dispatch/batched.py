@@ -1,7 +1,7 @@
 """The tensor that a function sees under vmap: a sample's shape, and behind it the whole batch.
 
-A batched tensor has no bytes of its own. Whoever asks for them, or whether gradients are recorded,
-meets a BatchedArgument; an op's call runs by its batching rule (_ops/batching/call.py).
+A batched tensor has no bytes of its own: whoever asks for them is refused. An op's call runs by its
+batching rule (_ops/batching/call.py).
 What is recorded is recorded of the tensors behind, so there is one graph, and no op pays for vmap.
 """
 # The methods that say less than a tensor's raise instead.
@@ -20,7 +20,6 @@ from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor
-from skimp.errors import BatchedArgument
 
 _new = object.__new__
 _ITEM = (
@@ -62,10 +61,6 @@ class Level:
         """A call of a function that draws numbers, inside."""
         return _batches().draw(self, name, f, given)
 
-    def node(self, node: Any, grads: list[Any], wanted: Any, refused: BatchedArgument) -> Any:
-        """A node of a graph whose formulas refused the gradients that arrived inside."""
-        return _batches().node(node, grads, wanted, refused)
-
 
 def _batches() -> Batches:
     found: Any = TRANSFORMS[BATCHING]
@@ -98,21 +93,21 @@ class Batched(Tensor):
     # -- code that knows one tensor at a time stops here ------------------------------------------
 
     def layout_of(self) -> NoReturn:
-        raise BatchedArgument(_BYTES)
+        raise RuntimeError(_BYTES)
 
     array = writable = bump = layout_of
 
     @property
     def _storage(self) -> NoReturn:
-        raise BatchedArgument(_BYTES)
+        raise RuntimeError(_BYTES)
 
     @property
     def _rg(self) -> NoReturn:
-        raise BatchedArgument("a tensor under vmap records nothing itself")
+        raise RuntimeError("a tensor under vmap records nothing itself")
 
     @_rg.setter
     def _rg(self, value: bool) -> NoReturn:
-        raise BatchedArgument("a tensor under vmap records nothing itself")
+        raise RuntimeError("a tensor under vmap records nothing itself")
 
     # -- what it answers itself -------------------------------------------------------------------
 

@@ -231,7 +231,7 @@ def _is_int(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, Tensor):
-        return value.ndim == 0 and not value._rg
+        return value.ndim == 0 and not value.requires_grad
     return isinstance(value, (int, float, complex, np.number, np.bool_))
 
 

@@ -92,9 +92,6 @@ class Batches(Rows, Protocol):
     def draw(self, level: Any, name: str, f: Any, given: dict[str, Any]) -> Any:
         """A call of a function that draws numbers, while the vmap `level` is the innermost."""
 
-    def node(self, node: Any, grads: list[Any], wanted: Any, refused: Exception) -> Any:
-        """A node of a graph whose formulas `refused` gradients under vmap."""
-
 
 # by place: filled by the rooms that the transforms live in, when they are imported
 TRANSFORMS: list[Transform | None] = [None] * 7

@@ -1,7 +1,7 @@
 """How an op runs on tensors under vmap: by its batching rule, on the whole batch, or, where it has
 none, sample by sample.
 
-A call comes here when the op's own code met a tensor without bytes (_engine/dispatch/batched.py).
+A call comes here when one of its arguments is a tensor under vmap (_engine/dispatch/batched.py).
 It is looked at from the innermost vmap that one of its tensors belongs to: tensors of that vmap
 have a batch dimension in front, all others are shared by its samples.
 """
@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
-from skimp._engine.autograd.nodes import Node
 from skimp._engine.dispatch import pointwise
 from skimp._engine.dispatch.batched import Batched, Level, is_of, outside, sample_layout, wrap
 from skimp._engine.dispatch.forms import NAMESPACES
@@ -21,7 +20,6 @@ from skimp._engine.dispatch.pointwise import Pointwise
 from skimp._engine.dispatch.row import signature
 from skimp._engine.dispatch.transforms import Call as DispatchedCall
 from skimp._engine.tensor.tensor import Tensor
-from skimp.errors import BatchedArgument
 
 Rule = Callable[["Call"], Any]
 RANDOMNESS = (
@@ -30,9 +28,9 @@ RANDOMNESS = (
 )
 
 
-def shared_target(what: str = "inplace arithmetic") -> BatchedArgument:
+def shared_target(what: str = "inplace arithmetic") -> RuntimeError:
     """The refusal of a write of samples to a tensor that all of them share."""
-    return BatchedArgument(
+    return RuntimeError(
         f"vmap: {what}(self, *extra_args) is not possible because there exists a Tensor `other` in "
         "extra_args that has more elements than `self`. This happened due to `other` being vmapped "
         "over but `self` not being vmapped over in a vmap. Please try to use out-of-place "
@@ -41,10 +39,10 @@ def shared_target(what: str = "inplace arithmetic") -> BatchedArgument:
     )
 
 
-def no_rule_writes(name: str, level: Level) -> BatchedArgument:
+def no_rule_writes(name: str, level: Level) -> RuntimeError:
     """The same refusal of ops for which PyTorch has no batching rule."""
     title = f"aten::{name}_"
-    return BatchedArgument(
+    return RuntimeError(
         f"vmap: {title}(self, *extra_args) is not possible because there exists a Tensor `other` "
         "in extra_args that has more elements than `self`. This happened due to `other` being "
         f"vmapped over but `self` not being vmapped over at level {level.depth}. Please try to use "
@@ -209,7 +207,7 @@ def wrapped(result: Any, level: Level) -> Any:
 
 
 def _refuse_out(name: str) -> NoReturn:
-    raise BatchedArgument(
+    raise RuntimeError(
         f"Batching rule not implemented for aten::{name}.out; the fallback path doesn't work on "
         "out= or view ops."
     )
@@ -366,28 +364,3 @@ def _joined(results: list[Any]) -> Any:
     if any([r != first for r in results[1:]]):
         raise RuntimeError(f"vmap: the samples disagree: {results}")
     return first
-
-
-def node_by_samples(
-    node: Node, grads: list[Any], wanted: set[Node] | None, refused: BatchedArgument
-) -> Any:
-    """A node of the graph whose formulas don't know gradients under vmap."""
-    level = innermost(grads)
-    if level is None:
-        raise refused
-    with outside(level):
-        parts = [g._held.unbind(0) if is_of(g, level) else None for g in grads]
-        rows = [
-            _applied(node, [g if p is None else p[i] for g, p in zip(grads, parts, strict=True)],
-                     wanted)
-            for i in range(level.size)
-        ]  # fmt: skip
-        found = [None if column[0] is None else stack(column) for column in zip(*rows, strict=True)]
-    return [None if g is None else wrap(g, level) for g in found]
-
-
-def _applied(node: Node, grads: list[Any], wanted: set[Node] | None) -> Any:
-    try:
-        return node.apply(grads, wanted)
-    except BatchedArgument as e:
-        return node_by_samples(node, grads, wanted, e)

@@ -12,7 +12,6 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.batching.call import Call, by_samples, shared_target, stack
 from skimp._ops.batching.dims import moved, others_shared
-from skimp.errors import BatchedArgument
 
 _functions = NAMESPACES[""]
 _MASKS = (dtypes.bool, dtypes.uint8)
@@ -58,8 +57,6 @@ def as_strided_rule(call: Call) -> Any:
     given = call.given
     held = given["input"]._held
     offset = given.get("storage_offset")
-    if held._hollow:
-        raise BatchedArgument("vmap: as_strided() of samples of samples has no places in memory")
     step = held.stride(0)
     offset = held.storage_offset() if offset is None else offset
     size, stride = tuple(given["size"]), tuple(given["stride"])

@@ -133,9 +133,9 @@ def _strided_cleared(g: Any, size: Any, stride: Any, storage_offset: Any, src_sh
         "AsStridedScatterBackward0",
         {
             "input": _strided_cleared,
-            "src": lambda g, size, stride, storage_offset: views.as_strided(
-                g.contiguous(), size, stride, storage_offset
-            ).clone(),
+            "src": lambda g, size, stride, storage_offset: (
+                g.contiguous().as_strided(size, stride, storage_offset).clone()
+            ),
         },
     ),
     batch=batching.places.as_strided_scatter,

@@ -11,7 +11,6 @@ from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.sparse.products import _spmm
-from skimp.errors import SparseArgument
 
 if TYPE_CHECKING:
     from skimp._ops.sparse.tensor import SparseTensor
@@ -21,7 +20,7 @@ _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def refuse(what: str) -> NoReturn:
-    raise SparseArgument(
+    raise NotImplementedError(
         f"skimp: {what} is not implemented for sparse tensors (PyTorch's 'SparseCPU' backend); use "
         "to_dense(), or indices() and values()"
     )

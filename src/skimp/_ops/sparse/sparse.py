@@ -27,7 +27,6 @@ from skimp._ops.sparse.arithmetic import (
     times,
 )
 from skimp._ops.sparse.tensor import SparseTensor, made
-from skimp.errors import SparseArgument
 
 Ints = tuple[int, ...]
 
@@ -61,7 +60,7 @@ class Sparse:
                 return method(first, **{k: v for k, v in words.items() if k in takes})
         if op.composite:
             return call.below()
-        raise SparseArgument(
+        raise NotImplementedError(
             f"skimp: {name} is not implemented for sparse tensors (PyTorch's 'SparseCPU' backend); "
             "use to_dense(), or indices() and values()"
         )
