@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from skimp.cli import check, diff, fit, launch, run, torchrun
+from skimp.cli.words import split
 from skimp.version import VERSION
 
 __all__ = ["main"]
@@ -29,15 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] not in commands.choices:
         parser.parse_args(words[:1])  # `--help`, `--version`, or an error: it does not return
     own = commands.choices[words[0]]  # the command's own parser: its errors show its own usage
-    if words[0] == "run":
-        options, program = run.split(words[1:])
-        return run.main(own.parse_args(options), program)
-    if words[0] == "fit":
-        options, program = fit.split(words[1:])
-        return fit.main(own.parse_args(options), program)
-    if words[0] == "launch":
-        options, program = launch.split(words[1:])
-        return launch.main(own.parse_args(options), program)
+    for command in (run, fit, launch):  # whose last words are a program with its own options
+        if words[0] == command.NAME:
+            options, program = split(words[1:], command.TAKES_VALUE)
+            code: int = command.main(own.parse_args(options), program)
+            return code
     if words[0] == "torchrun":
         return torchrun.main(own.parse_args(words[1:]))
     if words[0] == "diff":

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from skimp.cli.words import refuse
 from skimp.lens import Report, load, show_comparison, to_html
 
 ENGINES = ("torch", "skimp")
@@ -21,10 +22,12 @@ ENGINES = ("torch", "skimp")
 def compare(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run all, show the comparison on stderr; the exit code is the first one that is not 0."""
     if options.limit is not None or options.budget is not None:
-        return _refuse("--compare has no limit and no budget; run skimp alone with them")
+        return refuse("run", "--compare has no limit and no budget; run skimp alone with them")
     page = options.report
     if page is not None and (page == "json" or page.suffix != ".html"):
-        return _refuse("--compare writes a page: --report FILE.html; for JSON run one --engine")
+        return refuse(
+            "run", "--compare writes a page: --report FILE.html; for JSON run one --engine"
+        )
     seconds, printed = [], []
     for engine in ENGINES:
         start = time.perf_counter()
@@ -73,15 +76,12 @@ def _write(page: Path, first: Report, second: Report) -> int:
     try:
         page.write_text(to_html(first, second), encoding="utf-8")
     except OSError as error:
-        return _refuse(f"can't write {str(page)!r}: {error.strerror}")
+        return refuse("run", f"can't write {str(page)!r}: {error.strerror}")
     return 0
 
 
 def _failed(engine: str, code: int) -> int:
-    _refuse(f"the program failed on {engine} with exit code {code}; there is nothing to compare")
+    refuse(
+        "run", f"the program failed on {engine} with exit code {code}; there is nothing to compare"
+    )
     return code if code > 0 else 1
-
-
-def _refuse(message: str) -> int:
-    print(f"skimp run: {message}", file=sys.stderr)
-    return 2

@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from skimp._engine.budget.statistics import Outcome
 from skimp._engine.memory.sizes import readable
+from skimp.cli.words import no_program, refuse
 
+NAME = "fit"
 USAGE = "skimp fit [options] script.py [args ...]\n       skimp fit [options] -m module [args ...]"
 TAKES_VALUE = ("--runs",)
 SHARES: Final = (0.85, 0.7, 0.55, 0.4)  # of the peak that are tried
@@ -33,9 +35,9 @@ Try = Callable[[int | None], Outcome | None]
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command and its options. The program is not among them: see `split`."""
+    """Declare the command and its options. The program is not among them: see `words.split`."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "fit",
+        NAME,
         usage=USAGE,
         help="find the smallest budget for a program, and what budgets cost",
         description="Run a program without a budget and within several, find the smallest in "
@@ -46,19 +48,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--no-spill", action="store_true", help="write no file")
 
 
-def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our options, and the program with its own: from the first word that is no option."""
-    at = 0
-    while at < len(words) and words[at].startswith("-") and words[at] != "-m":
-        at += 2 if words[at] in TAKES_VALUE else 1
-    return list(words[:at]), list(words[at:])
-
-
 def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Try the budgets and print what they cost; the exit code is 0 unless the program fails."""
     if not words:
-        print(f"skimp fit: there is no program to run\nusage: {USAGE}", file=sys.stderr)
-        return 2
+        return no_program(NAME, USAGE)
 
     def attempt(budget: int | None) -> Outcome | None:
         return run(words, budget, options.no_spill)
@@ -68,8 +61,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
         assert free is not None
         runs = search(free.peak, attempt, options.runs)
     except Failed as error:
-        print(f"skimp fit: {error}", file=sys.stderr)
-        return 1
+        return refuse(NAME, str(error), 1)
     print(drawn(free, runs))
     return 0
 

@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from skimp.cli import ranks
+from skimp.cli.words import no_program, refuse
 from skimp.distributed import mpi
 from skimp.distributed.tcp import TCPStore
 
+NAME = "launch"
 USAGE = (
     "skimp launch -n N [options] script.py [args ...]\n"
     "       skimp launch -n N [options] -m module [args ...]"
@@ -40,9 +42,9 @@ REPORTED += 'set -- "$d" "$g" "$p" -m skimp run --quiet --report "$r" "$@"; '
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command and its options. The program is not among them: see `split`."""
+    """Declare the command and its options. The program is not among them: see `words.split`."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "launch",
+        NAME,
         usage=USAGE,
         help="run a program on many ranks (torch.distributed)",
         description="Run a program on many ranks, each as `skimp run --quiet` would, under "
@@ -62,21 +64,13 @@ def add_to(commands: Any) -> None:
     )
 
 
-def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our options, and the program with its own: from the first word that is no option."""
-    at = 0
-    while at < len(words) and words[at].startswith("-") and words[at] != "-m":
-        at += 2 if words[at] in TAKES_VALUE else 1
-    return list(words[:at]), list(words[at:])
-
-
 def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the program that `words` name on all ranks; the exit code."""
     if not words or words == ["-m"]:
-        return refuse(f"there is no program to run\nusage: {USAGE}")
+        return no_program(NAME, USAGE)
     n = options.n or _ranks_of(options.hosts)
     if n < 1:
-        return refuse("say how many ranks there are: -n 4, or --hosts a:4,b:4")
+        return refuse(NAME, "say how many ranks there are: -n 4, or --hosts a:4,b:4")
     program = [sys.executable, "-m", "skimp", "run", "--quiet"]
     if options.limit:
         program += ["--limit", options.limit]
@@ -86,12 +80,6 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
 def _ranks_of(hosts: str | None) -> int:
     parts = [part.partition(":")[2] or "1" for part in (hosts or "").split(",") if part]
     return sum([int(part) for part in parts])
-
-
-def refuse(message: str) -> int:
-    """Say why nothing runs; the exit code."""
-    print(f"skimp launch: {message}", file=sys.stderr)
-    return 2
 
 
 def mpiexec() -> str | None:
@@ -114,7 +102,7 @@ def under_mpiexec(
     """Run a command on `n` ranks; the exit code of the first that failed."""
     starter = mpiexec()
     if starter is None or not mpi.available():
-        return refuse(f"there is no mpiexec: {mpi.INSTALL}")
+        return refuse(NAME, f"there is no mpiexec: {mpi.INSTALL}")
     host = socket.gethostname() if hosts else "127.0.0.1"
     store = TCPStore(host, 0, is_master=True)
     with tempfile.TemporaryDirectory(prefix="skimp-launch-") as folder:

@@ -14,18 +14,20 @@ from skimp.cli import engines, tracebacks
 from skimp.cli.compare import compare
 from skimp.cli.listen import Destination, Listener, Wishes
 from skimp.cli.program import BadProgram, Program, load_file, load_module
+from skimp.cli.words import no_program, refuse
 from skimp.distributed import mpi
 from skimp.lens.sections import SECTIONS
 
+NAME = "run"
 USAGE = "skimp run [options] script.py [args ...]\n       skimp run [options] -m module [args ...]"
 TAKES_VALUE = ("--report", "--limit", "--show", "--budget", "--spill-dir", "--engine", "--outcome")
 INTERRUPTED = 130  # 128 + SIGINT, as a shell has it
 
 
 def add_to(commands: Any) -> None:
-    """Declare the command and its options. The program is not among them: see `split`."""
+    """Declare the command and its options. The program is not among them: see `words.split`."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "run",
+        NAME,
         usage=USAGE,
         help="run a Python program with torch resolving to skimp",
         description="Run a program as Python would, with torch resolving to skimp. When it has "
@@ -87,18 +89,10 @@ def add_to(commands: Any) -> None:
     )
 
 
-def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our options, and the program with its own: from the first word that is no option."""
-    at = 0
-    while at < len(words) and words[at].startswith("-") and words[at] != "-m":
-        at += 2 if words[at] in TAKES_VALUE else 1
-    return list(words[:at]), list(words[at:])
-
-
 def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the program that `words` name; the result is its exit code."""
     if not words or words == ["-m"]:
-        return _refuse(f"there is no program to run\nusage: {USAGE}", 2)
+        return no_program(NAME, USAGE)
     if options.compare:
         return compare(options, words)
     mpi.tell_program()
@@ -107,7 +101,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     try:
         engines.prepare(options)
     except (RuntimeError, OSError) as error:
-        return _refuse(str(error), 2)
+        return refuse(NAME, str(error))
     if not options.full_traceback:
         sys.excepthook = tracebacks.print_without_our_frames
     name = " ".join(words[:2]) if words[0] == "-m" else words[0]
@@ -120,7 +114,7 @@ def main(options: argparse.Namespace, words: Sequence[str]) -> int:
     except BadProgram as error:
         if listener is not None:
             listener.stop()
-        return _refuse(str(error), error.code)
+        return refuse(NAME, str(error), error.code)
 
 
 def _write_whole_lines() -> None:
@@ -147,11 +141,6 @@ def _load(words: Sequence[str]) -> Program:
     if words[0] == "-m":
         return load_module(words[1], words[2:])
     return load_file(words[0], words[1:])
-
-
-def _refuse(message: str, code: int) -> int:
-    print(f"skimp run: {message}", file=sys.stderr)
-    return code
 
 
 def _destination(text: str) -> Destination:

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import StringIO
 from itertools import zip_longest
 from typing import TextIO
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from skimp._engine.memory.sizes import readable
+from skimp.lens import terminal
 from skimp.lens.data import ROLES, Report
 
 NAMES = {"skimp": "skimp", "torch": "PyTorch"}
-WIDTH = 120  # without a terminal
 
 
 def show_comparison(
     first: Report, second: Report, seconds: Sequence[float], printed: Sequence[str], file: TextIO
 ) -> None:
     """Peaks by role, what was allocated, times, and whether both printed the same."""
-    console = Console(file=file)
-    if console.is_terminal:
-        console.print(_everything(first, second, seconds, printed, box.SIMPLE_HEAD))
-        return
-    buffer = StringIO()
-    plain = Console(file=buffer, width=WIDTH, color_system=None)
-    plain.print(_everything(first, second, seconds, printed, None))
-    file.write("".join(line.rstrip() + "\n" for line in buffer.getvalue().splitlines()))
+    terminal.write(
+        lambda frame: _everything(first, second, seconds, printed, frame), file, width=120
+    )
 
 
 def _everything(
@@ -42,7 +36,7 @@ def _everything(
     frame: box.Box | None,
 ) -> RenderableType:
     title = Text("\nskimp: ", style="bold").append(f"{second.program} on both engines", "not bold")
-    table = Table(box=frame, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = terminal.table(frame)
     table.add_column("")
     for report in (first, second):
         table.add_column(NAMES[report.engine], justify="right", style="cyan", no_wrap=True)

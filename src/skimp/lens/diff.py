@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from io import StringIO
 from typing import Any, Final, NamedTuple, TextIO
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from skimp._engine.memory.sizes import readable
-from skimp.lens import totals
+from skimp.lens import terminal, totals
 from skimp.lens.data import Held, Report
-from skimp.lens.render import PLAIN_WIDTH
 
 ROWS: Final = 12
 
@@ -80,18 +78,12 @@ def _line(place: tuple[str, int]) -> str:
 
 def to_text(a: Report, b: Report) -> str:
     """The comparison as plain text."""
-    buffer = StringIO()
-    Console(file=buffer, width=PLAIN_WIDTH, color_system=None).print(_everything(a, b, None))
-    return "".join(line.rstrip() + "\n" for line in buffer.getvalue().splitlines())
+    return terminal.plain(lambda frame: _everything(a, b, frame))
 
 
 def show(a: Report, b: Report, file: TextIO) -> None:
     """Write it to a terminal with colours, to anything else as `to_text` has it."""
-    console = Console(file=file)
-    if console.is_terminal:
-        console.print(_everything(a, b, box.SIMPLE_HEAD))
-    else:
-        file.write(to_text(a, b))
+    terminal.write(lambda frame: _everything(a, b, frame), file)
 
 
 def _everything(a: Report, b: Report, frame: box.Box | None) -> RenderableType:
@@ -132,7 +124,7 @@ def _more(nbytes: int) -> str:
 
 
 def _table(changes: list[Change], frame: box.Box | None) -> Table:
-    table = Table(box=frame, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = terminal.table(frame)
     for name in ("change", "before", "after"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from io import StringIO
 from typing import TextIO
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from skimp._engine.memory.sizes import readable
-from skimp.lens import totals
+from skimp.lens import terminal, totals
 from skimp.lens.data import Report
 from skimp.lens.sections import SECTIONS, Row, Section, short, times, where
 
-PLAIN_WIDTH = 160  # without a terminal: wide enough that little is cut off
 NUMBERS = ("bytes", "tensors", "times", "share", "peak", "at its end", "seconds")
 
 
 def to_text(report: Report, show: Sequence[str] = tuple(SECTIONS)) -> str:
     """The report without colours and frames, as for a log; `show`: sections behind its summary."""
-    buffer = StringIO()
-    console = Console(file=buffer, width=PLAIN_WIDTH, color_system=None)
-    console.print(_everything(report, None, show))
-    return "".join(line.rstrip() + "\n" for line in buffer.getvalue().splitlines())
+    return terminal.plain(lambda frame: _everything(report, frame, show))
 
 
 def show(report: Report, file: TextIO, sections: Sequence[str] = ()) -> None:
     """Write the report to a terminal with colours, to anything else as `to_text` has it."""
-    console = Console(file=file)
-    if not console.is_terminal:
-        file.write(to_text(report, sections))
-        return
-    console.print(_everything(report, box.SIMPLE_HEAD, sections))
+    terminal.write(lambda frame: _everything(report, frame, sections), file)
 
 
 def _everything(report: Report, frame: box.Box | None, show: Sequence[str]) -> RenderableType:
@@ -51,7 +42,7 @@ def _everything(report: Report, frame: box.Box | None, show: Sequence[str]) -> R
 
 
 def _table(section: Section, frame: box.Box | None) -> Table:
-    table = Table(box=frame, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = terminal.table(frame)
     for name in section.columns:
         table.add_column(
             name,
