@@ -88,6 +88,19 @@ def root(name: str, group: ProcessGroup, rank: int | None, group_rank: int | Non
     return found
 
 
+def first(rank: int | None, group_rank: int | None) -> int | None:
+    """The rank that was said, or the first where nobody said one."""
+    return 0 if rank is None and group_rank is None else rank
+
+
+def at_root_only(given: Any, here: bool, name: str, side: str) -> None:
+    """ValueError unless the rank that is the source or destination has the list, and no other."""
+    if here and not given:
+        raise ValueError(f"Argument ``{name}`` must be specified on {side} rank.")
+    if given and not here:
+        raise ValueError(f"Argument ``{name}`` must NOT be specified on non-{side} ranks.")
+
+
 # -- bytes ----------------------------------------------------------------------------------------
 
 

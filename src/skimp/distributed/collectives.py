@@ -1,34 +1,32 @@
-"""torch.distributed's collectives on tensors, each one non-blocking operation of MPI."""
+"""torch.distributed's collectives that bring tensors from rank to rank, each one non-blocking
+operation of MPI.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributed import mpi, transfers
 from skimp.distributed.arguments import (
+    at_root_only,
     deal,
+    first,
     incoming,
     joined,
     many_tensors,
     one_dtype,
     one_tensor,
     outgoing,
-    reduction,
     room,
     root,
 )
 from skimp.distributed.debug import wanted
-from skimp.distributed.errors import DistError
 from skimp.distributed.fingerprints import compare
 from skimp.distributed.groups import ProcessGroup, chosen, outside
-from skimp.distributed.reduce_ops import ReduceOp
-from skimp.distributed.stores import PrefixStore
 from skimp.distributed.work import Label, Work, submit
 
 Array = np.ndarray[Any, Any]
@@ -48,82 +46,6 @@ def start(
     if wanted():
         compare(group, label)
     return submit(Work(group, label, [begin(group.comm)], results, finish), async_op)
-
-
-def _chain(*steps: Finish) -> Finish:
-    given = [step for step in steps if step is not None]
-    if len(given) < 2:
-        return given[0] if given else None
-
-    def run() -> None:
-        for step in given:
-            step()
-
-    return run
-
-
-def _divided(array: Array, op: ReduceOp, group: ProcessGroup) -> Finish:
-    """What an average needs after the sum."""
-    if op is not ReduceOp.AVG:
-        return None
-
-    def divide() -> None:
-        array[...] = (array / group.size()).astype(array.dtype)
-
-    return divide
-
-
-def _multiplied(array: Array, factor: Any) -> Array:
-    if factor is None:
-        return array
-    number = factor.item() if isinstance(factor, Tensor) else factor
-    scaled: Array = (array * number).astype(array.dtype)
-    return scaled
-
-
-# -- one tensor -----------------------------------------------------------------------------------
-
-
-def all_reduce(
-    tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
-) -> Work | None:
-    """Combine the ranks' tensors; all get the result, in place."""
-    one_tensor(tensor, "tensor")
-    if outside(group, "all_reduce"):
-        return None
-    op, factor = reduction(op, tensor, "all_reduce")
-    group = chosen(group)
-    kind = tensor._dtype
-    array, copied = incoming(tensor)
-    if factor is not None:
-        array[...] = _multiplied(array, factor)
-
-    def begin(_: Any) -> Any:
-        return transfers.all_reduce(group, array, kind, op)
-
-    finish = _chain(_divided(array, op, group), copied)
-    label = Label("all_reduce", (tensor,), op.name)
-    return start(group, label, begin, [tensor], finish, async_op)
-
-
-def all_reduce_coalesced(
-    tensors: list[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
-) -> Work | None:
-    """`all_reduce` of several tensors of one dtype, as one."""
-    many_tensors(tensors, "tensor")
-    one_dtype(*tensors)
-    if outside(group, "all_reduce_coalesced"):
-        return None
-    op, factor = reduction(op, tensors[0], "all_reduce_coalesced")
-    group, kind = chosen(group), tensors[0]._dtype
-    array = _multiplied(joined(tensors), factor)
-
-    def begin(_: Any) -> Any:
-        return transfers.all_reduce(group, array, kind, op)
-
-    finish = _chain(_divided(array, op, group), lambda: deal(array, tensors))
-    label = Label("all_reduce_coalesced", tuple(tensors), op.name)
-    return start(group, label, begin, list(tensors), finish, async_op)
 
 
 def broadcast(
@@ -150,45 +72,6 @@ def broadcast(
         copied,
         async_op,
     )
-
-
-def reduce(
-    tensor: Tensor,
-    dst: int | None = None,
-    op: Any = ReduceOp.SUM,
-    group: Any = None,
-    async_op: bool = False,
-    group_dst: int | None = None,
-) -> Work | None:
-    """Combine the ranks' tensors; rank `dst` gets the result, in place."""
-    one_tensor(tensor, "tensor")
-    if outside(group, "reduce"):
-        return None
-    op, factor = reduction(op, tensor, "reduce")
-    group, kind = chosen(group), tensor._dtype
-    target = root("reduce", group, dst, group_dst)
-    label = Label("reduce", (tensor,), f"{op.name} to rank {group.ranks[target]}")
-    here = target == group.rank()
-    array, copied = incoming(tensor) if here else (outgoing(tensor), None)
-    if factor is not None:
-        sent = _multiplied(array, factor)
-        if here:
-            array[...] = sent
-        else:
-            array = sent
-
-    def begin(comm: Any) -> Any:
-        ours = mpi.buffer(array, kind)
-        how = mpi.operation(op, kind)
-        if here:
-            return comm.Ireduce(mpi.load().IN_PLACE, ours, how, target)
-        return comm.Ireduce(ours, None, how, target)
-
-    finish = _chain(_divided(array, op, group), copied) if here else None
-    return start(group, label, begin, [tensor], finish, async_op)
-
-
-# -- gathering ------------------------------------------------------------------------------------
 
 
 def _same_sizes(name: str, tensors: Sequence[Tensor], tensor: Tensor, group: ProcessGroup) -> None:
@@ -281,6 +164,35 @@ def all_gather_coalesced(
     return None
 
 
+class _Rooted(NamedTuple):
+    """A gather or scatter whose arguments are right."""
+
+    group: ProcessGroup
+    place: int  # of the rank that has the list
+    here: bool  # whether it is this one
+
+
+def _rooted(
+    name: str, tensor: Tensor, tensors: list[Tensor], side: str, where: tuple[Any, Any, Any]
+) -> _Rooted | None:
+    """Check a tensor and the list that one rank alone gives; None outside the group, which `where`
+    is, with that rank as a global one and as a place in it.
+    """
+    one_tensor(tensor, "tensor")
+    if tensors:
+        many_tensors(tensors, f"{name}_list")
+    one_dtype(tensor, *tensors)
+    if outside(where[0], name):
+        return None
+    group = chosen(where[0])
+    found = root(name, group, first(*where[1:]), where[2])
+    here = found == group.rank()
+    at_root_only(tensors, here, f"{name}_list", side)
+    if here:
+        _same_sizes(name, tensors, tensor, group)
+    return _Rooted(group, found, here)
+
+
 def gather(
     tensor: Tensor,
     gather_list: list[Tensor] | None = None,
@@ -290,22 +202,11 @@ def gather(
     group_dst: int | None = None,
 ) -> Work | None:
     """Each rank's tensor, of one shape, to rank `dst`: into its list."""
-    one_tensor(tensor, "tensor")
     tensors = gather_list or []
-    if tensors:
-        many_tensors(tensors, "gather_list")
-    one_dtype(tensor, *tensors)
-    if outside(group, "gather"):
+    rooted = _rooted("gather", tensor, tensors, "destination", (group, dst, group_dst))
+    if rooted is None:
         return None
-    group, kind = chosen(group), tensor._dtype
-    target = root("gather", group, 0 if dst is None and group_dst is None else dst, group_dst)
-    here = target == group.rank()
-    if here and not tensors:
-        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-    if tensors and not here:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    if here:
-        _same_sizes("gather", tensors, tensor, group)
+    (group, target, here), kind = rooted, tensor._dtype
     array, found = outgoing(tensor), room(tensors) if here else None
     label = Label("gather", (tensor,), f"to rank {group.ranks[target]}")
 
@@ -326,22 +227,11 @@ def scatter(
     group_src: int | None = None,
 ) -> Work | None:
     """Rank `src` sends each rank one of its list's tensors, all of one shape."""
-    one_tensor(tensor, "tensor")
     tensors = scatter_list or []
-    if tensors:
-        many_tensors(tensors, "scatter_list")
-    one_dtype(tensor, *tensors)
-    if outside(group, "scatter"):
+    rooted = _rooted("scatter", tensor, tensors, "source", (group, src, group_src))
+    if rooted is None:
         return None
-    group, kind = chosen(group), tensor._dtype
-    source = root("scatter", group, 0 if src is None and group_src is None else src, group_src)
-    here = source == group.rank()
-    if here and not tensors:
-        raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-    if tensors and not here:
-        raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
-    if here:
-        _same_sizes("scatter", tensors, tensor, group)
+    (group, source, here), kind = rooted, tensor._dtype
     given = joined(tensors) if here else None
     target, copied = incoming(tensor)
     label = Label("scatter", (tensor,), f"from rank {group.ranks[source]}")
@@ -351,74 +241,6 @@ def scatter(
         return comm.Iscatter(ours, mpi.buffer(target, kind), source)
 
     return start(group, label, begin, [tensor], copied, async_op)
-
-
-# -- combining and dealing out --------------------------------------------------------------------
-
-
-def reduce_scatter(
-    output: Tensor,
-    input_list: list[Tensor],
-    op: Any = ReduceOp.SUM,
-    group: Any = None,
-    async_op: bool = False,
-) -> Work | None:
-    """Combine the ranks' i-th tensors; rank i gets the result. Sizes may differ by rank."""
-    one_tensor(output, "output")
-    many_tensors(input_list, "input_list")
-    one_dtype(output, *input_list)
-    if outside(group, "reduce_scatter"):
-        return None
-    op, factor = reduction(op, output, "reduce_scatter")
-    group, kind = chosen(group), output._dtype
-    if len(input_list) != group.size():
-        raise RuntimeError(
-            f"ProcessGroupMPI::reduce_scatter: invalid input tensor list at index 0 (expected "
-            f"length {group.size()}, got {len(input_list)})"
-        )
-    counts = [t.numel() for t in input_list]
-    if counts[group.rank()] != output.numel():
-        raise RuntimeError(
-            f"ProcessGroupMPI::reduce_scatter: output has {output.numel()} elements, and the "
-            f"input for this rank {counts[group.rank()]}"
-        )
-    given = _multiplied(joined(input_list), factor)
-    target, copied = incoming(output)
-
-    def begin(_: Any) -> Any:
-        return transfers.reduce_scatter(group, given, target, kind, op, counts)
-
-    finish = _chain(_divided(target, op, group), copied)
-    label = Label("reduce_scatter", tuple(input_list), op.name)
-    return start(group, label, begin, [output], finish, async_op)
-
-
-def reduce_scatter_single(
-    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
-) -> Work | None:
-    """Combine the ranks' tensors; rank i gets the i-th of as many equal parts."""
-    one_tensor(output, "output")
-    one_tensor(input, "input")
-    if outside(group, "reduce_scatter_single"):
-        return None
-    op, factor = reduction(op, input, "reduce_scatter_single")
-    group, kind = chosen(group), input._dtype
-    one_dtype(output, input)
-    if input.numel() != output.numel() * group.size():
-        raise RuntimeError("input tensor must be the same size as output size times world size")
-    given = _multiplied(outgoing(input), factor)
-    target, copied = incoming(output)
-    counts = [target.size] * group.size()
-
-    def begin(_: Any) -> Any:
-        return transfers.reduce_scatter(group, given, target, kind, op, counts)
-
-    finish = _chain(_divided(target, op, group), copied)
-    label = Label("reduce_scatter_single", (input,), op.name)
-    return start(group, label, begin, [output], finish, async_op)
-
-
-# -- from all to all ------------------------------------------------------------------------------
 
 
 def all_to_all_single(
@@ -502,50 +324,3 @@ def all_to_all(
         lambda: deal(found, output_tensor_list),
         async_op,
     )
-
-
-# -- barriers -------------------------------------------------------------------------------------
-
-
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Return when all ranks have come here."""
-    if outside(group, "barrier"):
-        return None
-    if device_ids is not None and not isinstance(device_ids, list):
-        raise TypeError("Invalid function argument: device_ids type should be List[int]")
-    return start(chosen(group), Label("barrier"), lambda c: c.Ibarrier(), [], None, async_op)
-
-
-def monitored_barrier(
-    group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
-) -> None:
-    """A barrier that names who has not come within the time: on rank 0 the first of them, or all
-    (`wait_all_ranks`).
-    """
-    if outside(group, "monitored_barrier"):
-        return
-    group = chosen(group)
-    seconds = (group.timeout if timeout is None else timeout).total_seconds()
-    group.sequence += 1
-    store = PrefixStore(f"monitored_barrier/{group.sequence}", group.store)
-    if group.rank():
-        store.set(str(group.rank()), "1")
-        try:
-            store.wait(["all"], timedelta(seconds=seconds))
-        except DistError as error:
-            raise RuntimeError(
-                f"Rank {group.rank()} successfully reached monitoredBarrier, but received errors "
-                "while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank."
-            ) from error
-        return
-    missing, end = list(range(1, group.size())), time.monotonic() + seconds
-    while missing and time.monotonic() < end:
-        missing = [r for r in missing if not store.check([str(r)])]
-        time.sleep(0.001 if missing else 0)
-    if missing:
-        shown = ", ".join([str(r) for r in (missing if wait_all_ranks else missing[:1])])
-        raise RuntimeError(
-            f"[Rank 0]: Rank{'s' * wait_all_ranks} {shown} failed to pass monitoredBarrier in "
-            f"{round(seconds * 1000)} ms"
-        )
-    store.set("all", "1")

@@ -6,13 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from skimp.distributed.groups import (
-    ProcessGroup,
-    default,
-    init_process_group as _init,
-    is_initialized,
-    new_group,
-)
+from skimp.distributed.groups import ProcessGroup, default, is_initialized
+from skimp.distributed.joining import init_process_group as _init
+from skimp.distributed.subgroups import new_group
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 

@@ -6,21 +6,15 @@ from typing import Any
 
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor.tensor import Tensor
+from skimp.distributed.barriers import barrier, monitored_barrier
 from skimp.distributed.collectives import (
     all_gather,
     all_gather_coalesced,
     all_gather_single,
-    all_reduce,
-    all_reduce_coalesced,
     all_to_all,
     all_to_all_single,
-    barrier,
     broadcast,
     gather,
-    monitored_barrier,
-    reduce,
-    reduce_scatter,
-    reduce_scatter_single,
     scatter,
 )
 from skimp.distributed.groups import (
@@ -29,7 +23,6 @@ from skimp.distributed.groups import (
     ProcessGroup,
     _get_default_group,
     _get_default_store,
-    destroy_process_group,
     get_backend,
     get_backend_config,
     get_default_backend_for_device,
@@ -40,13 +33,10 @@ from skimp.distributed.groups import (
     get_rank,
     get_world_size,
     group,
-    init_process_group,
     is_initialized,
-    new_group,
-    new_subgroups,
-    new_subgroups_by_enumeration,
     supports_complex,
 )
+from skimp.distributed.joining import destroy_process_group, init_process_group
 from skimp.distributed.objects import (
     all_gather_object,
     broadcast_object_list,
@@ -57,7 +47,15 @@ from skimp.distributed.objects import (
 )
 from skimp.distributed.p2p import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from skimp.distributed.reduce_ops import ReduceOp, _make_nccl_premul_sum
+from skimp.distributed.reductions import (
+    all_reduce,
+    all_reduce_coalesced,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_single,
+)
 from skimp.distributed.stores import PrefixStore, Store
+from skimp.distributed.subgroups import new_group, new_subgroups, new_subgroups_by_enumeration
 from skimp.distributed.work import Work
 
 __all__ = [

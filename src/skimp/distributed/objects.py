@@ -10,7 +10,7 @@ import numpy as np
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, adopt
 from skimp.distributed import collectives, p2p
-from skimp.distributed.arguments import place
+from skimp.distributed.arguments import at_root_only, first, place
 from skimp.distributed.groups import chosen, get_rank, outside
 
 
@@ -63,12 +63,9 @@ def gather_object(
     if outside(group, "gather_object"):
         return
     group = chosen(group)
-    target = place(group, 0 if dst is None and group_dst is None else dst, group_dst)
+    target = place(group, first(dst, group_dst), group_dst)
     here = target == group.rank()
-    if here and not object_gather_list:
-        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-    if object_gather_list and not here:
-        raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
+    at_root_only(object_gather_list, here, "gather_list", "destination")
     packed = _packed(obj)
     sizes = _all_sizes(packed.numel(), group)
     widest = max(sizes)
@@ -92,7 +89,7 @@ def broadcast_object_list(
     if outside(group, "broadcast_object_list"):
         return
     group = chosen(group)
-    source = place(group, 0 if src is None and group_src is None else src, group_src)
+    source = place(group, first(src, group_src), group_src)
     here = source == group.rank()
     parts = [_packed(obj) for obj in object_list] if here else []
     sizes = _sizes([t.numel() for t in parts] if here else [0] * len(object_list))
@@ -124,7 +121,7 @@ def scatter_object_list(
             "Expected argument scatter_object_output_list to be a list of size at least 1."
         )
     group = chosen(group)
-    source = place(group, 0 if src is None and group_src is None else src, group_src)
+    source = place(group, first(src, group_src), group_src)
     here = source == group.rank()
     parts = [_packed(obj) for obj in scatter_object_input_list or ()] if here else []
     sizes = _sizes([t.numel() for t in parts] if here else [0] * group.size())

@@ -31,18 +31,21 @@ def isend(
     group_dst: int | None = None,
 ) -> Work | None:
     """Begin to send; the tensor must not change until the work is done."""
+    return _send("isend", tensor, dst, group, tag, group_dst)
+
+
+def _send(
+    name: str, tensor: Tensor, dst: int | None, group: Any, tag: int, group_dst: int | None
+) -> Work | None:
     one_tensor(tensor, "tensor")
-    if outside(group, "isend"):
+    if outside(group, name):
         return None
     group = chosen(group)
-    return _isend(tensor, group, _peer(group, dst, group_dst, "destination"), tag, True)
-
-
-def _isend(tensor: Tensor, group: ProcessGroup, peer: int, tag: int, async_op: bool) -> Work | None:
+    peer = _peer(group, dst, group_dst, "destination")
     array = outgoing(tensor)
     request = group.comm.Isend(mpi.buffer(array, tensor._dtype), peer, tag)
-    label = Label("isend" if async_op else "send", (tensor,), f"to rank {group.ranks[peer]}")
-    return submit(Work(group, label, [request], [tensor]), async_op)
+    label = Label(name, (tensor,), f"to rank {group.ranks[peer]}")
+    return submit(Work(group, label, [request], [tensor]), name == "isend")
 
 
 def irecv(
@@ -108,11 +111,7 @@ def send(
     group_dst: int | None = None,
 ) -> None:
     """Send, and return when the tensor may change."""
-    one_tensor(tensor, "tensor")
-    if outside(group, "send"):
-        return
-    group = chosen(group)
-    _isend(tensor, group, _peer(group, dst, group_dst, "destination"), tag, False)
+    _send("send", tensor, dst, group, tag, group_dst)
 
 
 def recv(

@@ -17,9 +17,9 @@ from skimp._engine.memory.layout import Layout, contiguous_strides, is_non_overl
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, empty
 from skimp._ops.create.creation import tensor
-from skimp.distributed.collectives import all_reduce
 from skimp.distributed.groups import ProcessGroup
 from skimp.distributed.reduce_ops import ReduceOp
+from skimp.distributed.reductions import all_reduce
 from skimp.distributed.work import progress
 from skimp.multiprocessing.futures import Future
 

@@ -15,7 +15,7 @@ import pytest
 
 from skimp.distributed import mpi
 from skimp.distributed.errors import DistStoreError
-from skimp.distributed.groups import init_process_group
+from skimp.distributed.joining import init_process_group
 from skimp.distributed.stores import HashStore
 from tests.support import ranks
 

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from skimp._ops.create.creation import tensor
-from skimp.distributed.collectives import all_reduce
 from skimp.distributed.groups import get_rank
+from skimp.distributed.reductions import all_reduce
 from skimp.distributed.work import Work
 
 SKEW = 1000  # iterations that a rank may be short of without a warning

@@ -9,7 +9,7 @@ from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
 from skimp.autograd.function import Function
-from skimp.distributed import collectives
+from skimp.distributed import collectives, reductions
 from skimp.distributed.groups import chosen, group
 from skimp.distributed.reduce_ops import ReduceOp
 
@@ -45,7 +45,7 @@ class _AllReduce(Function):
     def forward(ctx: Any, op: Any, where: Any, tensor: Tensor) -> Tensor:
         ctx.op, ctx.group = op, where
         made = tensor.clone()
-        collectives.all_reduce(made, op, where)
+        reductions.all_reduce(made, op, where)
         return made
 
     @staticmethod
@@ -72,7 +72,7 @@ class _Reduce(Function):
     def forward(ctx: Any, dst: int, op: Any, where: Any, tensor: Tensor) -> Tensor:
         ctx.dst, ctx.group = dst, where
         made = tensor.clone()
-        collectives.reduce(made, dst, op, where)
+        reductions.reduce(made, dst, op, where)
         return made
 
     @staticmethod
@@ -113,7 +113,7 @@ class _ReduceScatter(Function):
     def forward(ctx: Any, op: Any, where: Any, *tensors: Tensor) -> Tensor:
         ctx.group = where
         made = _like(tensors[chosen(where).rank()])
-        collectives.reduce_scatter(made, [t.contiguous() for t in tensors], op, where)
+        reductions.reduce_scatter(made, [t.contiguous() for t in tensors], op, where)
         return made
 
     @staticmethod

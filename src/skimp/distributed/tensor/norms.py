@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
-from skimp.distributed.collectives import all_reduce
 from skimp.distributed.reduce_ops import ReduceOp
+from skimp.distributed.reductions import all_reduce
 from skimp.distributed.tensor.spec import spec_of
 
 

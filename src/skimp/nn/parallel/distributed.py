@@ -11,11 +11,12 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.create.creation import tensor
 from skimp.distributed import arguments
 from skimp.distributed.algorithms.join import Join, Joinable, JoinHook
-from skimp.distributed.collectives import all_reduce, broadcast
+from skimp.distributed.collectives import broadcast
 from skimp.distributed.groups import chosen
 from skimp.distributed.objects import all_gather_object
 from skimp.distributed.reduce_ops import ReduceOp
 from skimp.distributed.reducer import Hook, Reducer
+from skimp.distributed.reductions import all_reduce
 from skimp.nn.modules.module import Module
 
 MIB = 1 << 20

@@ -7,9 +7,9 @@ from typing import Any
 
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
-from skimp.distributed.collectives import all_reduce
 from skimp.distributed.groups import chosen
 from skimp.distributed.reducer import GradBucket
+from skimp.distributed.reductions import all_reduce
 from skimp.multiprocessing.futures import Future
 
 __all__ = [

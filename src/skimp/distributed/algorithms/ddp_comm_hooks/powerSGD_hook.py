@@ -8,9 +8,9 @@ from skimp import linalg
 from skimp._engine.tensor.tensor import Tensor, empty
 from skimp._ops.random.generator import Generator
 from skimp.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from skimp.distributed.collectives import all_reduce
 from skimp.distributed.groups import chosen
 from skimp.distributed.reducer import GradBucket, done
+from skimp.distributed.reductions import all_reduce
 from skimp.multiprocessing.futures import Future
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
