@@ -24,6 +24,7 @@ from skimp._engine.memory import stats
 from skimp._engine.memory.caching import Pool, pool
 from skimp._engine.memory.ledger import Ledger, host
 from skimp._engine.memory.regions import region
+from skimp._kernels.random.mt19937 import Engine
 from tests.support.books import Owner
 
 SIDE = 384  # a float32 matrix of 576 KiB: a block of the pool, and work for threads
@@ -189,6 +190,39 @@ def test_a_write_is_whole_or_has_not_happened(start: str) -> None:
         Moments(at).run(lambda x=x: write(x))
         found = x.numpy()
         assert np.array_equal(found, values()) or np.array_equal(found, values() * 2 + 1)
+
+
+@pytest.mark.parametrize(("before", "n"), [(0, 3), (622, 5), (624, 9), (700, 2000), (3, 1 << 17)])
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_stream_goes_on_where_a_draw_was(before: int, n: int, moved: bool) -> None:
+    """At a place that the draw passes, of which its state tells; `moved`: it began from a state
+    within what mt19937 makes at once.
+    """
+    skipped = 100 * moved
+    stream = Engine(5)
+    stream.skip(skipped)
+    words = stream.random32(before + n + 5000)
+
+    def engine() -> Engine:
+        made = Engine(5)
+        made.skip(skipped)
+        made = made.clone() if moved else made
+        made.skip(before)
+        return made
+
+    whole, counting = engine(), Moments()
+    counting.run(lambda: whole.random32(n))
+    assert counting.seen > 1
+    for at in range(1, counting.seen + 1):
+        for looked in (False, True):
+            cut = engine()
+            Moments(at).run(lambda cut=cut: cut.random32(n))
+            twin = cut.clone() if looked else None
+            left = cut.random32(900)
+            place = np.flatnonzero(words[before : before + n + 1] == left[0])[0] + before
+            assert np.array_equal(left, words[place : place + 900])
+            assert twin is None or np.array_equal(left, twin.random32(900))
+            assert np.array_equal(cut.clone().random32(4000), cut.random32(4000))
 
 
 def test_a_pool_loses_no_block() -> None:

@@ -17,6 +17,7 @@ _TWO32: Final = 1 << 32
 _FEW: Final = 1 << 16  # up to this many words random_raw is faster, for twice the memory
 _AHEAD: Final = 4 * _KEY_WORDS
 _NONE: Final = np.empty(0, np.uint32)
+_UNKNOWN: Final = -1
 
 # CPUGeneratorImplState of PyTorch, field by field (native alignment).
 _STATE: Final = np.dtype(
@@ -46,12 +47,17 @@ class Engine:
     Few words at a time come out of `words`, up to the end of the 624 that mt19937 makes at once, or
     of several times as many: those from `at` on are the next ones. `uniforms` and `normals` were
     computed from many of them at once (`few.py`), and go with them.
+
+    An exception that a signal handler raises comes after a call, never between statements without
+    one: so what belongs together changes there, and mt19937 hands its words to the list `_next` in
+    the call that makes them. Wherever it comes, the state is one that the draw passes.
     """
 
     __slots__ = (
         "_bits",
         "_fresh",
         "_legacy",
+        "_next",
         "_numpy",
         "_pos",
         "_seed",
@@ -76,13 +82,14 @@ class Engine:
         if not -(1 << 63) <= seed < 1 << 64:
             raise ValueError("Overflow when unpacking long long")
         with self.lock:
-            self._seed = seed % (1 << 64)
-            # RandomState seeds as the reference mt19937 does, from 32 bits, like PyTorch.
-            self._legacy.seed(self._seed % _TWO32)
-            self._begin(_KEY_WORDS)
-            self._fresh = True
+            self._begin(_UNKNOWN)
             self.next_double: float | None = None
             self.next_float: float | None = None
+            # RandomState seeds as the reference mt19937 does, from 32 bits, like PyTorch.
+            self._legacy.seed(seed % _TWO32)
+            self._seed = seed % (1 << 64)
+            self._pos = _KEY_WORDS
+            self._fresh = True
 
     def seed(self) -> int:
         """Start again from 53 bits of the system's entropy, and return them."""
@@ -96,6 +103,8 @@ class Engine:
     def _begin(self, pos: int) -> None:
         """NumPy's state is another, with `pos` of its 624 words drawn; none of them lies here."""
         self._pos = pos
+        self._fresh = False
+        self._next: list[NDArray[np.uint64]] = []
         self.words = _NONE
         self.at = 0
         self.uniforms: NDArray[np.float32] | None = None
@@ -107,38 +116,59 @@ class Engine:
         if n <= left:
             self.at = start + n
             return self.words[start : start + n].copy()
-        self._fresh = False
-        rest = self.words[start:]
-        if n - left > _KEY_WORDS:
-            self._begin(self._pos)
-            return self._many(n, rest)
-        self.refill()
-        more = self.random32(n - left)
-        return np.concatenate((rest, more)) if left else more
-
-    def _many(self, n: int, rest: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """`rest`, and so many new words that they are `n`."""
-        more = n - rest.size
-        self._pos = (self._pos + more - 1) % _KEY_WORDS + 1
-        if n > _FEW and not rest.size:
-            return self._numpy.integers(0, _TWO32, n, dtype=np.uint32)
-        result = np.empty(n, np.uint32)
-        result[: rest.size] = rest
-        for start in range(rest.size, n, _FEW):
-            part = result[start : start + _FEW]
-            part[...] = self._bits.random_raw(part.size)
+        if n - left > _KEY_WORDS and not self._next:
+            return self._many(n)
+        if self._next and n - left > self._next[0].size:  # since a draw that did not end
+            first = self.random32(left + self._next[0].size)
+            return np.concatenate((first, self.random32(n - first.size)))
+        if self._drawn() < _KEY_WORDS:  # of a block that has begun, and of which none lies here
+            self._have(self._ahead(_KEY_WORDS - self._pos), 0)
+            return self.random32(n)
+        made = self._ahead(_KEY_WORDS if self.words is _NONE else _AHEAD)
+        more = made[: n - left]
+        result = np.concatenate((self.words[start:], more)) if left else more.copy()
+        self._have(made, n - left)
         return result
 
-    def refill(self) -> None:
-        """Have the next words in `words`: what mt19937 has made, or makes next, and more where a
-        stream goes on in small steps; the ones that lay there are gone.
+    def _drawn(self) -> int:
+        """How many of its 624 words mt19937 has given."""
+        if self._pos == _UNKNOWN:
+            self._pos = int(self._bits.state["state"]["pos"])
+        return self._pos
+
+    def _ahead(self, count: int) -> NDArray[np.uint32]:
+        """The next `count` words that mt19937 makes, or those that it has made already; they stay
+        the next ones until `_have`.
         """
+        if not self._next:
+            self._next.extend(map(self._bits.random_raw, (count,)))
+        return self._next[0].astype(np.uint32)
+
+    def _have(self, made: NDArray[np.uint32], at: int) -> None:
+        """The words of `_ahead` are those that lie here, the first `at` of them drawn."""
         self._fresh = False
-        count = _KEY_WORDS - self._pos or (_KEY_WORDS if self.words is _NONE else _AHEAD)
-        self.words = self._bits.random_raw(count).astype(np.uint32)
+        self._next = []
         self._pos = _KEY_WORDS
-        self.at = 0
+        self.words = made
+        self.at = at
         self.uniforms = self.normals = None
+
+    def _many(self, n: int) -> NDArray[np.uint32]:
+        """More words than are kept: what lies here, and the others right from mt19937."""
+        rest = self.words[self.at :]
+        more = n - rest.size
+        pos = (self._drawn() + more - 1) % _KEY_WORDS + 1
+        self._begin(_UNKNOWN)
+        if n > _FEW and not rest.size:
+            result = self._numpy.integers(0, _TWO32, n, dtype=np.uint32)
+        else:
+            result = np.empty(n, np.uint32)
+            result[: rest.size] = rest
+            for start in range(rest.size, n, _FEW):
+                part = result[start : start + _FEW]
+                part[...] = self._bits.random_raw(part.size)
+        self._pos = pos
+        return result
 
     def random64(self, n: int) -> NDArray[np.uint64]:
         """The next `n` pairs of words, the first of each pair in the upper half."""
@@ -177,9 +207,11 @@ class Engine:
 
     def _place(self) -> tuple[int, NDArray[np.uint32]]:
         """How many of 624 words are drawn, and the numbers that mt19937 made them of."""
+        if self._next:  # a draw that did not end needed one of them at least
+            self._have(self._ahead(0), 1 if self._drawn() == _KEY_WORDS else 0)
         left = self.words.size - self.at
         if left < _KEY_WORDS:
-            return self._pos - left, self._bits.state["state"]["key"]
+            return self._drawn() - left, self._bits.state["state"]["key"]
         pos = (self.at - 1) % _KEY_WORDS + 1
         start = self.at - pos
         return pos, _untempered(self.words[start : start + _KEY_WORDS])
@@ -200,14 +232,15 @@ class Engine:
         coherent = fresh or (1 <= left <= _KEY_WORDS and left + next_ == _KEY_WORDS + 1)
         if not (record["seeded"] and coherent):
             raise RuntimeError("Invalid mt19937 state")
+        inner: Any = {"key": record["key"].astype(np.uint32), "pos": _KEY_WORDS + 1 - left}
+        seed = int(record["seed"])
+        double = float(record["normal_y"]) if record["has_double"] else None
+        single = float(record["next_float"]) if record["has_float"] else None
         with self.lock:
-            self._seed = int(record["seed"])
-            inner: Any = {"key": record["key"].astype(np.uint32), "pos": _KEY_WORDS + 1 - left}
+            self._begin(_UNKNOWN)
             self._bits.state = {"bit_generator": "MT19937", "state": inner}
-            self._begin(inner["pos"])
-            self._fresh = fresh
-            self.next_double = float(record["normal_y"]) if record["has_double"] else None
-            self.next_float = float(record["next_float"]) if record["has_float"] else None
+            self._seed, self._pos, self._fresh = seed, inner["pos"], fresh
+            self.next_double, self.next_float = double, single
 
     def clone(self) -> Engine:
         """An engine that goes on with the same numbers on its own."""
