@@ -474,33 +474,3 @@ def _written(torch: Any, name: str, others: Any, part: slice) -> Any:
     except RuntimeError as e:
         return ("not implemented" in str(e),)
     return [None if t.grad is None else t.grad.tolist() for t in (x, *leaves)]
-
-
-def _whole_write(t: Any, index: Any, made_by: str, written: str) -> Any:
-    """What a write through an index that names all of a view does, or how it is refused."""
-    x = t.full((2, 3), 2.0, requires_grad=True)
-    base = x if made_by == "no_grad" else x * 1
-    if made_by == "no_grad":
-        with t.no_grad():
-            y = base[0]
-    else:
-        y = base.unbind(0)[0] if made_by == "unbind" else base[0]
-    if written == "base":
-        with t.no_grad():
-            base.add_(1)
-    try:
-        y[index] = t.ones(3, requires_grad=True)
-    except RuntimeError as e:
-        return str(e)
-    return type(y.grad_fn).__name__, type(base.grad_fn).__name__, base.tolist(), y._version
-
-
-@pytest.mark.parametrize("written", ["nothing", "base"])
-@pytest.mark.parametrize("made_by", ["no_grad", "unbind", "select"])
-@pytest.mark.parametrize("index", [..., slice(None), (..., slice(None)), slice(0, 3), slice(1, 3)])
-def test_a_write_to_all_of_a_tensor_is_to_the_tensor_itself(
-    index: Any, made_by: str, written: str
-) -> None:
-    """As in PyTorch, where such an index makes no view: nodes and refusals are the tensor's own."""
-    theirs, ours = [_whole_write(t, index, made_by, written) for t in (oracle, skimp)]
-    assert ours == theirs

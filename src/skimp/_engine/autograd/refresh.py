@@ -76,7 +76,10 @@ def node_of_view(t: Tensor) -> Node | None:
         return None  # PyTorch calls the view anew, and finds nothing to differentiate
     before, index = t._node, t._index
     source = base._node
-    edge = (source, base._index) if source is not None else (accumulate_of(base), 0)
+    if source is not None:
+        edge: tuple[Node | None, int] = (source, base._index)
+    else:  # a leaf that requires no grad any more gets none
+        edge = (accumulate_of(base) if base._rg else None, 0)
     t._node = strided(edge, window_of(base), window_of(t), t)
     t._index = 0
     t._rg = True
@@ -110,7 +113,7 @@ class AsStridedBackward0(Node):
         return (scatter(g, self.base, self.view),)
 
 
-def strided(edge: tuple[Node, int], base: Window, view: Window, t: Tensor) -> Node:
+def strided(edge: tuple[Node | None, int], base: Window, view: Window, t: Tensor) -> Node:
     """The node of `t`, which shows `view` of the `base` whose gradient goes to `edge`."""
     node = _new(AsStridedBackward0)
     init(node, edge, shape_of(t), t._dtype)

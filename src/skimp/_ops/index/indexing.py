@@ -434,10 +434,11 @@ def _put(self: Tensor, items: tuple[Any, ...], value: Any, number: bool) -> None
             written(source.numel() * self._dtype.itemsize, source)
         advanced_put(target, tensors, source)
     elif number:
+        history.before_inplace(target)
         outs.check_overlap(target, ())
         _filled(target, value)
     else:
-        write(target, _without_leading_ones(value))
+        write(target, value if value.shape == target.shape else _without_leading_ones(value))
 
 
 def advanced_put(target: Tensor, tensors: tuple[Any, ...], source: Tensor) -> None:

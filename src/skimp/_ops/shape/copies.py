@@ -283,9 +283,10 @@ def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
         return input
     if input.shape != other.shape:
         history.before_inplace(input)
-        outs.check_overlap(input, ())
-        shape = layouts.broadcast_shapes(tuple(input.shape), tuple(other.shape))
-        if shape != input.shape:
+        sizes = zip(reversed(input.shape), reversed(other.shape), strict=False)
+        if other.ndim > input.ndim or not all([m in (1, n) for n, m in sizes]):
+            outs.check_overlap(input, ())
+            shape = layouts.broadcast_shapes(tuple(input.shape), tuple(other.shape))
             raise RuntimeError(
                 f"output with shape {list(input.shape)} doesn't match the broadcast shape "
                 f"{list(shape)}"
@@ -300,9 +301,9 @@ def write(target: Tensor, src: Tensor) -> None:
         layout_views.expand(src.layout_of(), tuple(target.shape), src._dtype)
     tracked = modes.state.grad and (target._rg or src._rg)
     history.before_inplace(target)
+    kept = history.prepare(target, COPIED, {"input": target, "other": src}) if tracked else None
     if not _is_same(target, src):
         outs.check_overlap(target, (src,))
-    kept = history.prepare(target, COPIED, {"input": target, "other": src}) if tracked else None
     if _shares(target, src):
         src = copied(
             src,
@@ -426,6 +427,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
         if value._rg or value._dtype.is_complex:
             write(input, value)
             return input
+        history.before_inplace(input)
         outs.check_overlap(input, ())
         value = 0 if input._hollow else value.array()[()].item()
     elif not (isinstance(value, (bool, int, float, complex)) or hasattr(value, "item")):

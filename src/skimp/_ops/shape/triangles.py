@@ -85,8 +85,8 @@ def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
         return made
 
     def in_place(input: Tensor, diagonal: int = 0) -> Tensor:
-        _check(name, input)
         history.before_inplace(input)
+        _check(name, input)
         given = {"input": input, "diagonal": diagonal}
         kept = history.prepare(input, rule, given) if modes.state.grad and input._rg else None
         if input._hollow:
