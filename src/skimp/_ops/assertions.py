@@ -44,12 +44,3 @@ _check = _checking(RuntimeError)
 _check_index = _checking(IndexError)
 _check_value = _checking(ValueError)
 _check_type = _checking(TypeError)
-
-
-def require_tensor(function: str, argument: str, value: Any, position: int = 1) -> None:
-    """A tensor, where PyTorch's argument parser asks for one."""
-    if not isinstance(value, Tensor):
-        raise TypeError(
-            f"{function}(): argument '{argument}' (position {position}) must be Tensor, not "
-            f"{type(value).__name__}"
-        )

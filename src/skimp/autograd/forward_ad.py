@@ -14,6 +14,7 @@ from typing import NamedTuple
 from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
 from skimp._engine.autograd.record import edge
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.memory.interpreter import begins_at_once
 from skimp._engine.tensor.tensor import Tensor
 
@@ -176,11 +177,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     level = len(_levels) - 1 if level is None else level
     if level < 0 or not _levels:
         return UnpackedDualTensor(tensor, None)
-    if not isinstance(tensor, Tensor):
-        raise TypeError(
-            "_unpack_dual(): argument 'dual' (position 1) must be Tensor, not "
-            f"{type(tensor).__name__}"
-        )
+    require_tensor("_unpack_dual", "dual", tensor)
     now = _levels[0]
     sources, connected = _sources(tensor, now) if tensor.requires_grad else ([], False)
     if not sources:

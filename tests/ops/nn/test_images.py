@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 import skimp
 from skimp._kernels import attention, conv as patches
 from tests.support.functional import both, close, ours, randn
+from tests.support.samples import agree
 
 F = skimp.nn.functional
 
@@ -205,6 +206,17 @@ def test_adaptive_pooling(nd: int, out: int) -> None:
     x = randn(2, 3, *(6, 7, 4)[:nd], grad=True)
     both(f"adaptive_avg_pool{nd}d", x, out)
     both(f"adaptive_max_pool{nd}d", x, out, return_indices=True)
+
+
+@pytest.mark.parametrize("nd", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "complex64"])
+@pytest.mark.parametrize("what", ["avg", "max"])
+def test_adaptive_pooling_names_what_it_has_no_kernel_for(nd: int, dtype: str, what: str) -> None:
+    def pool(lib: Any) -> Any:
+        x = lib.ones((1, 1, *(4, 4, 4)[:nd]), dtype=getattr(lib, dtype))
+        return getattr(lib.nn.functional, f"adaptive_{what}_pool{nd}d")(x, 2)
+
+    agree(pool, refused=NotImplementedError, message=200)
 
 
 def test_max_pool_of_nan_and_infinity() -> None:

@@ -18,6 +18,15 @@ from skimp._engine.tensor.tensor import Array, Tensor, fresh
 OPMATH = dict.fromkeys((dtypes.float16, dtypes.bfloat16, *dtypes.FLOAT8), dtypes.float32)
 
 
+def require_tensor(function: str, argument: str, value: Any, position: int = 1) -> None:
+    """A tensor, where PyTorch's argument parser asks for one."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{function}(): argument '{argument}' (position {position}) must be Tensor, not "
+            f"{type(value).__name__}"
+        )
+
+
 def scalar_tensor(value: Any) -> Tensor:
     dtype = promotion.scalar_dtype(value)
     return fresh(np.asarray(value, dtype.np), dtype)

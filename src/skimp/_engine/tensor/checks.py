@@ -19,6 +19,12 @@ does not, so it is written once, here. Nothing is returned.
     require_one_of(value, choices, says)       one of these
     require(holds, says)                       whatever else
 
+Some sentences PyTorch has for all ops alike: of these the last functions below know the words too.
+
+    no_kernel(kernel, dtype)                   the exception: this type has no kernel
+    same_scalar_type(a, b)                     dtypes equal
+    require_inexact(name, t)                   floating point or complex
+
 Comparisons are written so that NaN does not pass.
 """
 
@@ -26,6 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 from typing import Any
+
+from skimp._engine.tensor.dtypes import FLOAT, dtype
+from skimp._engine.tensor.promotion import scalar_type_name
 
 Error = type[Exception]
 
@@ -117,3 +126,24 @@ def require_one_of(
     """One of the choices."""
     if value not in choices:
         _refuse(error, says, value, choices)
+
+
+def no_kernel(kernel: str, of: dtype, error: Error = NotImplementedError) -> Exception:
+    """What to raise where PyTorch has no kernel of that name for an element type."""
+    return error(f"\"{kernel}\" not implemented for '{scalar_type_name(of)}'")
+
+
+def same_scalar_type(a: Any, b: Any) -> None:
+    """Two tensors of one dtype, where PyTorch's kernel finds that they are not."""
+    if a.dtype is not b.dtype:
+        wanted, got = scalar_type_name(a.dtype), scalar_type_name(b.dtype)
+        raise RuntimeError(f"expected scalar type {wanted} but found {got}")
+
+
+def require_inexact(name: str, t: Any) -> None:
+    """A tensor of floating point or complex numbers."""
+    if t.dtype.category < FLOAT:
+        title = scalar_type_name(t.dtype)
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {title}"
+        )

@@ -9,7 +9,7 @@ import numpy as np
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, alias, fresh
 from skimp._ops import batching
 
@@ -103,7 +103,7 @@ def _triangle(name: str, of: Any) -> None:
                 f"{'row' if row < 0 else 'col'} must be non-negative, got{row if row < 0 else col}"
             )
         if dtype not in (dtypes.int64, dtypes.int32):
-            raise RuntimeError(f"\"{name}\" not implemented for '{scalar_type_name(dtype)}'")
+            raise no_kernel(name, dtype, RuntimeError)
         return fresh(np.stack(of(row, offset, col)).astype(dtype.np), dtype)
 
     f.__name__ = f.__qualname__ = name

@@ -16,7 +16,7 @@ from skimp._engine.dispatch.view_forms import array_at_hand
 from skimp._engine.eval.positions import Along, bits, first_outside, in_windows, span, windows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.index.masks import small_number
@@ -475,9 +475,7 @@ def scatter_reduce(
     _check_reduce(reduce)
     _check_scatter(input, dim, index, src)
     if input._dtype.is_complex and reduce in ("amax", "amin"):
-        raise RuntimeError(
-            f"\"scatter_reduce\" not implemented for '{scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel("scatter_reduce", input._dtype, RuntimeError)
     if input._dtype is dtypes.bool and reduce == "mean":
         raise NotImplementedError(
             "\"scatter_gather_tensor_cpu_reduce_mean\" not implemented for 'Bool'"

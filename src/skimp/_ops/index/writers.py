@@ -19,6 +19,7 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import OPS, Function, Op, spread, wrapper
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.runners import call, move, needed
 from skimp._engine.dispatch.transforms import tensors_in
 from skimp._engine.dispatch.view_forms import array_at_hand
@@ -149,10 +150,7 @@ Copy = Callable[[Tensor], Tensor]
 def _run_on_copy(o: Op, given: dict[str, Any], out: Any, copy: Copy) -> Tensor:
     first = next(iter(given))
     input: Any = given[first]
-    if not isinstance(input, Tensor):
-        raise TypeError(
-            f"{o.name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
-        )
+    require_tensor(o.name, "input", input)
     if out is not None:
         return _run_on_out(o, given, first, out)
     tracked = (

@@ -10,6 +10,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import no_kernel, require_inexact
 from skimp._engine.tensor.tensor import Array, Tensor, adopt, fresh
 
 LAPACK = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
@@ -59,13 +60,11 @@ def check_number(name: str, t: Tensor, kernel: str = "") -> None:
     """Refuse what LAPACK has no routine for; `kernel` is the one that PyTorch names for halves."""
     if t._dtype in LAPACK:
         return
-    title = promotion.scalar_type_name(t._dtype)
-    if t._dtype.category < dtypes.FLOAT and name not in UNASKED:
-        raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {title}"
-        )
+    if name not in UNASKED:
+        require_inexact(name, t)
     if kernel:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{title}'")
+        raise no_kernel(kernel, t._dtype)
+    title = promotion.scalar_type_name(t._dtype)
     raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {title}")
 
 

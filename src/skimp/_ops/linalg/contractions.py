@@ -20,6 +20,7 @@ from skimp._engine.dispatch.targets import check_out, target
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import mm
@@ -198,9 +199,7 @@ def linalg_cross(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.shape[along]} "
             f"and {other.shape[along]}"
         )
-    if input._dtype is not other._dtype:
-        names = [promotion.scalar_type_name(t._dtype) for t in (input, other)]
-        raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
+    same_scalar_type(input, other)
     return linalg_cross_along(input, other, along - n, out=out)
 
 

@@ -10,6 +10,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, general
 from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import (
@@ -195,8 +196,7 @@ def _checked_half(name: str, A: Tensor, UPLO: str) -> Half:  # noqa: N803
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     if A._dtype not in LAPACK:
-        title = promotion.scalar_type_name(A._dtype)
-        raise NotImplementedError(f"\"linalg_eigh_cpu\" not implemented for '{title}'")
+        raise no_kernel("linalg_eigh_cpu", A._dtype)
     return "U" if str(UPLO).upper() == "U" else "L"
 
 

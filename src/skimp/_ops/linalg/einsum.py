@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.tensor import promotion
+from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import bmm, matmul, mm
@@ -349,9 +349,7 @@ def _pair(a: Term, b: Term, kept: set[int], sizes: dict[int, int]) -> Term:
     labels = batch + left + right
     if not inner:
         return Term(mul(_aligned(a, labels), _aligned(b, labels)), labels)
-    if a.tensor._dtype is not b.tensor._dtype:
-        kinds = [promotion.scalar_type_name(t.tensor._dtype) for t in (a, b)]
-        raise RuntimeError(f"expected scalar type {kinds[0]} but found {kinds[1]}")
+    same_scalar_type(a.tensor, b.tensor)
     groups = [math.prod([sizes[n] for n in group]) for group in (batch, left, inner, right)]
     first, second = left, right
     size = groups[0] * groups[1] * groups[3]

@@ -22,6 +22,7 @@ from skimp._engine.dispatch.targets import c_name, check_out
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
 from skimp._kernels import products
 from skimp._kernels.products import has_unit_stride
@@ -178,9 +179,7 @@ def check_bmm(batch1: Tensor, batch2: Tensor, name: str = "bmm") -> Ints:
             f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: "
             f"[{batch2.shape[0]}, {batch2.shape[1]}]."
         )
-    if batch1._dtype is not batch2._dtype:
-        x, y = promotion.scalar_type_name(batch1._dtype), promotion.scalar_type_name(batch2._dtype)
-        raise RuntimeError(f"expected scalar type {x} but found {y}")
+    same_scalar_type(batch1, batch2)
     refuse_type(name, batch1._dtype)
     return b, m, batch2.shape[2]
 
@@ -272,9 +271,7 @@ def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tens
             f"Expected size for first two dimensions of batch2 tensor to be: [{count}, {k}] but "
             f"got: [{count}, {k2}]."
         )
-    if input._dtype is not other._dtype:
-        x, y = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(other._dtype)
-        raise RuntimeError(f"expected scalar type {x} but found {y}")
+    same_scalar_type(input, other)
     refuse_type("bmm", input._dtype)
     return product("matmul", input, other, (*batch, m, n), out)
 

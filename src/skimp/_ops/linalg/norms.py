@@ -9,6 +9,7 @@ from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import require_inexact
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.linalg.checks import LAPACK, check_matrices, linear
 from skimp._ops.linalg.eigen import svdvals
@@ -57,11 +58,7 @@ def matrix_norm_of(A: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> 
     dims = _two_dims(name, dim, A.ndim)
     if dtype is not None:
         A = A.to(dtype)
-    if A._dtype.category < dtypes.FLOAT:
-        title = promotion.scalar_type_name(A._dtype)
-        raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {title}"
-        )
+    require_inexact(name, A)
     if ord == "fro":
         return vector_norm(A, 2.0, dims, keepdim)
     if ord == "nuc" or abs(ord) == 2:

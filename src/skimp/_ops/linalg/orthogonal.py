@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor
 from skimp._ops import batching, return_types
 from skimp._ops.linalg.checks import LAPACK, columns, rows
@@ -20,8 +21,7 @@ from skimp._ops.shape.joining import cat
 
 def _check_number(kernel: str, t: Tensor) -> None:
     if t._dtype not in LAPACK:
-        kind = promotion.scalar_type_name(t._dtype)
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
+        raise no_kernel(kernel, t._dtype)
 
 
 @general(

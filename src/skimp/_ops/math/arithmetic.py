@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import no_zero
+from skimp._engine.dispatch.operands import no_zero, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import (
     FLOATS,
@@ -31,7 +31,8 @@ from skimp._engine.dispatch.pointwise_forms import (
 from skimp._engine.dispatch.result_types import common, floating, predicate, same
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, PAIR, conj, refused, zeros
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor
 from skimp._kernels import pointwise as K
 
@@ -233,10 +234,7 @@ sub, sub_ = _scaled(SUB, "input - alpha * other.", ("subtract",))
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """other - alpha * input."""
-    if not isinstance(input, Tensor):
-        raise TypeError(
-            f"rsub(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
-        )
+    require_tensor("rsub", "input", input)
     if type(alpha) is int and alpha == 1:
         _refuse_bool(other, input)
         return call(RSUB, (other, input))
@@ -252,8 +250,7 @@ _rsub = export("rsub", rsub, method=False)
 def _no_narrow_number(compute: dtypes.dtype, args: Any) -> None:
     """PyTorch's product of float8 knows no Python number and no 0-d tensor."""
     if compute in dtypes.FLOAT8 and not all([isinstance(a, Tensor) and a.ndim for a in args]):
-        name = promotion.scalar_type_name(compute)
-        raise NotImplementedError(f"\"mul_cpu_reduced_float\" not implemented for '{name}'")
+        raise no_kernel("mul_cpu_reduced_float", compute)
 
 
 MUL: Pointwise = Pointwise(
@@ -371,10 +368,7 @@ neg = unary(
 
 def positive(input: Tensor) -> Tensor:
     """The tensor itself."""
-    if not isinstance(input, Tensor):
-        raise TypeError(
-            f"positive(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
-        )
+    require_tensor("positive", "input", input)
     if input._dtype is dtypes.bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input

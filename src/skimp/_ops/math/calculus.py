@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor
@@ -17,10 +18,7 @@ Ints = tuple[int, ...]
 
 def _pairs(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, Any, int]:
     """Sums of neighbours, the distances between them (a tensor or a number), and the dimension."""
-    if not isinstance(y, Tensor):
-        raise TypeError(
-            f"{name}(): argument 'y' (position 1) must be Tensor, not {type(y).__name__}"
-        )
+    require_tensor(name, "y", y)
     if (
         not (x is None or isinstance(x, Tensor))
         or (x is not None and dx is not None)

@@ -11,7 +11,7 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
-from skimp._engine.dispatch.operands import check_number
+from skimp._engine.dispatch.operands import check_number, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_at_hand, to_write
 from skimp._engine.dispatch.result_types import common, same
@@ -230,11 +230,7 @@ LERP = Pointwise(
 
 def _lerp(input: Tensor, end: Tensor, weight: Any, out: Tensor | None, inplace: bool) -> Tensor:
     for i, (name, t) in enumerate((("input", input), ("end", end))):
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                f"lerp(): argument '{name}' (position {i + 1}) must be Tensor, not "
-                f"{type(t).__name__}"
-            )
+        require_tensor("lerp", name, t, i + 1)
     loose = not isinstance(weight, Tensor) or (
         weight.ndim == 0 and weight._dtype.category <= input._dtype.category
     )

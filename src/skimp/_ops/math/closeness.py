@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.dispatch.forms import export
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import common
 from skimp._engine.eval.expr import Kernel
@@ -23,10 +24,7 @@ from skimp._ops.index.masks import Mask
 
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape and equal elements (NaN equals nothing)."""
-    if not isinstance(other, Tensor):
-        raise TypeError(
-            f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
-        )
+    require_tensor("equal", "other", other, 2)
     if tuple(input.shape) != tuple(other.shape):
         return False
     if input._meta is not None:
@@ -72,14 +70,8 @@ def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
     """Whether |input - other| <= atol + rtol * |other|, element by element."""
-    if not isinstance(other, Tensor):
-        raise TypeError(
-            f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
-        )
-    if not isinstance(input, Tensor):
-        raise TypeError(
-            f"isclose(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
-        )
+    require_tensor("isclose", "other", other, 2)
+    require_tensor("isclose", "input", input)
     if input._dtype is not other._dtype:
         raise RuntimeError(
             f"{scalar_type_name(input._dtype)} did not match {scalar_type_name(other._dtype)}"

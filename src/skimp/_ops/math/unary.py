@@ -11,6 +11,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import attach, unary
 from skimp._engine.dispatch.result_types import common, real_valued, same
@@ -449,10 +450,7 @@ EXPONENT = Pointwise("frexp", {FLOAT: K.frexp_exponent}, _exponents)
 )
 def frexp(input: Tensor) -> Any:
     """The mantissa, from 0.5 up to 1, and the exponent to base 2."""
-    if not isinstance(input, Tensor):
-        raise TypeError(
-            f"frexp(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
-        )
+    require_tensor("frexp", "input", input)
     if input._dtype.category != FLOAT:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")
     return return_types.frexp(call(MANTISSA, (input,)), call(EXPONENT, (input,)))

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.scratch import Scratch, row_sums
 from skimp._ops import batching
@@ -408,9 +409,7 @@ def checked_classes(input: Any, target: Any, weight: Any) -> Any:
         raise RuntimeError(f"size mismatch (got input: {list(shape)} , target: {list(have)}")
     if weight is not None:
         _check_weight("", shape[dim], weight)
-        if weight._dtype is not input._dtype:
-            a, b = map(promotion.scalar_type_name, (input._dtype, weight._dtype))
-            raise RuntimeError(f"expected scalar type {a} but found {b}")
+        same_scalar_type(input, weight)
     return target.reshape(()) if input.ndim == 1 else target
 
 

@@ -17,7 +17,8 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.targets import blank as blank_result
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.index.masks import where
 from skimp._ops.nn.reduction import check_reduction
@@ -222,8 +223,7 @@ def _lengths(name: str, value: Any) -> Tensor:
 
 def _check(log_probs: Any, targets: Any, inputs: Tensor, lengths: Tensor, blank: int) -> None:
     if log_probs._dtype not in (dtypes.float32, dtypes.float64):
-        kind = promotion.scalar_type_name(log_probs._dtype)
-        raise NotImplementedError(f"\"ctc_loss_cpu\" not implemented for '{kind}'")
+        raise no_kernel("ctc_loss_cpu", log_probs._dtype)
     if log_probs.ndim != 3:
         raise RuntimeError(
             f"Expected 3-dimensional tensor, but got {log_probs.ndim}-dimensional tensor for "

@@ -14,6 +14,7 @@ from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import no_kernel, same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.einsum import einsum
 from skimp._ops import batching
@@ -106,9 +107,7 @@ def _check_rows(name: str, t: Tensor, word: str) -> None:
         kind = promotion.scalar_type_name(t._dtype)
         raise RuntimeError(f"{name} only supports floating-point dtypes, {word} got: {kind}")
     if t._dtype in (dtypes.float16, dtypes.bfloat16):
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
-        )
+        raise no_kernel(name, t._dtype)
 
 
 @general(method=False, autocast="float32")
@@ -130,9 +129,7 @@ def cdist(
     _check_rows("cdist", x2, "X2")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
-    if x1._dtype is not x2._dtype:
-        names = [promotion.scalar_type_name(t._dtype) for t in (x1, x2)]
-        raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
+    same_scalar_type(x1, x2)
     if compute_mode is not None and compute_mode not in _MODES:
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))

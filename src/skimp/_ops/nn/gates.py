@@ -8,7 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export, general
-from skimp._engine.dispatch.operands import OPMATH
+from skimp._engine.dispatch.operands import OPMATH, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.dispatch.rows import FLOAT, zeros
@@ -78,11 +78,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     Memory: a new tensor.
     """
     for i, (name, t) in enumerate((("input", input), ("weight", weight))):
-        if not isinstance(t, Tensor):
-            raise TypeError(
-                f"prelu(): argument '{name}' (position {i + 1}) must be Tensor, "
-                f"not {type(t).__name__}"
-            )
+        require_tensor("prelu", name, t, i + 1)
     if input._dtype is not weight._dtype:
         names = [promotion.scalar_type_name(t._dtype) for t in (input, weight)]
         raise RuntimeError(f"prelu: Type promoting not supported. Got {names[0]} and {names[1]}")

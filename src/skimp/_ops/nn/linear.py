@@ -9,13 +9,13 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.memory import layout_views as V
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import gemm
 from skimp._ops import batching
-from skimp._ops.assertions import require_tensor
 from skimp._ops.linalg.matmul import into, matmul
 from skimp._ops.linalg.matmul_add import addmm
 

@@ -12,6 +12,7 @@ from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array
 from skimp._ops import batching
 from skimp._ops.nn.losses_likelihood import _f
@@ -131,9 +132,7 @@ def mse_loss(
 
 def _check_square(input: Any, target: Any) -> None:
     if input._dtype.is_complex or target._dtype.is_complex:
-        raise NotImplementedError(
-            f"\"mse_cpu\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel("mse_cpu", input._dtype)
     _real("mse_cpu", input, target)
 
 
@@ -234,9 +233,7 @@ def _real(name: str, *tensors: Any) -> None:
     """Refuse what is not computed in floating point."""
     kind = _computed_in(*tensors)
     if not kind.is_floating_point:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{promotion.scalar_type_name(kind)}'"
-        )
+        raise no_kernel(name, kind)
 
 
 def refuse_cast(found: dtypes.dtype, wanted: dtypes.dtype) -> None:

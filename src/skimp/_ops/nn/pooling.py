@@ -19,7 +19,8 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.expr import Expr
 from skimp._engine.eval.reduce import map_rows
 from skimp._engine.memory import copies as told
-from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels import pool as windows
 from skimp._kernels.pool import Pool
@@ -274,9 +275,7 @@ def _places(taps: Any, pool: Pool) -> Any:
 
 def _refuse_bool(name: str, input: Any) -> None:
     if input._dtype is dtypes.bool or input._dtype.is_complex:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel(name, input._dtype)
 
 
 # -- averages -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._kernels.pool import Pool
 from skimp._ops.nn.pooling import _avg_pool, export_pool, node_of, per_dim, plane_samples
@@ -79,12 +80,17 @@ def _mean_matrix(n: int, out: int, dtype: dtypes.dtype) -> Any:
     return fresh((inside / np.maximum(stop - start, 1)).astype(dtype.np), dtype)
 
 
+def _check_kernel(what: str, nd: int, input: Any) -> None:
+    if not input._dtype.is_floating_point:
+        tail = "3d_cpu" if nd == 3 else "2d"
+        raise no_kernel(f"adaptive_{what}_pool{tail}", input._dtype)
+
+
 def _average(nd: int, input: Any, output_size: Any) -> Any:
     name = f"adaptive_avg_pool{nd}d"
     _check(name, input, nd)
     sizes = _wanted(input, output_size, nd)
-    if not input._dtype.is_floating_point:
-        raise NotImplementedError(f"\"{name}\" not implemented for '{input._dtype}'")
+    _check_kernel("avg", nd, input)
     input = tied(input)
     first = input.ndim - nd
     have = tuple(input.shape[first:])
@@ -167,6 +173,7 @@ def _taken(input: Any, index: Any, lead: Ints, sizes: Ints) -> tuple[Any, Any]:
 def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool) -> Any:
     _check(f"adaptive_max_pool{nd}d", input, nd)
     sizes = _wanted(input, output_size, nd)
+    _check_kernel("max", nd, input)
     bounds = [_bounds(n, s) for n, s in zip(input.shape[input.ndim - nd :], sizes, strict=True)]
     values, places = _gathered(input, [a for a, _ in bounds], [b for _, b in bounds], nd)
     return (values, places) if return_indices else values

@@ -15,6 +15,7 @@ from skimp._engine.dispatch.row import sampled
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
@@ -284,7 +285,7 @@ def _check_rank_first(input: Any, mode: str, align_corners: Any, antialias: bool
 
 def _interpolate_nearest(input: Any, sizes: Ints, factors: list[Any], exact: bool) -> Any:
     if not (input._dtype.is_floating_point or input._dtype is dtypes.uint8):
-        raise NotImplementedError(f"\"upsample_nearest\" not implemented for '{input._dtype}'")
+        raise no_kernel("upsample_nearest", input._dtype)
     for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):
         places = _nearest(input.shape[i + 2], out, factor, exact)
         input = input.index_select(i + 2, fresh(places, dtypes.int64))
@@ -296,7 +297,7 @@ def _interpolated(
 ) -> Any:
     dtype = input._dtype
     if not (dtype.is_floating_point or dtype is dtypes.uint8):
-        raise NotImplementedError(f"\"upsample_{mode}\" not implemented for '{dtype}'")
+        raise no_kernel(f"upsample_{mode}", dtype)
     real = np.float64 if dtype is dtypes.float64 else np.float32
     x = input.to(dtypes.float32) if dtype in HALVES or dtype is dtypes.uint8 else input
     for i, (out, factor) in enumerate(zip(sizes, factors, strict=True)):

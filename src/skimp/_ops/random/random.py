@@ -19,6 +19,7 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.layout_overlap import assert_no_internal_overlap
 from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import (
     draws,
@@ -116,9 +117,7 @@ def overwrite(t: Tensor, write: Callable[[], None]) -> None:
 
 def floating(t: Tensor, name: str) -> None:
     if t._dtype.category < dtypes.FLOAT or t._dtype in dtypes.FLOAT8:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{promotion.scalar_type_name(t._dtype)}'"
-        )
+        raise no_kernel(name, t._dtype)
 
 
 def _uniform(t: Tensor, engine: Engine, low: float, high: float) -> Draw:

@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.random import rejection as draws_rejection
 from skimp._kernels.special.implicit import beta_shape_slope, gamma_shape_slope
@@ -24,8 +25,7 @@ def _wide(t: Tensor) -> Array:
 def _only_floats(name: str, *tensors: Tensor) -> None:
     for t in tensors:
         if not t._dtype.is_floating_point:
-            kind = promotion.scalar_type_name(t._dtype)
-            raise NotImplementedError(f"\"{name}\" not implemented for '{kind}'")
+            raise no_kernel(name, t._dtype)
 
 
 @general(method=False, composite=False, meta=shapes.as_first)

@@ -15,7 +15,8 @@ from skimp._engine.eval.copy import copy
 from skimp._engine.eval.positions import in_windows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.promotion import refuse, scalar_type_name
+from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
 
@@ -207,9 +208,7 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
     )
     def f(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         if input._dtype.is_complex:
-            raise NotImplementedError(
-                f"\"{name}_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
-            )
+            raise no_kernel(f"{name}_cpu", input._dtype)
         dim_ = layouts.normalize_dim(dim, input.ndim)
         if input._hollow:
             return getattr(return_types, name)(  # type: ignore[no-any-return]
@@ -316,9 +315,7 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of the exponentials along a dim."""
     if input._dtype.category < dtypes.FLOAT:
-        raise NotImplementedError(
-            f"\"logcumsumexp_out_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel("logcumsumexp_out_cpu", input._dtype)
     dim = layouts.normalize_dim(dim, input.ndim)
     if input._hollow:
         return meta.like(input)

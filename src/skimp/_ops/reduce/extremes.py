@@ -11,10 +11,12 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import OPS, export, reduction
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.reduction import dims_of, kept_shape, reduced
 from skimp._engine.dispatch.runners import run_out
 from skimp._engine.eval import reducers as R
 from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small
@@ -32,10 +34,8 @@ def _extreme_back(g: Tensor, input: Tensor, result: Tensor, dim: Any, keepdim: b
 
 def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> None:
     if input._dtype.is_complex:
-        title = promotion.scalar_type_name(input._dtype)
         if name in ("amax", "amin"):
-            kernel = {"amax": "max", "amin": "min"}[name]
-            raise NotImplementedError(f"\"{kernel}_values_cpu\" not implemented for '{title}'")
+            raise no_kernel(f"{name[1:]}_values_cpu", input._dtype)
         raise RuntimeError(f"{name}(): does not support complex input")
     promotion.refuse(f"{name}_cpu", input._dtype, dtypes.NARROW)
     shape = tuple(input.shape)
@@ -155,11 +155,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         axis: Any = None,
         keepdims: bool = False,
     ) -> Any:
-        if not isinstance(input, Tensor):
-            raise TypeError(
-                f"{name}(): argument 'input' (position 1) must be Tensor, not "
-                f"{type(input).__name__}"
-            )
+        require_tensor(name, "input", input)
         dim = axis if axis is not None else dim
         if isinstance(dim, Tensor):
             other, dim = dim, None

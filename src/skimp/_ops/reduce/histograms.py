@@ -9,7 +9,7 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import general
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import return_types
 from skimp._ops.create.ranges import linspace
@@ -52,8 +52,7 @@ def _check(input: Tensor, weight: Any) -> None:
     if input.ndim < 2:
         raise RuntimeError(f"{_NAME}: input tensor should have at least 2 dimensions")
     if input._dtype not in (dtypes.float32, dtypes.float64):
-        kind = scalar_type_name(input._dtype)
-        raise NotImplementedError(f"\"histogramdd\" not implemented for '{kind}'")
+        raise no_kernel("histogramdd", input._dtype)
     if weight is None:
         return
     if weight._dtype is not input._dtype:

@@ -15,7 +15,8 @@ from skimp._engine.eval import ranks
 from skimp._engine.eval.positions import bits
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
-from skimp._engine.tensor.promotion import refuse, scalar_type_name
+from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
 from skimp._ops.reduce import small
@@ -230,9 +231,7 @@ def _chosen(name: str, input: Tensor, dim: int, keepdim: bool, choose: Any) -> P
 
 def _refuse(name: str, input: Tensor, bools: bool = False) -> None:
     if input._dtype.is_complex or (bools and input._dtype is dtypes.bool):
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel(name, input._dtype)
     refuse(name, input._dtype, dtypes.NARROW)
 
 

@@ -19,6 +19,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.reduce import small
@@ -113,8 +114,7 @@ def _nan_into(
             f"{name}: provided dtype must match dtype of result. Got {kinds[0]} and {kinds[1]}."
         )
     if input._dtype.is_floating_point and not out._dtype.is_floating_point:
-        kind = promotion.scalar_type_name(out._dtype)
-        raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{kind}'")
+        raise no_kernel("nansum_cpu", out._dtype)
     made = f(input, dim, keepdim, dtype=out._dtype)
     outs.resize_out(name, out, tuple(made.shape))
     move(out, made)

@@ -12,6 +12,7 @@ from skimp._engine.dispatch.result_types import common
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.positions import in_windows, windows
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching, return_types
@@ -118,9 +119,7 @@ def _comparable(sequence: Tensor, values: Tensor) -> tuple[Array, Array]:
     """Both as arrays of one type that NumPy compares natively."""
     dtype = common([sequence, values])
     if dtype.is_complex:
-        raise NotImplementedError(
-            f"\"searchsorted_out_cpu\" not implemented for '{scalar_type_name(dtype)}'"
-        )
+        raise no_kernel("searchsorted_out_cpu", dtype)
     dtype = dtypes.float32 if dtype in NARROW else dtype
     return cast(sequence.array(), dtype), cast(values.array(), dtype)
 
@@ -210,9 +209,7 @@ def _number(value: Any) -> str:
 
 def _only_floats(name: str, input: Tensor) -> Array:
     if not input._dtype.is_floating_point or input._dtype in NARROW:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel(name, input._dtype)
     return input.array()
 
 
@@ -222,9 +219,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     if they are equal).
     """
     if input._dtype.category != dtypes.FLOAT:
-        raise NotImplementedError(
-            f"\"histogram_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel("histogram_cpu", input._dtype)
     array = cast(input.array(), dtypes.float32 if input._dtype in NARROW else input._dtype)
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
@@ -308,9 +303,7 @@ def _given_extent(array: Array, low: float, high: float) -> tuple[Any, Any]:
 def bincount(input: Tensor, weights: Any = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sum of its weights."""
     if input._dtype.category != dtypes.INT:
-        raise NotImplementedError(
-            f"\"bincount_cpu\" not implemented for '{scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel("bincount_cpu", input._dtype)
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     array = input.array()

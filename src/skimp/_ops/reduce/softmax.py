@@ -25,7 +25,8 @@ from skimp._engine.eval.reduce import map_rows
 from skimp._engine.eval.run import threads_for
 from skimp._engine.memory import call_site, layout as layouts
 from skimp._engine.memory.call_site import warn
-from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.einsum import einsum
 from skimp._kernels.scratch import Scratch, row_sums
@@ -133,9 +134,7 @@ def in_wide(fn: Block) -> Block:
 def floating(name: str, input: Tensor) -> None:
     """Refuse what is not a real floating type, in PyTorch's words."""
     if not input._dtype.is_floating_point or input._dtype in dtypes.FLOAT8:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel(name, input._dtype)
 
 
 def contiguous_array(t: Tensor) -> Array:

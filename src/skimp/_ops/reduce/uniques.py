@@ -15,7 +15,8 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.eval import ranks
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes
-from skimp._engine.tensor.promotion import refuse, scalar_type_name
+from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.promotion import refuse
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 
@@ -61,9 +62,7 @@ _RUNS = _refusing("UniqueConsecutiveBackward0", "unique_consecutive")
 
 def _distinct(name: str, input: Tensor, inverse: bool, counts: bool, dim: Any, order: Any) -> Any:
     if input._dtype.is_complex:
-        raise NotImplementedError(
-            f"\"{name}\" not implemented for '{scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel(name, input._dtype)
     refuse(name, input._dtype, dtypes.FLOAT8)
     array = input.array()
     if dim is None:

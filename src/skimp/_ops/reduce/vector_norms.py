@@ -17,6 +17,7 @@ from skimp._engine.dispatch.rows import conj
 from skimp._engine.eval import reducers as R
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import require_inexact
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.reduce import small
@@ -104,11 +105,7 @@ def vector_norm(
         ord = ord.item()
     if dtype is not None:
         input = input.to(dtype)
-    if input._dtype.category < dtypes.FLOAT:
-        raise RuntimeError(
-            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            f"{promotion.scalar_type_name(input._dtype)}"
-        )
+    require_inexact("linalg.vector_norm", input)
     return _vector_norm(input, float(ord), None if dim == () else dim, keepdim)
 
 
@@ -150,11 +147,8 @@ def norm(
         both = (dim or (-2, -1)) if input.ndim == 2 or dim is not None else (0, 1)
         nuclear = NAMESPACES["linalg"]["matrix_norm"]
         return nuclear(input, "nuc", both, keepdim, dtype=dtype)  # type: ignore[no-any-return]
-    if input._dtype.category < dtypes.FLOAT and dtype is None:
-        raise RuntimeError(
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            f"{promotion.scalar_type_name(input._dtype)}"
-        )
+    if dtype is None:
+        require_inexact("linalg.vector_norm", input)
     return vector_norm(input, 2.0 if p in ("fro", None) else p, dim, keepdim, dtype=dtype)
 
 

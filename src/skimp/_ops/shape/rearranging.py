@@ -11,10 +11,12 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
+from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts, layout_views as V
-from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.formats import contiguous_format
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._ops import batching
@@ -208,8 +210,7 @@ def _positions_repeated(repeats: Tensor, output_size: Any = None) -> Tensor:
     if repeats.ndim > 1:
         raise RuntimeError("repeats must be 0-dim or 1-dim tensor")
     if repeats._dtype not in (dtypes.int64, dtypes.int32):
-        name = promotion.scalar_type_name(repeats._dtype)
-        raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{name}'")
+        raise no_kernel("repeat_interleave_cpu", repeats._dtype)
     counts = repeats.array().reshape(-1)
     if counts.size and counts.min() < 0:
         raise RuntimeError("repeats can not be negative")
@@ -227,11 +228,7 @@ def repeat_interleave(
     """
     if input is None:
         input, repeats = repeats, None
-    if not isinstance(input, Tensor):
-        raise TypeError(
-            "repeat_interleave(): argument 'input' (position 1) must be Tensor, not "
-            f"{type(input).__name__}"
-        )
+    require_tensor("repeat_interleave", "input", input)
     if repeats is None:
         return _positions_repeated(input, output_size)
     if not isinstance(repeats, Tensor) and (

@@ -16,7 +16,8 @@ from skimp._engine.dispatch.targets import blank, check_type, pour, target
 from skimp._engine.eval.convert import laid
 from skimp._engine.eval.copy import copy
 from skimp._engine.memory import layout as layouts
-from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops import batching
 
@@ -227,9 +228,7 @@ def trace(input: Tensor) -> Tensor:
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     if input._dtype.category == 0:
-        raise NotImplementedError(
-            f"\"trace\" not implemented for '{promotion.scalar_type_name(input._dtype)}'"
-        )
+        raise no_kernel("trace", input._dtype)
     return input.diagonal().sum()
 
 

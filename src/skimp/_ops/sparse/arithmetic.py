@@ -8,6 +8,7 @@ import numpy as np
 
 from skimp._engine.dispatch.forms import NAMESPACES
 from skimp._engine.tensor import dtypes, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.sparse.products import _spmm
@@ -108,9 +109,7 @@ def _check_product(a: Tensor, b: Tensor) -> None:
             f"{scalar_type_name(a._dtype)} and {scalar_type_name(b._dtype)}"
         )
     if a._dtype in _HALVES:
-        raise NotImplementedError(
-            f"\"addmm_sparse_dense\" not implemented for '{scalar_type_name(a._dtype)}'"
-        )
+        raise no_kernel("addmm_sparse_dense", a._dtype)
     if a.ndim != 2 or b.ndim != 2:
         raise RuntimeError(f"addmm: matrices expected, got {a.ndim}D and {b.ndim}D tensors")
     if a.shape[1] != b.shape[0]:
