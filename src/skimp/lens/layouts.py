@@ -22,6 +22,7 @@ from skimp._engine.tensor.tensor import Tensor
 
 _STALE: Final = "_stale"
 _LAID: Final = "_laid_at"
+_SEEN: Final = "_has_laid"  # a base some of whose views don't lie row by row
 
 
 class Source(NamedTuple):
@@ -76,7 +77,7 @@ def _first(frame: FrameType) -> Any:
 class Views:
     """In place of `Tensor._stale`: notes who made each view that does not lie row by row."""
 
-    def __init__(self, find: Callable[[], Site]) -> None:
+    def __init__(self, find: Callable[[], Site | None]) -> None:
         self._find = find
 
     def __get__(self, view: Any, _: Any = None) -> Any:
@@ -87,7 +88,13 @@ class Views:
         fresh = _STALE not in known
         known[_STALE] = value
         if fresh and not _lies_in_rows(view):
-            known[_LAID] = _inherited() or self._find()
+            base = view._base
+            seen = base is not None and _SEEN in base.__dict__
+            laid = (seen and _inherited()) or self._find()
+            if laid is not None:
+                known[_LAID] = laid
+                if base is not None:
+                    base.__dict__[_SEEN] = True
 
 
 def _lies_in_rows(view: Any) -> bool:
@@ -105,8 +112,8 @@ def _inherited() -> Site | None:
     return given.__dict__.get(_LAID) if isinstance(given, Tensor) else None
 
 
-def watch(find: Callable[[], Site]) -> None:
-    """Note who makes views from now on; `find` tells the place of the op that runs."""
+def watch(find: Callable[[], Site | None]) -> None:
+    """Note who makes views from now on; `find` tells the place of the op, if it counts."""
     Tensor._stale = Views(find)  # type: ignore[assignment]
 
 

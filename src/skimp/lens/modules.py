@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from itertools import chain, count
+from typing import Any, Final, NamedTuple
+
+_FEW: Final = 64  # modules that may be gone
 
 
 class Path(NamedTuple):
@@ -25,8 +28,8 @@ class Paths:
         self._met = met
         self._numbers: dict[Path, int] = {self.known[0]: 0}
         self._modules: dict[tuple[int, int], tuple[weakref.ref[Any], int]] = {}
+        self._most = _FEW
         self._roots: list[tuple[weakref.ref[Any], Path]] = []
-        self._classes: dict[str, int] = {}
 
     def number(self, path: Path) -> int:
         """A path's number."""
@@ -46,6 +49,9 @@ class Paths:
             return known[1]
         found = self._find(module, parent, inside)
         self._modules[key] = weakref.ref(module), found
+        if len(self._modules) > self._most:  # modules that are gone need no place
+            alive = {k: one for k, one in self._modules.items() if one[0]() is not None}
+            self._modules, self._most = alive, max(_FEW, 2 * len(alive))
         return found
 
     def _find(self, module: Any, parent: Any, inside: int) -> int:
@@ -64,10 +70,12 @@ class Paths:
         return self._new_root(module)
 
     def _new_root(self, module: Any) -> int:
-        name = type(module).__name__
-        count = self._classes[name] = self._classes.get(name, 0) + 1
-        root = Path(name if count == 1 else f"{name}#{count}", "")
         self._roots = [one for one in self._roots if one[0]() is not None]
+        taken = {root.root for _, root in self._roots}
+        name = type(module).__name__
+        # a program may make modules all the time: names of those that are gone are given again
+        free = chain([name], (f"{name}#{number}" for number in count(2)))
+        root = Path(next(n for n in free if n not in taken), "")
         self._roots.append((weakref.ref(module), root))
         number = self.number(root)
         self._met(module, root)

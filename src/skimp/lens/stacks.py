@@ -107,7 +107,7 @@ class Stacks:
         if node is not None and len(here.modules) == here.depth:
             return self.of_node(node)
         codes = self._codes
-        frame: FrameType | None = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(3)
         entry: CodeType | None = None
         folded: CodeType | None = None
         path: list[Any] = []
@@ -115,9 +115,13 @@ class Stacks:
         while frame is not None:
             code = frame.f_code
             kind = codes.get(id(code))
-            if kind is None:
-                kind = self._learn(code)
-            if kind == _USER:
+            if kind == _ENGINE:
+                if not path:
+                    entry = code
+            elif kind is None:
+                self._learn(code)
+                continue
+            elif kind == _USER:
                 path.append((code, frame.f_lasti))
             elif kind == _BOUNDARY and here.stacks:
                 if not path:
@@ -125,8 +129,6 @@ class Stacks:
                 base = self._of_call(-1, frame)
                 break
             elif not path:
-                if kind == _ENGINE:
-                    entry = code
                 folded = code
             frame = frame.f_back
         caller = entry or folded
@@ -142,6 +144,10 @@ class Stacks:
         _, user, lasti = self._parents[stack]
         self._forward[id(user), lasti, module] = stack
         return self._spot(op, stack, module, self._phase(op))
+
+    def find_view(self) -> Spot | None:
+        """The place of a view that is made now; None in backward, whose views are its own."""
+        return None if self.here.outer else self.find()
 
     def of_node(self, node: Node) -> Spot:
         """The place of what a node allocates in backward: its forward op's."""

@@ -8,12 +8,14 @@ a descriptor in place of the flag that saving sets.
 from __future__ import annotations
 
 import time
+import weakref
 from typing import Any, Final
 
 from skimp._engine.autograd import watched
 from skimp._engine.autograd.nodes import AccumulateGrad, Node
 from skimp._engine.autograd.saving import Many
 from skimp._engine.memory import call_site, steps
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor.tensor import Tensor
 from skimp.lens import layouts
@@ -40,8 +42,10 @@ class Watch:
         self.after_step: Any = None  # called when a step was told
         self._handles: list[Any] = []
         self._call: Any = None
-        self._optimizers: set[int] = set()
+        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._optimizing = 0.0
+        self._made = 0  # allocations when it began
+        self._told: set[int] = set()  # parameters whose gradients were told since the last one
         self.batch = ""  # how many samples the outermost module was given last
 
     def start(self) -> None:
@@ -52,7 +56,7 @@ class Watch:
         Hooked.__call__ = call  # type: ignore[method-assign]
         Storage.saved = _Noted(self)  # type: ignore[assignment]
         watched.observe(self)
-        layouts.watch(self.stacks.find)
+        layouts.watch(self.stacks.find_view)
         self.collector.given = layouts.of_op
         call_site.finder = self.stacks.find
         steps.LISTENERS.append(self._explicit_step)
@@ -142,6 +146,7 @@ class Watch:
             g = t._grad
             if g is not None and not g._hollow and not t._hollow:
                 of = id(t._storage)
+                self._told.add(of)
                 self.collector.became(id(g._storage), Role("gradient", of))
 
     # -- optimizers -------------------------------------------------------------------------------
@@ -153,8 +158,10 @@ class Watch:
             return
         self._optimizing = time.perf_counter()
         became = self.collector.became
-        fresh = id(optimizer) not in self._optimizers
-        self._optimizers.add(id(optimizer))
+        fresh = optimizer not in self._optimizers
+        self._optimizers.add(optimizer)
+        told, self._told = self._told, set()
+        self._made = host.made
         for group in optimizer.param_groups:
             for p in group["params"]:
                 if not isinstance(p, Tensor) or p._hollow:
@@ -163,7 +170,7 @@ class Watch:
                 if fresh:
                     became(of, Role("parameter", of))
                 g = p._grad
-                if g is not None and not g._hollow:
+                if g is not None and of not in told and not g._hollow:
                     became(id(g._storage), Role("gradient", of))
 
     def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
@@ -174,7 +181,8 @@ class Watch:
         here.optimizing = 0
         now = time.perf_counter()
         self.collector.marked("optimizer", type(optimizer).__name__, self._optimizing, now)
-        self._keep_state(optimizer)
+        if host.made != self._made:  # else its state is what it was
+            self._keep_state(optimizer)
         if not self.explicit:
             self.step()
 
