@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from skimp._engine.budget.statistics import Outcome
+
 VERSION = 2  # of the JSON
 
 ROLES = (
@@ -244,6 +246,7 @@ class Report:
     advice: tuple[Advice, ...] = ()
     saved: tuple[Saved, ...] = ()
     marks: tuple[Mark, ...] = ()
+    budget: Outcome | None = None  # what a budget did to the program that was held to it
     detail: Allocations = field(default_factory=Allocations)
 
     @property

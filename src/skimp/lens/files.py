@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from skimp._engine.budget.statistics import Again, Outcome
 from skimp.lens.data import (
     VERSION,
     Advice,
@@ -53,6 +54,9 @@ def from_json(text: str) -> Report:
         [Advice(**{**a, "modules": tuple(a["modules"])}) for a in data["advice"]]
     )
     data["saved"] = tuple([_placed(Saved, s) for s in data["saved"]])
+    if data.get("budget") is not None:
+        again = tuple([Again(*one) for one in data["budget"]["again"]])
+        data["budget"] = Outcome(**{**data["budget"], "again": again})
     data["marks"] = tuple([Mark(**m) for m in data["marks"]])
     data["detail"] = Allocations(**{**data["detail"], "steps": tuple(data["detail"]["steps"])})
     return Report(**data)

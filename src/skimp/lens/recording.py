@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any, Final
 
+from skimp._engine.budget.telling import outcome
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.sizes import readable
 from skimp._engine.memory.storage import Storage
@@ -71,7 +72,8 @@ class Recording:
         places = Places(self.watch.stacks, self.watch.paths)
         made = make(self.program, collector, places)
         ends = look(collector) or self._seen
-        return finished(made, collector, places, growth(ends, places))
+        done = finished(made, collector, places, growth(ends, places))
+        return replace(done, budget=outcome(host.budget.nbytes)) if host.budget else done
 
     def _advise(self, excess: int) -> str:
         """What would make a refused allocation fit, by what is known of the step with the peak."""

@@ -31,6 +31,8 @@ def show(report: Report, file: TextIO, sections: Sequence[str] = ()) -> None:
 
 def _everything(report: Report, frame: box.Box | None, show: Sequence[str]) -> RenderableType:
     parts: list[RenderableType] = [_summary(report, show)]
+    if report.budget is not None and "budget" not in show:
+        show = (*show, "budget")
     for name in show:
         section = SECTIONS[name](report)
         parts.append(Text(f"\n{section.title}", style="bold"))

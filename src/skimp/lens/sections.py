@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from skimp._engine.budget.telling import words
 from skimp._engine.memory.sizes import readable
 from skimp.lens import totals
 from skimp.lens.data import Place, Report, Step
@@ -181,6 +182,25 @@ def advice(report: Report) -> Section:
     return Section("advice: bytes that each would save", columns, rows, "" if rows else "none")
 
 
+def budget(report: Report) -> Section:
+    """What a budget did: what was made again, written and read, and how long that took."""
+    if report.budget is None:
+        return Section("budget", (), (), "there was none")
+    head, details = words(report.budget)
+    rows: list[Row] = [
+        (
+            f"{one.seconds:.3f}",
+            readable(one.nbytes),
+            str(one.times),
+            one.way,
+            one.op,
+            f"{short(one.filename)}:{one.lineno}" if one.lineno else "",
+        )
+        for one in report.budget.again[:ROWS]
+    ]
+    return Section(head, ("seconds", "bytes", "times", "how", "op", "where"), rows, details)
+
+
 SECTIONS: Final[dict[str, Callable[[Report], Section]]] = {
     "roles": roles,
     "modules": modules,
@@ -190,6 +210,7 @@ SECTIONS: Final[dict[str, Callable[[Report], Section]]] = {
     "copies": copies,
     "timeline": timeline,
     "advice": advice,
+    "budget": budget,
 }
 
 

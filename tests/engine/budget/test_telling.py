@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 import skimp as torch
+from skimp import lens
 from skimp._engine.budget import recipes, spending, telling
 from skimp._engine.budget.statistics import Outcome, counts
 from skimp._engine.memory.caching import pool
 from skimp._engine.memory.ledger import host
 from skimp.cli import fit
 from skimp.errors import OutOfMemoryError
+from skimp.lens.sections import SECTIONS
 from tests.engine.budget.test_budget import MIB, N, held, is_away, numbers
 from tests.support.running import default_mode
 
@@ -110,7 +112,17 @@ def test_the_command_reports_what_the_budget_did(tmp_path: Path) -> None:
     within = run(tmp_path, "run", "--budget", "12MiB", "--no-spill", "--verify")
     assert within.returncode == 0, within.stderr
     assert within.stdout == free.stdout
-    assert "Budget of 12.00 MiB: at most" in within.stderr
+    assert within.stderr.count("Budget of 12.00 MiB: at most") == 1
+    file = tmp_path / "report.json"
+    beside = run(tmp_path, "run", "--budget", "9MiB", "--no-spill", "--report", str(file))
+    assert beside.stderr.startswith("Budget of 9.00 MiB: at most")
+    told = lens.load(file).budget
+    assert told is not None
+    assert told.budget == 9 * MIB
+    assert told.peak <= 9 * MIB
+    assert told.remade == sum(one.nbytes for one in told.again if one.way == "made") > 0
+    rows = SECTIONS["budget"](lens.load(file)).rows
+    assert any(row[3] == "made" and "train.py:" in row[5] for row in rows)
 
 
 def test_fit_finds_the_smallest_budget(tmp_path: Path) -> None:

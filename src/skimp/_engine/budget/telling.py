@@ -94,19 +94,25 @@ def outcome(budget: int | None) -> Outcome:
     )  # fmt: skip
 
 
+def words(one: Outcome) -> tuple[str, str]:
+    """What was held and what went, and what that took; the second is empty if nothing went."""
+    head = "Budget" if one.budget is None else f"Budget of {readable(one.budget)}"
+    if not one.evictions:
+        return f"{head}: at most {readable(one.peak)} were held, and nothing had to go.", ""
+    return (
+        f"{head}: at most {readable(one.peak)} were held; bytes went {one.evictions:,} times "
+        f"({readable(one.evicted)}).",
+        f"made again: {readable(one.remade)} in {one.remade_seconds:.2f} s; "
+        f"written: {readable(one.written)}, read: {readable(one.read)} in "
+        f"{one.spill_seconds:.2f} s; choosing: {one.search_seconds:.2f} s",
+    )
+
+
 def report(budget: int | None = None) -> str:
     """What was done to stay within a budget, as lines of text."""
     one = outcome(budget)
-    head = "Budget" if budget is None else f"Budget of {readable(budget)}"
-    if not one.evictions:
-        return f"{head}: at most {readable(one.peak)} were held, and nothing had to go."
-    lines = [
-        f"{head}: at most {readable(one.peak)} were held; bytes went {one.evictions:,} times "
-        f"({readable(one.evicted)}).",
-        f"  made again: {readable(one.remade)} in {one.remade_seconds:.2f} s; "
-        f"written: {readable(one.written)}, read: {readable(one.read)} in "
-        f"{one.spill_seconds:.2f} s; choosing: {one.search_seconds:.2f} s",
-    ]
+    head, details = words(one)
+    lines = [head, f"  {details}"] if details else [head]
     lines += [
         f"  {again.seconds:8.2f} s  {readable(again.nbytes):>12}  {again.times:>6} times "
         f"{again.way:>7}  {again.op}"
