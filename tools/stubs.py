@@ -182,7 +182,7 @@ def written_in(f: Any) -> str:
     """The module whose names a function's annotations are: some say that they are from the
     namespace that users find them in.
     """
-    home = FORMS[f].op.raw if f in FORMS and f.__module__ == "skimp.nn.functional" else f
+    home = FORMS[f].op.raw if f in FORMS else f
     return str(home.__module__)
 
 
@@ -256,7 +256,7 @@ def class_body(cls: type, text: Text, indent: str = "    ") -> Iterator[str]:
 
 def property_of(name: str, p: property, text: Text, indent: str) -> Iterator[str]:
     s = inspect.signature(typing.cast(Callable[..., Any], p.fget))
-    result = text.show(s.return_annotation, typing.cast(Any, p.fget).__module__)
+    result = text.show(s.return_annotation, written_in(p.fget))
     yield f"{indent}@property"
     doc = sentence(p)
     yield f"{indent}def {name}(self) -> {result}:{'' if doc else ' ...'}"

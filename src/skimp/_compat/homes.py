@@ -6,7 +6,7 @@ rows of names.txt. Files name classes by it, and `type(x)` says it, as long as s
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from skimp._compat.modules import Made
@@ -21,6 +21,11 @@ HOMES: Final = {
 # Modules whose functions stand in pickles that the standard library writes.
 WRITERS: Final = ("_tensor", "_utils", "storage")
 LAYERS: Final = "nn.functional"  # and one whose functions modules keep as attributes
+FUNCTIONS: Final = ("", LAYERS, "linalg", "fft", "special")  # where public functions stand
+_SPOKEN: Final = {
+    OURS, f"{OURS}.functional", f"{OURS}.{LAYERS}",
+    *[f"{OURS}._C{below}" for below in ("", "._nn", "._linalg", "._fft", "._special")],
+}  # fmt: skip
 _renamed: dict[Any, tuple[str, str, str]] = {}
 _added: list[tuple[ModuleType, str]] = []
 
@@ -49,11 +54,20 @@ def settle() -> None:
                 _renamed.setdefault(value, (value.__module__, value.__name__, value.__qualname__))
                 value.__module__ = f"{THEIRS}.{home}".rstrip(".")
                 value.__name__ = value.__qualname__ = shown
-    layers = sys.modules.get(f"{OURS}.{LAYERS}")
-    for f in vars(layers).values() if layers is not None else ():
-        if getattr(f, "__module__", None) == f"{OURS}.{LAYERS}" and callable(f):
-            _renamed.setdefault(f, (f.__module__, f.__name__, f.__qualname__))
-            f.__module__ = f"{THEIRS}.{LAYERS}"
+    for space in FUNCTIONS:
+        module = sys.modules.get(f"{OURS}.{space}".rstrip("."))
+        for value in vars(module).values() if module is not None else ():
+            _rename(getattr(value, "__func__", value))
+    for value in vars(vars(sys.modules[OURS])["Tensor"]).values():
+        _rename(value)
+
+
+def _rename(f: Any) -> None:
+    """Let a public function say that it is PyTorch's."""
+    home = f.__module__ if isinstance(f, FunctionType) else ""
+    if home in _SPOKEN:
+        _renamed.setdefault(f, (home, f.__name__, f.__qualname__))
+        f.__module__ = theirs(home)
 
 
 def unsettle() -> None:

@@ -320,6 +320,21 @@ def test_schedules_resume(name: str) -> None:
         assert o.param_groups[0]["lr"] == o2.param_groups[0]["lr"]
 
 
+def test_what_libraries_override_of_plateau_is_called_as_in_pytorch() -> None:
+    def steps(torch: Any) -> list[int]:
+        class Told(torch.optim.lr_scheduler.ReduceLROnPlateau):  # type: ignore[misc]
+            def _reduce_lr(self, epoch: int) -> None:
+                found.append(epoch)
+
+        found: list[int] = []
+        schedule = Told(torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1), patience=1)
+        for _ in range(6):
+            schedule.step(1.0)
+        return found
+
+    assert steps(skimp) == steps(oracle) != []
+
+
 def test_plateau() -> None:
     found = []
     for torch in (skimp, oracle):

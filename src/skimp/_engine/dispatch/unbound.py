@@ -19,8 +19,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from skimp._compat.homes import LAYERS
 from skimp._compat.table import MODULES, OURS
-from skimp._engine.dispatch.row import FORMS, NAMESPACES, Form
+from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, Form
 from skimp._engine.generated import function_of
+from skimp._engine.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 P = ParamSpec("P")
@@ -35,6 +36,9 @@ _PYTHONS = {
     "": {*MODULES[f"{OURS}.functional"].rows, *_LOWRANK, *_RANDOM, "from_dlpack"},
     "sparse": {"sum"},
 }
+
+# where PyTorch says that its builtins are from
+_HOMES = {"": OURS, LAYERS: f"{OURS}._C._nn", **{n: f"{OURS}._C._{n}" for n in PREFIXED}}
 
 
 class _VariableFunctionsClass:
@@ -75,8 +79,10 @@ def settle() -> None:
             if not isinstance(f, FunctionType):
                 continue
             if binds(space, name):
-                if space == LAYERS and f.__name__ == name:  # pickles name it so
-                    f.__module__ = f"{OURS}.{LAYERS}"
+                home = f"{OURS}.{space or 'functional'}"
+                spoken = space == LAYERS or (not space and name in MODULES[home].rows)
+                if spoken and f.__name__ == name:  # pickles name it so
+                    f.__module__ = home
             else:
                 title = f"{space}_{name}" if space in PREFIXED else name
                 twin = made.get((f, title))
@@ -84,6 +90,24 @@ def settle() -> None:
                     twin = made[f, title] = unbound(f, space, title)
                 functions[name] = twin
                 setattr(_owner(space), name, twin)
+    public = {id(f) for functions in NAMESPACES.values() for f in functions.values()}
+    for name, f in list(vars(Tensor).items()):
+        if isinstance(f, FunctionType) and f in FORMS and name[0] != "_" and id(f) not in public:
+            _name_method(name, f)
+
+
+def _name_method(name: str, f: FunctionType) -> None:
+    """Let a method say that it is one, under its own name."""
+    form = FORMS[f]
+    if f.__name__ != name:
+        alias = FunctionType(f.__code__, f.__globals__, name, f.__defaults__, f.__closure__)
+        alias.__dict__.update(f.__dict__)
+        alias.__kwdefaults__, alias.__doc__ = f.__kwdefaults__, f.__doc__
+        alias.__annotations__ = f.__annotations__
+        METHODS[name], FORMS[alias] = alias, form
+        setattr(Tensor, name, alias)
+        f = alias
+    f.__module__, f.__qualname__ = f"{OURS}._C", f"TensorBase.{name}"
 
 
 def beside(space: dict[str, Any]) -> dict[str, Function]:
@@ -109,6 +133,8 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
         space = {"f": f}
     twin = _shown_as(f, function_of(title, body, space))
     twin.__name__, twin.__qualname__ = title, title if home else f"{_owner(home).__name__}.{title}"
+    if home in _HOMES:
+        twin.__module__ = _HOMES[home]
     made: Any = MethodType(twin, _owner(home))
     if own is not None:
         if own is not form or form.f is f:  # else another name has it
