@@ -19,14 +19,12 @@ from skimp._engine.budget import evictable, recipes
 from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.row import ORDINARY, Form
-from skimp._engine.dispatch.transforms import BUDGET, TRANSFORMS, Call, active, straight
+from skimp._engine.dispatch.transforms import BUDGET, NOTED, TRANSFORMS, Call, active, straight
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
-
-NAME: Final = "budget"  # among the active transforms
 
 
 class _Here(threading.local):
@@ -54,12 +52,9 @@ class Recording:
         """The call; its results know afterwards how they were made."""
         if call.form.writes:
             return _writing(call)
-        tensors = list(_tensors(call))
-        if any([t._hollow for t in tensors]):
+        read = _read(call)
+        if not read:
             return call.below()
-        if not tensors or len(active) > 1 or call.kwargs.get("out") is not None:
-            return call.below()
-        read = list({id(t._storage): t._storage for t in tensors}.values())
         before = _states(read)
         age = evictable.age()
         held = evictable.gather(read)
@@ -72,8 +67,8 @@ class Recording:
             for one in held:
                 one.held -= 1
         seconds = perf_counter() - began - (counts.seconds - spent)
-        made = [*_fresh(result, age), *_beneath(result, age)]
-        noted = any([s is not None for s in made]) and not _here.drew
+        made = [] if evictable.age() == age else [*_fresh(result, age), *_beneath(result, age)]
+        noted = made and not _here.drew and any([s is not None for s in made])
         if noted and _states(read) == before:
             _note(call, read, made, seconds)
         for s in made:
@@ -87,12 +82,25 @@ def _states(found: list[Storage]) -> list[tuple[int, int]]:
     return [(s.version, getattr(s, "writes", 0)) for s in found]
 
 
-def _tensors(call: Call) -> Iterator[Tensor]:
-    for value in call.values():
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from [t for t in value if isinstance(t, Tensor)]
+def _read(call: Call) -> list[Storage]:
+    """The storages of a call's tensors; none where it can't be noted."""
+    if len(active) > 1 or (call.kwargs and call.kwargs.get("out") is not None):
+        return []
+    found: dict[int, Storage] = {}
+    for value in (*call.args, *call.kwargs.values()) if call.kwargs else call.args:
+        kind = type(value)
+        if kind in _SIMPLE:
+            continue
+        for t in value if kind is list or kind is tuple else (value,):
+            if isinstance(t, Tensor):
+                if t._hollow:
+                    return []
+                s = t._storage
+                found[id(s)] = s
+    return list(found.values())
+
+
+_SIMPLE: Final = frozenset({int, float, bool, str, type(None)})
 
 
 def _results(result: Any) -> list[Any]:
@@ -268,14 +276,14 @@ def _as_tensor(array: Any) -> Tensor:
 
 def begin() -> None:
     """Note from now on."""
-    if NAME not in active:
-        active.append(NAME)
+    if NOTED[0] not in active:
+        active.append(NOTED[0])
 
 
 def end() -> None:
     """Note no longer."""
-    if NAME in active:
-        active.remove(NAME)
+    if NOTED[0] in active:
+        active.remove(NOTED[0])
 
 
 TRANSFORMS[BUDGET] = Recording()

@@ -95,6 +95,7 @@ class Batches(Rows, Protocol):
 
 # by place: filled by the rooms that the transforms live in, when they are imported
 TRANSFORMS: list[Transform | None] = [None] * 7
+NOTED = ["budget"]  # what is active while a budget is obeyed and nothing else
 OVERRIDES, PROFILING, AUTOCAST, BATCHING, SPARSE, META, BUDGET = range(7)
 
 
@@ -111,7 +112,15 @@ def dispatch(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with something unusual about it: its transforms, then the general way of the op."""
     if straight.now:
         return form.run(*args, **kwargs)
-    return _down(Call(form, args, kwargs))
+    # with a budget alone, arguments that concern no other transform need not be shown to them
+    noted = active == NOTED and _usual(args) and (not kwargs or _usual(kwargs.values()))
+    return _down(Call(form, args, kwargs, BUDGET if noted else 0))
+
+
+def _usual(values: Any) -> bool:
+    if not KNOWN.issuperset(map(type, values)):
+        return False
+    return not any([unusual(v) for v in values if type(v) is list or type(v) is tuple])
 
 
 def _down(call: Call) -> Any:

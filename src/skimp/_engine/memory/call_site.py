@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -55,10 +56,12 @@ def find() -> Site:
     return Site("", 0, op_name(caller) if caller else "")
 
 
+@lru_cache(4096)
 def _is_ours(filename: str) -> bool:
     return filename.startswith(OWN_CODE)
 
 
+@lru_cache(4096)
 def is_surface(filename: str) -> bool:
     """Whether code of this package is no op: modules and optimizers call ops for the program."""
     return filename.startswith(_SURFACE) or filename.endswith(".__init__>")
