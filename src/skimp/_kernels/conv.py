@@ -24,6 +24,7 @@ from skimp._kernels.im2col import (
     Window,
     as_matrices,
     blocks,
+    channels_inner,
     gathered,
     rows_flat,
     working,
@@ -52,7 +53,13 @@ def _each(todo: list[Any], elements: int, worker: Any) -> None:
             patches.release()
         patches.close()
 
-    if len(todo) > 1 and config.threads > 1 and elements >= config.threads_from:
+    spread(work, len(todo), elements)
+
+
+def spread(work: Any, items: int, elements: int) -> None:
+    """Run `work`, which does items as long as there are any, on as many threads as so many elements
+    are worth."""
+    if items > 1 and config.threads > 1 and elements >= config.threads_from:
         with one_thread():
             share(work, config.threads)
     else:
@@ -121,14 +128,14 @@ def _multiply(patches: Patches, columns: Array, matrix: Array, target: Array) ->
 def _multiply_rows(patches: Patches, rows: Array, matrix: Array, target: Array) -> None:
     """target (images, co, *lines) = rows (images x places, depth) @ matrix (depth, co). The product
     is in BLAS's favourite order; turning it round costs a tenth of it."""
-    last = np.moveaxis(target, 1, -1)
+    last = channels_inner(target)
     shape = (len(rows), matrix.shape[1])
     if target.dtype == patches.dtype and last.flags.c_contiguous:
         np.matmul(rows, matrix, out=last.reshape(shape))
         return
     into = patches.take(math.prod(shape)).reshape(shape)
     np.matmul(rows, matrix, out=into)
-    target[...] = np.moveaxis(into.reshape(last.shape), -1, 1)
+    last[...] = into.reshape(last.shape)
 
 
 def _multiply_columns(patches: Patches, matrix: Array, columns: Array, target: Array) -> None:

@@ -7,12 +7,14 @@ of the weights too; with larger steps several of them.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from skimp._kernels.conv import Array, forward, forward_and_weights, weights
+from skimp._kernels.conv import Array, forward, forward_and_weights, spread, weights
 from skimp._kernels.im2col import Block, Window, blocks, gathered, working
+from skimp._kernels.scratch import Scratch
 
 _NARROW: Final = 16  # channels of an input below which a product with it is slow
 
@@ -21,13 +23,27 @@ def adjoint(g: Array, weight: Array, out: Array, w: Window) -> None:
     """out (n, groups, ci, *size) = for each input element, the sum over the places whose kernel
     covers it."""
     back = _turned_window(w)
-    if back is not None:
+    if _to_few(weight, w):
+        _scatter(g[:, 0], weight[0], out[:, 0], w)
+    elif back is not None:
         forward(g, _turned(weight), None, out, back)
     elif all(d == 1 for d in w.dilation):
         _phases(g, weight, out, w)
     else:
         for group in range(g.shape[1]):
             _scatter(g[:, group], weight[group], out[:, group], w)
+
+
+def _to_few(weight: Array, w: Window) -> bool:
+    """Whether what is scattered is less than the patches of g would be: the input has few channels
+    beside g, or g has few places beside the input, so that most of its patches were zeros."""
+    groups, co, ci = weight.shape[:3]
+    if groups > 1:
+        return False
+    steps = math.prod(w.stride)
+    if ci * 2 <= co and (ci < _NARROW or (ci * 4 <= co and steps > 1)):
+        return True
+    return math.prod(w.size) >= 2 * math.prod(w.out) * steps
 
 
 def adjoint_and_weights(
@@ -107,29 +123,46 @@ def _scatter(g: Array, weight: Array, out: Array, w: Window) -> None:
     """The same for any steps: products of blocks of g, added tap by tap to the (padded) input
     that they came from."""
     dtype = working(out.dtype)
-    n, channels = out.shape[:2]
     # (taps, ci) x co, so that each tap's part is one run
-    matrix = (
-        np.ascontiguousarray(np.moveaxis(weight, 1, -1), dtype=dtype).reshape(len(weight), -1).T
-    )
+    turned = np.ascontiguousarray(np.moveaxis(weight, 1, -1), dtype=dtype)
+    matrix = turned.reshape(len(weight), -1).T
+    todo = blocks(w, len(out), max(1, len(matrix)), 0) if g.size else ()
+    some = [list(each) for _, each in itertools.groupby(todo, lambda block: block.first)]
+    if not some:
+        out[...] = 0
+        return
+    items = iter(some)  # shared by the threads: next() is atomic
+
+    def work() -> None:
+        for each in items:
+            _scatter_images(g, matrix, out, w, each)
+
+    spread(work, len(some), g.size * len(matrix))
+
+
+def _scatter_images(g: Array, matrix: Array, out: Array, w: Window, each: list[Block]) -> None:
+    """`_scatter` of some images, whose blocks these are."""
+    images = each[0].last - each[0].first
+    channels = out.shape[1]
     padded = [
         max((o - 1) * t + r, p + s)
         for o, t, r, p, s in zip(w.out, w.stride, w.reach, w.padding, w.size, strict=True)
     ]
     inner = tuple([slice(p, p + s) for p, s in zip(w.padding, w.size, strict=True)])
-    total: Array | None = None
-    for block in blocks(w, n, max(1, len(matrix)), 0) if g.size else ():
-        if block.start == 0:
-            total = np.zeros((channels, block.last - block.first, *padded), dtype)
-        assert total is not None
-        columns = matrix @ gathered(g[block.images, :, block.lines], dtype)
-        shape = (channels, block.last - block.first, block.stop - block.start, *w.out[1:])
-        for tap, part in zip(np.ndindex(*w.kernel), columns.reshape(w.taps, *shape), strict=True):
-            total[_places(tap, block, w)] += part
-        if block.stop == w.out[0]:
-            out[block.images] = np.moveaxis(total[(slice(None), slice(None), *inner)], 0, 1)
-    if total is None:
-        out[...] = 0
+    with Scratch((channels, images, *padded), matrix.dtype) as total:
+        total[...] = 0
+        for block in each:
+            seen = g[block.images, :, block.lines]
+            places = seen.size // g.shape[1]
+            shape = (w.taps, channels, images, block.stop - block.start, *w.out[1:])
+            with (
+                Scratch((g.shape[1], places), matrix.dtype) as room,
+                Scratch((len(matrix), places), matrix.dtype) as columns,
+            ):
+                np.matmul(matrix, gathered(seen, matrix.dtype, room), out=columns)
+                for tap, part in zip(np.ndindex(*w.kernel), columns.reshape(shape), strict=True):
+                    total[_places(tap, block, w)] += part
+        out[each[0].images] = np.swapaxes(total[(slice(None), slice(None), *inner)], 0, 1)
 
 
 def _places(tap: Any, block: Block, w: Window) -> tuple[slice, ...]:

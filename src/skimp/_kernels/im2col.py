@@ -199,7 +199,7 @@ class _Room:
         last = patches.channels_last
         padded = self._flat.reshape((shape[0], *size, whole) if last else shape)
         if last:
-            padded = np.moveaxis(padded, -1, 1)
+            padded = padded.transpose((0, padded.ndim - 1, *range(1, padded.ndim - 1)))
         self._parts = _TURNED if last else max(1, whole)
         into, self._origin = [slice(None), slice(None)], []
         for dim, (p, n, length) in enumerate(zip(w.padding, w.size, size, strict=True)):
@@ -266,6 +266,11 @@ def _clear_around(padded: Array, inner: list[Any]) -> None:
         for side in (slice(None, inner[dim].start), slice(inner[dim].stop, None)):
             window[dim] = side
             padded[tuple(window)] = 0
+
+
+def channels_inner(a: Array) -> Array:
+    """(images, channels, *size) as (images, *size, channels)."""
+    return a.transpose((0, *range(2, a.ndim), 1))
 
 
 def rows_flat(a: Array) -> bool:
