@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 import torch
 
 import skimp
+from skimp._engine.autograd import watched
+from skimp._engine.eval import run
+from skimp._engine.tensor import regions
 from skimp.profiler import ProfilerAction, profile, record_function, schedule
 
 
@@ -41,6 +45,8 @@ def test_ops_are_counted_as_pytorch_counts_them() -> None:
     for node in ("MmBackward0", "ExpBackward0", "SumBackward0"):
         name = f"autograd::engine::evaluate_function: {node}"
         assert got[name] == want[name] == 1
+    nodes = [{n: c for n, c in each.items() if "evaluate_function" in n} for each in (got, want)]
+    assert nodes[0] == nodes[1]
 
 
 def test_times_nest() -> None:
@@ -137,15 +143,42 @@ def test_traces(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "plain.json").read_text()) == trace
 
 
-def test_nothing_is_watched_outside() -> None:
+def nobody() -> None:
+    assert [*regions.active, *watched.ON, *run.OBSERVERS] == []
     assert sys.getprofile() is None
+
+
+def test_nothing_is_watched_outside() -> None:
+    nobody()
     with profile():
-        assert sys.getprofile() is not None
+        assert regions.active
     with pytest.raises(ZeroDivisionError), profile():
         _ = 1 / 0
-    assert sys.getprofile() is None
+    nobody()
     with record_function("alone"):
         skimp.ones(1)
+
+
+def test_what_fails_ends_there() -> None:
+    """Ops and nodes that raise end with their callers; another thread's calls are not recorded."""
+    x = skimp.ones(2, 3, requires_grad=True)
+    y = x.exp().sin()
+    y.register_hook(lambda g: g.no_such_name)
+    with profile() as prof:
+        with pytest.raises(RuntimeError):
+            skimp.mm(x, x)
+        with pytest.raises(AttributeError):
+            y.sum().backward()
+        thread = threading.Thread(target=lambda: skimp.ones(3).cos().sum().item())
+        thread.start()
+        thread.join()
+        with profile() as inner:
+            skimp.ones(3).tan()
+    found = {e.name: e for e in prof.events()}
+    assert found["aten::mm"].depth == found["aten::tan"].depth == 0
+    assert "aten::cos" not in found
+    assert counts(inner)["aten::tan"] == counts(prof)["aten::tan"] == 1
+    assert all(e.end >= e.start for e in prof.events())
 
 
 def test_the_older_form() -> None:

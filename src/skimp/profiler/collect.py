@@ -1,25 +1,28 @@
-"""What a profile is made of: the interpreter tells when public ops begin and end.
+"""What a profile is made of: ops, nodes of backward and deferred work, as they begin and end.
 
-`sys.setprofile` calls us for every function while a profile is open, and nothing is asked of the
-ops themselves, so they cost nothing more when none is. Each call of an op's own function is an
-event; an op that calls others contains their events.
+While a profile is open, it is one of the transforms that `dispatch` asks, and an observer of
+backward and of the evaluator. Otherwise nobody is asked anything. Each call of an op is an event;
+an op that calls others contains their events.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
-from types import CodeType, FrameType
 from typing import Any
 
-from skimp._engine.autograd.runner import CODES
-from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES
+from skimp._engine.autograd import watched
+from skimp._engine.dispatch.row import FORMS, METHODS, NAMESPACES, Form
+from skimp._engine.dispatch.transforms import PROFILING, TRANSFORMS, Call
 from skimp._engine.eval import run
-from skimp._engine.memory.call_site import op_name
+from skimp._engine.memory.call_site import op_name_of
 from skimp._engine.memory.ledger import host
+from skimp._engine.tensor import regions
 from skimp._engine.tensor.tensor import Tensor
+from skimp._ops.index.indexing import GETITEM, SETITEM
+
+_NODE = "autograd::engine::evaluate_function: {}"
 
 
 class Event:
@@ -53,29 +56,47 @@ class Event:
 
 
 @functools.cache
-def op_codes() -> dict[CodeType, str]:
-    """The code of every public op that computes, and PyTorch's name for it: PyTorch doesn't count
+def op_names() -> dict[Form, str]:
+    """The public forms of ops that compute, and PyTorch's names for them: PyTorch doesn't count
     those that only look at a tensor either.
     """
-    found: dict[CodeType, str] = {}
     functions = [f for space in NAMESPACES.values() for f in space.values()]
     methods = [f for name, f in vars(Tensor).items() if name in METHODS or name[:2] == "__"]
-    for f in (*functions, *methods):
-        code = getattr(f, "__code__", None)
-        if code is None:
-            continue
-        form = FORMS.get(f)
-        if form is None or not form.op.looks:
-            found.setdefault(code, f"aten::{op_name(code)}")
-    for word in ("__init__", "__new__", "__getattr__"):  # of the class, no ops
-        code = getattr(getattr(Tensor, word, None), "__code__", None)
-        if code is not None:
-            found.pop(code, None)
-    found[run.evaluate.__code__] = "skimp::deferred"
-    return found
+    forms = [FORMS[f] for f in (*functions, *methods) if callable(f) and f in FORMS]
+    forms += [GETITEM, SETITEM]
+    return {form: f"aten::{op_name_of(form.name)}" for form in forms if not form.op.looks}
 
 
 active: list[Recorder] = []  # those that listen now, on any thread
+
+
+def _here() -> list[Recorder]:
+    thread = threading.get_ident()
+    return [r for r in active if r.thread == thread]
+
+
+class Profiling:
+    """The transform: what a call of an op does lies between two looks at the clock."""
+
+    def concerns(self, call: Call) -> bool:
+        return bool(active) and call.form in op_names() and bool(_here())
+
+    def run(self, call: Call) -> Any:
+        name = op_names()[call.form]
+        begun = [(r, r.begin(name, False)) for r in _here()]
+        for recorder, event in begun:
+            if recorder.records_shapes:
+                event.shapes = [
+                    list(v.shape) if isinstance(v, Tensor) else [] for v in call.values()
+                ]
+        try:
+            return call.below()
+        finally:
+            for recorder, event in begun:
+                recorder.finish(event)
+
+
+TRANSFORMS[PROFILING] = Profiling()
 
 
 class Recorder:
@@ -83,62 +104,74 @@ class Recorder:
 
     def __init__(self, shapes: bool = False) -> None:
         self.events: list[Event] = []
-        self._shapes = shapes
-        self._open: list[tuple[Event, FrameType | None]] = []
-        self._codes = op_codes()
-        self._before: Any = None
+        self.records_shapes = shapes
+        self.thread = threading.get_ident()
+        self._open: list[Event] = []
+        self._running: list[Event] = []  # nodes of backward, and evaluations
+        self._backwards: list[int] = []  # how many of these were running before each backward
 
     def start(self) -> None:
         """Listen."""
-        self._before = sys.getprofile()
         active.append(self)
-        sys.setprofile(self._told)
+        regions.active.append("profile")
+        watched.observe(self)
+        run.OBSERVERS.append(self)
 
     def stop(self) -> None:
         """Listen no longer; what is open ends now."""
-        sys.setprofile(self._before)
+        run.OBSERVERS.remove(self)
+        watched.unobserve(self)
+        regions.active.remove("profile")
         active.remove(self)
         while self._open:
             self._close()
 
-    def _told(self, frame: FrameType, what: str, _: Any) -> None:
-        if what == "call":
-            code = frame.f_code
-            name = self._codes.get(code)
-            if name is not None:
-                self._begin(name, frame)
-            elif code in CODES:  # a node of backward runs
-                node = type(frame.f_locals["node"]).__name__
-                self._begin(f"autograd::engine::evaluate_function: {node}", frame)
-        elif what == "return" and self._open and self._open[-1][1] is frame:
-            self._close()
-
-    def _begin(self, name: str, frame: FrameType) -> None:
-        event = Event(name, False, len(self._open))
-        if self._shapes:
-            seen = {n: v for n, v in frame.f_locals.items() if n != "owner"}
-            given: Any = seen.values()
-            if "args" in seen and "kwargs" in seen:  # a wrapper that forwards
-                given = (*seen["args"], *seen["kwargs"].values())
-            event.shapes = [list(v.shape) if isinstance(v, Tensor) else [] for v in given]
-        self._open.append((event, frame))
-
-    def begin(self, name: str) -> Event:
-        """A named range begins."""
-        event = Event(name, True, len(self._open))
-        self._open.append((event, None))
+    def begin(self, name: str, user: bool = True) -> Event:
+        """A range begins: one that the program named, if it is the `user`'s."""
+        event = Event(name, user, len(self._open))
+        self._open.append(event)
         return event
 
     def finish(self, event: Event) -> None:
-        """A named range ends, and all that is open in it."""
-        while any([e is event for e, _ in self._open]):
+        """A range ends, and all that is open in it."""
+        while any([e is event for e in self._open]):
             self._close()
 
     def _close(self) -> None:
-        event, _ = self._open.pop()
+        event = self._open.pop()
         event.close()
         if self._open:
-            outer, _ = self._open[-1]
+            outer = self._open[-1]
             outer.children += event.duration
             outer.children_allocated += event.allocated
         self.events.append(event)
+
+    # -- what observers are told ------------------------------------------------------------------
+
+    def node_begins(self, node: Any, keep: bool) -> None:
+        self._begin(_NODE.format(node.name()))
+
+    def node_ends(self, node: Any) -> None:
+        self._end()
+
+    def evaluation_begins(self) -> None:
+        self._begin("skimp::deferred")
+
+    def evaluation_ends(self) -> None:
+        self._end()
+
+    def backward_begins(self) -> None:
+        self._backwards.append(len(self._running))
+
+    def backward_ends(self) -> None:
+        before = self._backwards.pop() if self._backwards else 0
+        while len(self._running) > before:  # a node failed
+            self._end()
+
+    def _begin(self, name: str) -> None:
+        if threading.get_ident() == self.thread:
+            self._running.append(self.begin(name, False))
+
+    def _end(self) -> None:
+        if threading.get_ident() == self.thread and self._running:
+            self.finish(self._running.pop())

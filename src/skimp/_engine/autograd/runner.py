@@ -7,7 +7,6 @@ formulas whose gradients are wanted, and lets what was saved go.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CodeType
 from typing import Any
 
 from skimp._engine.autograd import errors, modes, saving
@@ -16,7 +15,6 @@ from skimp._engine.autograd.rules import ARG, RESULT, Plan, Slot, Step, passes_o
 from skimp._engine.generated import function_of
 
 Runner = Callable[[Any, Grads, set[Node] | None, bool], Any]
-CODES: set[CodeType] = set()  # of the runners written so far: equal ones are one
 
 
 def give(plan: Plan) -> None:
@@ -74,9 +72,7 @@ def runner(plan: Plan) -> Runner:
         "state": modes.state,
         "with_zeros": saving.with_zeros,
     }
-    function = function_of(f"run_{plan.rule.name}", text, space)
-    CODES.add(function.__code__)
-    return function
+    return function_of(f"run_{plan.rule.name}", text, space)
 
 
 def _gradients(names: list[str], released: list[str]) -> list[str]:

@@ -338,9 +338,9 @@ def operators(
         kind = type(other)
         if active:
             return (
-                slow(self, other)
+                public(self, other)
                 if isinstance(other, OPERANDS)
-                else offered(other, slow, self, other)
+                else offered(other, public, self, other)
             )
         if kind is Tensor or kind in ORDINARY:
             dtype = self._dtype
@@ -408,10 +408,12 @@ def _set(word: str, f: Function) -> None:
 
 
 def _set_inplace(word: str, inplace: Function) -> None:
+    public = METHODS[inplace.__name__]
+
     def ioperator(self: Tensor, other: Any) -> Tensor:
         if not isinstance(other, OPERANDS):
-            return offered(other, METHODS[inplace.__name__], self, other)  # type: ignore[no-any-return]
-        return inplace(self, other)
+            return offered(other, public, self, other)  # type: ignore[no-any-return]
+        return public(self, other) if active else inplace(self, other)
 
     _set(f"i{word}", ioperator)
 

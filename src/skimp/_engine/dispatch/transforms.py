@@ -5,7 +5,7 @@ whether the types of its arguments are ordinary. Where both are as usual, nothin
 Otherwise `dispatch` asks the transforms, outermost first:
 
     overrides   __torch_function__ of modes, of tensor subclasses, of classes that are no tensors
-    profiling   a free place: profiles are made by the interpreter's own hook
+    profiling   the call lies between two looks at the clock
     autocast    arguments cast, then the op
     batching    tensors under vmap: the row's batching rule
     sparse      sparse tensors: the row's sparse rule

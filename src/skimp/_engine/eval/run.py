@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -26,16 +26,32 @@ _DOUBLED_FROM: Final = 1 << 25  # elements
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
+class Observer(Protocol):
+    """Is told, on the thread that asked for values, when they are computed."""
+
+    def evaluation_begins(self) -> None: ...
+    def evaluation_ends(self) -> None: ...
+
+
+OBSERVERS: list[Observer] = []
+
+
 def evaluate(root: Expr, out: Array) -> None:
     """Write root's values to `out`, which is C-contiguous, of root's shape and dtype.
 
     `out` may be the very memory of leaves with the same layout (donation); other overlaps cost a
     copy.
     """
-    if out.size < config.small_below or _is_plain(root, out):
-        quietly(_evaluate_whole, root, out)
-    else:
-        _evaluate_blocks((root,), (out,))
+    for one in OBSERVERS:
+        one.evaluation_begins()
+    try:
+        if out.size < config.small_below or _is_plain(root, out):
+            quietly(_evaluate_whole, root, out)
+        else:
+            _evaluate_blocks((root,), (out,))
+    finally:
+        for one in OBSERVERS:
+            one.evaluation_ends()
 
 
 def evaluate_many(roots: tuple[Expr, ...], outs: tuple[Array, ...]) -> None:
