@@ -2090,8 +2090,8 @@ def native_batch_norm(
 ) -> Any:
     """`batch_norm` with the statistics that it saves."""
 
-def native_channel_shuffle(input: Any, groups: builtins.int) -> Any:
-    """Channels of different groups next to each other."""
+def native_channel_shuffle(input: Tensor, groups: builtins.int) -> Tensor:
+    """Channels dealt out: the first of each group, then the second of each group..."""
 
 def native_dropout(input: Any, p: builtins.float, train: builtins.bool | None) -> Any:
     """(dropped, which elements stayed)."""

@@ -7,6 +7,7 @@ import operator
 import weakref
 from typing import Any, ClassVar
 
+from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
 from skimp.distributions.utils import size_of, sum_rightmost
@@ -298,13 +299,11 @@ class IndependentTransform(Transform):
         return self.base_transform.sign
 
     def _call(self, x: Tensor) -> Tensor:
-        if x.dim() < self.domain.event_dim:
-            raise ValueError("Too few dimensions on input")
+        require_dims(x.shape, self.domain.event_dim)
         return self.base_transform(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
-        if y.dim() < self.codomain.event_dim:
-            raise ValueError("Too few dimensions on input")
+        require_dims(y.shape, self.codomain.event_dim)
         return self.base_transform.inv(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -365,9 +364,13 @@ class ReshapeTransform(Transform):
         return _reshaped(shape, self.out_shape, self.in_shape)
 
 
+def require_dims(shape: Any, least: int) -> None:
+    """A shape of at least so many dimensions."""
+    require(len(shape) >= least, "Too few dimensions on input")
+
+
 def _reshaped(shape: Any, old: Any, new: Any) -> Any:
-    if len(shape) < len(old):
-        raise ValueError("Too few dimensions on input")
+    require_dims(shape, len(old))
     cut = len(shape) - len(old)
     if tuple(shape[cut:]) != tuple(old):
         raise ValueError(f"Shape mismatch: expected {shape[cut:]} but got {old}")

@@ -9,7 +9,7 @@ from skimp import linalg
 from skimp._engine.tensor.finfo import finfo
 from skimp._engine.tensor.tensor import Tensor
 from skimp.distributions import constraints
-from skimp.distributions.transform import Transform, _Plain
+from skimp.distributions.transform import Transform, _Plain, require_dims
 from skimp.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
 from skimp.nn import functional as F, whole
 
@@ -45,8 +45,7 @@ class CorrCholeskyTransform(Transform):
         return stick + tanh
 
     def forward_shape(self, shape: Any) -> Any:
-        if len(shape) < 1:
-            raise ValueError("Too few dimensions on input")
+        require_dims(shape, 1)
         n = shape[-1]
         d = round((0.25 + 2 * n) ** 0.5 + 0.5)
         if d * (d - 1) // 2 != n:
@@ -54,8 +53,7 @@ class CorrCholeskyTransform(Transform):
         return (*shape[:-1], d, d)
 
     def inverse_shape(self, shape: Any) -> Any:
-        if len(shape) < 2:
-            raise ValueError("Too few dimensions on input")
+        require_dims(shape, 2)
         if shape[-2] != shape[-1]:
             raise ValueError("Input is not square")
         d = shape[-1]
@@ -77,8 +75,7 @@ class SoftmaxTransform(_Plain):
         return y.log()
 
     def forward_shape(self, shape: Any) -> Any:
-        if len(shape) < 1:
-            raise ValueError("Too few dimensions on input")
+        require_dims(shape, 1)
         return shape
 
     inverse_shape = forward_shape
@@ -109,13 +106,11 @@ class StickBreakingTransform(_Plain):
         return (-x + F.logsigmoid(x) + y[..., :-1].log()).sum(-1)
 
     def forward_shape(self, shape: Any) -> Any:
-        if len(shape) < 1:
-            raise ValueError("Too few dimensions on input")
+        require_dims(shape, 1)
         return (*shape[:-1], shape[-1] + 1)
 
     def inverse_shape(self, shape: Any) -> Any:
-        if len(shape) < 1:
-            raise ValueError("Too few dimensions on input")
+        require_dims(shape, 1)
         return (*shape[:-1], shape[-1] - 1)
 
 

@@ -155,10 +155,14 @@ def _unique_consecutive(
     self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
 ) -> Any:
     found = NAMESPACES[""]["unique_consecutive"](self, return_inverse, return_counts, dim)
+    return _three(found, return_inverse, return_counts)
+
+
+def _three(found: Any, inverse: bool, counts: bool) -> Any:
+    """Values, places and counts: an empty tensor for what was not asked for."""
     parts = list(found) if isinstance(found, tuple) else [found]
-    empty = self.new_empty((0,), dtype=dtypes.int64)
-    inverse = parts[1] if return_inverse else empty
-    return parts[0], inverse, parts[-1] if return_counts else empty
+    empty = parts[0].new_empty((0,), dtype=dtypes.int64)
+    return parts[0], parts[1] if inverse else empty, parts[-1] if counts else empty
 
 
 def _convolution(
@@ -183,10 +187,7 @@ def _unique2(
     self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     found = NAMESPACES[""]["unique"](self, sorted, return_inverse, return_counts)
-    parts = list(found) if isinstance(found, tuple) else [found]
-    empty = self.new_empty((0,), dtype=dtypes.int64)
-    inverse = parts[1] if return_inverse else empty
-    return parts[0], inverse, parts[-1] if return_counts else empty
+    return _three(found, return_inverse, return_counts)
 
 
 _OTHERWISE: dict[str, Function] = {

@@ -696,8 +696,8 @@ def multilabel_soft_margin_loss(
 ) -> Any:
     """The mean over classes of a logistic loss for each."""
 
-def native_channel_shuffle(input: Any, groups: int) -> Any:
-    """Channels of different groups next to each other."""
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """Channels dealt out: the first of each group, then the second of each group..."""
 
 def nll_loss(
     input: Any,

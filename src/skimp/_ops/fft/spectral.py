@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -209,10 +209,14 @@ def _shape_and_dims(t: Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], Dims]
     else:
         dims = tuple(range(t.ndim))
     sizes = [t.shape[d] if s is None or s[i] == -1 else s[i] for i, d in enumerate(dims)]
+    _check_points(sizes)
+    return tuple(sizes), dims
+
+
+def _check_points(sizes: Iterable[int]) -> None:
     for n in sizes:
         if n < 1:
             raise RuntimeError(f"Invalid number of data points ({n}) specified")
-    return tuple(sizes), dims
 
 
 def _refuse_complex(name: str, t: Tensor) -> None:
@@ -267,9 +271,7 @@ def _to_real(name: str, t: Tensor, s: Any, dim: Any, norm: Any, forward: bool) -
     t = _promoted(t, True)
     wanted = [t.shape[d] if n == -1 else n for d, n in zip(dims, given, strict=True)]
     wanted[-1] = last // 2 + 1
-    for n in (*wanted[:-1], last):
-        if n < 1:
-            raise RuntimeError(f"Invalid number of data points ({n}) specified")
+    _check_points((*wanted[:-1], last))
     for d, n in zip(dims, wanted, strict=True):
         t = _resized(t, d, n)
     factor = _factor(norm, forward)

@@ -255,17 +255,13 @@ def _check_targets(targets: Any, lengths: Array) -> None:
             f"Expected 1 to 2 dimensions, but got {targets.ndim}-dimensional tensor for argument "
             f"#2 'targets' {_CHECKING}"
         )
-    if targets.ndim == 1 and targets.shape[0] != lengths.sum():
+    wanted = int(lengths.sum()) if targets.ndim == 1 else len(lengths)
+    if targets.shape[0] != wanted:
         raise RuntimeError(
-            f"Expected tensor to have size {int(lengths.sum())} at dimension 0, but got size "
+            f"Expected tensor to have size {wanted} at dimension 0, but got size "
             f"{targets.shape[0]} for argument #2 'targets' {_CHECKING}"
         )
     if targets.ndim == 2:
-        if targets.shape[0] != len(lengths):
-            raise RuntimeError(
-                f"Expected tensor to have size {len(lengths)} at dimension 0, but got size "
-                f"{targets.shape[0]} for argument #2 'targets' {_CHECKING}"
-            )
         longest = int(lengths.max(initial=0))
         if targets.shape[1] < longest:
             raise RuntimeError(

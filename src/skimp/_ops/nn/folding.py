@@ -218,34 +218,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
     return moved.reshape((*lead, c * r * r, h // r, w // r))
 
 
-def channel_shuffle(input: Any, groups: int) -> Any:
-    """Channels of different groups next to each other.
-
-    Shape: (n, channels, ...); the result has the input's.
-    Dtypes: any.
-    Raises: RuntimeError for channels that don't divide into groups.
-    Memory: a new tensor.
-    """
-    if input.ndim < 3:
-        raise RuntimeError(
-            "channel_shuffle expects input with > 2 dims, but got input with sizes "
-            f"{list(input.shape)}"
-        )
-    n, c, *size = input.shape
-    if groups <= 0:
-        raise RuntimeError(
-            f"Number of groups to divide channels in must be positive. Value of groups:{groups}"
-        )
-    if c % groups:
-        raise RuntimeError(
-            f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
-        )
-    apart = input.reshape((n, groups, c // groups, *size))
-    return apart.transpose(1, 2).reshape((n, c, *size))
-
-
 for _f in (unfold, fold):
     export(_f.__name__, _f, ("nn.functional",), method=False)
-for _g in (pixel_shuffle, pixel_unshuffle, channel_shuffle):
+for _g in (pixel_shuffle, pixel_unshuffle):
     export(_g.__name__, _g, ("", "nn.functional"), method=False)
-export("native_channel_shuffle", channel_shuffle, ("", "nn.functional"), method=False)

@@ -80,13 +80,25 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 export("meshgrid", meshgrid, method=False)
 
 
+def _need_vector(t: Tensor) -> None:
+    if t.ndim != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
+
+
+def _need_table(name: str, t: Tensor) -> None:
+    if t.ndim > 2:
+        raise RuntimeError(
+            f"{name}(): expected input to have two or fewer dimensions but got an input with "
+            f"{t.ndim} dimensions"
+        )
+
+
 @general(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
     """Every combination of an element of each vector, as rows."""
     given = varargs(tensors)
     for t in given:
-        if t.ndim != 1:
-            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
+        _need_vector(t)
     if len(given) == 1:
         return given[0]
     return stack([g.flatten() for g in meshgrid(*given, indexing="ij")], 1)
@@ -95,8 +107,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 @general()
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every way to choose r elements of a vector, in order, as rows."""
-    if input.ndim != 1:
-        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    _need_vector(input)
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
@@ -217,11 +228,7 @@ def cov(
     aweights: Tensor | None = None,
 ) -> Tensor:
     """The covariance of variables (rows) over observations (columns), which may be weighted."""
-    if input.ndim > 2:
-        raise RuntimeError(
-            "cov(): expected input to have two or fewer dimensions but got an input with "
-            f"{input.ndim} dimensions"
-        )
+    _need_table("cov", input)
     if input._dtype is dtypes.bool:
         raise RuntimeError("cov(): bool dtype is not supported for input")
     x = input.reshape(1, -1) if input.ndim < 2 else input
@@ -252,11 +259,7 @@ def cov(
 @general()
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation matrix of variables (rows) over observations (columns)."""
-    if input.ndim > 2:
-        raise RuntimeError(
-            "corrcoef(): expected input to have two or fewer dimensions but got an input with "
-            f"{input.ndim} dimensions"
-        )
+    _need_table("corrcoef", input)
     c = cov(input)
     if c.ndim == 0:
         return c / c

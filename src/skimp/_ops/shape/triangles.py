@@ -275,3 +275,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     source = input.array().reshape(batch, groups, each, *rest)
     copy(into.reshape(batch, each, groups, *rest), source.swapaxes(1, 2))
     return made
+
+
+export("native_channel_shuffle", channel_shuffle, ("", "nn.functional"), method=False)

@@ -38,6 +38,13 @@ class Container(Module):
             self.add_module(name, module)
 
 
+def _only_sequential(other: Any) -> None:
+    if not isinstance(other, Sequential):
+        raise ValueError(
+            f"add operator supports only objects of Sequential class, but {type(other)} is given."
+        )
+
+
 class Sequential(Module):
     """Modules that are called one after the other, each with what the last one returned.
 
@@ -56,10 +63,7 @@ class Sequential(Module):
             self.add_module(str(name), module)
 
     def _key(self, idx: Any) -> str:
-        position = operator.index(idx)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"index {position} is out of range")
-        return list(self._modules)[position]
+        return list(self._modules)[index_of(self, idx)]
 
     def __getitem__(self, idx: Any) -> Any:
         if isinstance(idx, slice):
@@ -84,21 +88,11 @@ class Sequential(Module):
         return iter(self._modules.values())
 
     def __add__(self, other: Any) -> Any:
-        if not isinstance(other, Sequential):
-            raise ValueError(
-                "add operator supports only objects of Sequential class, but "
-                + str(type(other))
-                + " is given."
-            )
+        _only_sequential(other)
         return Sequential(*self, *other)
 
     def __iadd__(self, other: Any) -> Any:
-        if not isinstance(other, Sequential):
-            raise ValueError(
-                "add operator supports only objects of Sequential class, but "
-                + str(type(other))
-                + " is given."
-            )
+        _only_sequential(other)
         return self.extend(list(other))
 
     def __mul__(self, other: int) -> Any:

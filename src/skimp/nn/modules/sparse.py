@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from skimp._engine.autograd.modes import no_grad
+from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init, whole
 from skimp.nn.modules.module import Module
 from skimp.nn.parameter import Parameter
+
+NOT_A_TABLE = "Embeddings parameter is expected to be 2-dimensional"
 
 
 def _padding_index(index: int | None, count: int, name: str) -> int | None:
@@ -124,8 +127,7 @@ class Embedding(_Table):
         sparse: bool = False,
     ) -> Any:
         """An embedding on a given table, which learns only if `freeze` is False."""
-        if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        require_ndim(embeddings, 2, says=NOT_A_TABLE, error=AssertionError)
         rows, cols = embeddings.shape
         return cls(
             num_embeddings=rows,
@@ -222,8 +224,7 @@ class EmbeddingBag(_Table):
         padding_idx: int | None = None,
     ) -> Any:
         """An embedding bag on a given table, which learns only if `freeze` is False."""
-        if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        require_ndim(embeddings, 2, says=NOT_A_TABLE, error=AssertionError)
         rows, cols = embeddings.shape
         made = cls(
             num_embeddings=rows,

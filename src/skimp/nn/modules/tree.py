@@ -13,6 +13,12 @@ from skimp.nn.modules import hooks
 from skimp.nn.parameter import Buffer, Parameter
 
 
+def _attribute(owner: Any, name: str) -> Any:
+    if not hasattr(owner, name):
+        raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
+    return getattr(owner, name)
+
+
 class Tree:
     """A node with parameters, buffers and children; attributes are routed to where they belong."""
 
@@ -176,9 +182,7 @@ class Tree:
         """The module below this one at a dotted path; "" is the module itself."""
         found: Any = self
         for name in target.split(".") if target else ():
-            if not hasattr(found, name):
-                raise AttributeError(f"{found._get_name()} has no attribute `{name}`")
-            found = getattr(found, name)
+            found = _attribute(found, name)
             if not isinstance(found, Tree):
                 raise AttributeError(f"`{name}` is not an nn.Module")
         return found
@@ -214,9 +218,7 @@ class Tree:
     def _at(self, target: str) -> tuple[Any, str, Any]:
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
-        if not hasattr(owner, name):
-            raise AttributeError(f"{owner._get_name()} has no attribute `{name}`")
-        return owner, name, getattr(owner, name)
+        return owner, name, _attribute(owner, name)
 
     # -- walking ----------------------------------------------------------------------------------
 
