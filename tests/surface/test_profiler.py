@@ -217,3 +217,54 @@ def test_tables_are_sorted_by_what_pytorchs_are(by: str) -> None:
     assert listed == [r.key for r in sorted(rows, key=lambda r: -getattr(r, by))]
     assert "Self CPU Mem" in text
     assert sum([r.self_cpu_memory_usage for r in rows]) >= 4 * sum([t.numel() for t in kept])
+
+
+ALONE = (1, 2, 3, 6)  # parameters, optimizer state, inputs, gradients: the same in both libraries
+
+
+def steps(library: Any, path: Path) -> Any:
+    """Three training steps, with their memory timeline written."""
+    profiler, nn = library.profiler, library.nn
+    net = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 8))
+    optimizer = library.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    wanted = {"profile_memory": True, "record_shapes": True, "with_stack": True}
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], **wanted) as p:
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(library.randn(32, 64)).sum().backward()
+            optimizer.step()
+    with pytest.warns(FutureWarning, match="`export_memory_timeline` is deprecated"):
+        p.export_memory_timeline(str(path), device="cpu")
+    return p
+
+
+def test_the_memory_timeline_has_pytorchs_categories(tmp_path: Path) -> None:
+    most = []
+    for library in (torch, skimp):
+        path = tmp_path / f"{library.__name__}.json"
+        p = steps(library, path)
+        times, sizes = json.loads(path.read_text())
+        assert len(times) == len(sizes)
+        assert {len(row) for row in sizes} == {9}
+        most.append([max(row[i] for row in sizes) for i in ALONE])
+    assert most[0] == most[1]
+    for end in (".json.gz", ".raw.json.gz", ".html"):
+        with pytest.warns(FutureWarning):
+            p.export_memory_timeline(str(tmp_path / f"all{end}"))
+    raw = json.loads(gzip.decompress((tmp_path / "all.raw.json.gz").read_bytes()))
+    assert sum(more for _, _, more, _ in raw) == sum(sizes[-1])
+    assert "Memory over time, by role" in (tmp_path / "all.html").read_text()
+
+
+def test_a_memory_timeline_needs_all_that_pytorchs_does(tmp_path: Path) -> None:
+    with profile(profile_memory=True) as p:
+        pass
+    words = "record_shapes=True, with_stack=True required for memory profiling"
+    with pytest.warns(FutureWarning), pytest.raises(ValueError, match=words):
+        p.export_memory_timeline(str(tmp_path / "all.json"))
+
+
+def test_a_profile_within_a_recording_uses_it(tmp_path: Path) -> None:
+    with skimp.memory.record() as recording:
+        steps(skimp, tmp_path / "all.json")
+        assert recording.report().allocations > 0

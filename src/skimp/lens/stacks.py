@@ -19,7 +19,8 @@ from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site, op_name
 from skimp.lens.data import Frame
 
-_USER, _ENGINE, _FOLDED, _BOUNDARY = range(4)
+_USER, _ENGINE, _FOLDED, _BOUNDARY, _START = range(5)
+_CLI: Final = call_site.OWN_CODE[0] + "cli"  # starts the program: what is above is not its own
 _MARKS: Final = 1 << 17  # entries and exits of modules that are remembered to place old nodes
 
 OUTSIDE: Final = 0  # of every module: the number of the module path of nobody
@@ -128,6 +129,8 @@ class Stacks:
                     path.append(None)
                 base = self._of_call(-1, frame)
                 break
+            elif kind == _START:
+                break
             elif not path:
                 folded = code
             frame = frame.f_back
@@ -211,6 +214,8 @@ class Stacks:
             elif kind == _BOUNDARY and len(here.stacks) >= 1 - at:
                 base = self._of_call(at - 1, above)
                 break
+            elif kind == _START:
+                break
             above = above.f_back
         here.stacks[at] = found = self._chain(base, path)
         return found
@@ -246,6 +251,8 @@ class Stacks:
             kind = _BOUNDARY
         elif call_site.is_surface(name):
             kind = _FOLDED
+        elif name.startswith(_CLI):
+            kind = _START
         elif name.startswith(call_site.OWN_CODE):
             kind = _ENGINE
         elif name.startswith("<frozen ") or (name == "<string>" and code.co_name == "<module>"):

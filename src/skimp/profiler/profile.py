@@ -5,10 +5,12 @@ from __future__ import annotations
 import enum
 import functools
 import gzip
+import importlib
 import json
 import os
 import socket
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,11 @@ class ProfilerAction(enum.Enum):
     NONE, WARMUP, RECORD, RECORD_AND_SAVE = range(4)
 
 
+_DEPRECATED = (
+    "`export_memory_timeline` is deprecated and will be removed in a future version. Please use "
+    "`torch.cuda.memory._record_memory_history` and `torch.cuda.memory._export_memory_snapshot` "
+    "instead."
+)
 Schedule = Callable[[int], ProfilerAction]
 
 
@@ -80,8 +87,8 @@ class profile:  # noqa: N801  (PyTorch's name)
 
     Work that was deferred counts where it is done: in the op that needs its result, under the name
     skimp::deferred. With a `schedule`, `step()` says where a step ends, and `on_trace_ready` is
-    called after the last recorded step of each cycle. What else can be asked for (stacks, flops,
-    modules) is accepted and not recorded.
+    called after the last recorded step of each cycle. With shapes, memory and stacks, the lens
+    records meanwhile. What else can be asked for (flops, modules) is accepted and not recorded.
     """
 
     def __init__(
@@ -102,7 +109,11 @@ class profile:  # noqa: N801  (PyTorch's name)
         self.current_action = ProfilerAction.NONE
         self._schedule = schedule or (lambda _: ProfilerAction.RECORD)
         self._ready = on_trace_ready
-        self._shapes, self._memory = record_shapes, profile_memory
+        self.record_shapes, self.profile_memory = record_shapes, profile_memory
+        self.with_stack = with_stack
+        self._lens: Any = None  # what records for `export_memory_timeline`
+        self._own = False
+        self._began = 0.0
         self._recorder: Recorder | None = None
         self._events: list[Event] = []
         self._step: record_function | None = None
@@ -148,7 +159,8 @@ class profile:  # noqa: N801  (PyTorch's name)
         recording = action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         if recording and self._recorder is None:
             materialize_pending()  # what was asked for before is not this profile's
-            self._recorder = Recorder(self._shapes)
+            self._recorder = Recorder(self.record_shapes)
+            self._record_memory()
             self._recorder.start()
         if recording and self.step_num:
             self._step = record_function(f"ProfilerStep#{self.step_num}")
@@ -160,8 +172,20 @@ class profile:  # noqa: N801  (PyTorch's name)
         if self._recorder is not None:
             materialize_pending()
             self._recorder.stop()
+            if self._own:
+                self._lens.stop()
             self._events = self._recorder.events
             self._recorder = None
+
+    def _record_memory(self) -> None:
+        if self.record_shapes and self.profile_memory and self.with_stack:
+            self._began = time.time()
+            # the lens stands above this module: it is imported where it is asked for
+            recording = importlib.import_module("skimp.lens.recording")
+            self._own = not recording.active  # else the program is being recorded as a whole
+            self._lens = recording.Recording("profile") if self._own else recording.active[0]
+            if self._own:
+                self._lens.start()
 
     def add_metadata(self, key: str, value: str) -> None:
         """A word about the run, for the trace."""
@@ -181,7 +205,7 @@ class profile:  # noqa: N801  (PyTorch's name)
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, **_: Any
     ) -> Averages:
         """The events by name."""
-        return averages(self._events, group_by_input_shape, self._memory)
+        return averages(self._events, group_by_input_shape, self.profile_memory)
 
     def export_chrome_trace(self, path: Any) -> None:
         """Write the events as JSON for chrome://tracing and Perfetto; gzipped if it ends in .gz."""
@@ -205,6 +229,21 @@ class profile:  # noqa: N801  (PyTorch's name)
             target.write_bytes(gzip.compress(text.encode()))
         else:
             target.write_text(text)
+
+    def export_memory_timeline(self, path: str, device: str | None = None) -> None:
+        """Write how many bytes of each category there were, and when: `.json` or `.json.gz` (times,
+        and sizes by category), `.raw.json.gz` (event by event) or `.html` (the lens's page). Of a
+        long profile, those of the step with the peak and of the last four.
+
+        ValueError without record_shapes, profile_memory and with_stack, as in PyTorch.
+        """
+        warnings.warn(_DEPRECATED, FutureWarning, stacklevel=2)
+        names = ("record_shapes", "profile_memory", "with_stack")
+        missing = [f"{name}=True" for name in names if not getattr(self, name)]
+        if missing:
+            raise ValueError(f"{', '.join(missing)} required for memory profiling.")
+        timeline = importlib.import_module("skimp.lens.timeline")
+        timeline.export(self._lens.report(), path, self._began)
 
     def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
         """Refused: stacks are not recorded."""

@@ -11,6 +11,7 @@ from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site
 from skimp.lens.data import Frame
 
+_CLI = call_site.OWN_CODE[0] + "cli"
 _Line = tuple[CodeType, int]
 
 
@@ -61,6 +62,10 @@ class Spots:
         lines: list[_Line] = []
         while frame is not None:
             code = frame.f_code
+            if code.co_filename.startswith(
+                _CLI
+            ):  # starts the program: what is above is not its own
+                break
             if self._is_user(code):
                 lines.append((code, frame.f_lasti))
             frame = frame.f_back
