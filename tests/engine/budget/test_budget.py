@@ -272,6 +272,29 @@ def test_places_are_used_again() -> None:
         assert spill.file(None).end <= 4 * MIB
 
 
+def test_what_backward_wants_next_is_read_ahead(monkeypatch: Any) -> None:
+    spill.seal()
+    told: list[str] = []
+    expect, read = spill.Place.expect, spill.Place.read
+    monkeypatch.setattr(
+        spill.Place, "expect", lambda p: (told.append(f"ahead {p.number}"), expect(p))[1]
+    )
+    monkeypatch.setattr(
+        spill.Place, "read", lambda p, into: (told.append(f"read {p.number}"), read(p, into))[1]
+    )
+    with torch.memory.budget(held() + 3 * MIB):
+        made = [numbers(i) for i in range(8)]
+        away = [t for t in made if is_away(t)]
+        for t in reversed(away):
+            t.sum()
+    reads = [one for one in told if one.startswith("read")]
+    assert len(reads) == len(away) >= 5
+    for one in reads[1:]:  # all but the first were asked for before, and once
+        ahead = one.replace("read", "ahead")
+        assert told.index(ahead) < told.index(one)
+        assert told.count(ahead) == 1
+
+
 def test_a_killed_process_leaves_no_file(tmp_path: Path) -> None:
     program = (
         "import os, signal, skimp as torch\n"

@@ -267,6 +267,8 @@ def evict(
         for leaf, way in zip(leaves, ways, strict=True):
             _take_array(leaf, way)
         nbytes = s.nbytes
+        if place is not None:
+            place.waiting = True
         s.place = place
         s.needs = needs if place is None else None
         s.nbytes = -1

@@ -21,6 +21,7 @@ from collections import deque
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -32,6 +33,8 @@ Array = np.ndarray[Any, Any]
 PAGE: Final = 4096
 BEHIND: Final = 32 << 20  # bytes in the page cache from which they are brought to the disk
 FAR_BEHIND: Final = 4 * BEHIND  # from which a writer waits for that
+AHEAD: Final = 2  # places that are read ahead: what is in the page cache is no second memory
+NEAR: Final = 32  # of the last written ones, among which they are looked for
 _FIRST_RATE: Final = 200e6  # bytes a second that a disk is taken for until it was measured
 _FORGET: Final = 0.8  # how much of what was measured before stays in a rate
 
@@ -39,13 +42,15 @@ _FORGET: Final = 0.8  # how much of what was measured before stays in a rate
 class Place:
     """Some bytes in a file, until nobody has this."""
 
-    __slots__ = ("file", "nbytes", "offset", "size")
+    __slots__ = ("__weakref__", "file", "nbytes", "number", "offset", "size", "waiting")
 
     def __init__(self, file: File, offset: int, size: int, nbytes: int) -> None:
         self.file: Final = file
         self.offset: Final = offset
         self.size: Final = size  # with what rounding to pages adds
         self.nbytes: Final = nbytes
+        self.number = 0  # how many were written before it
+        self.waiting = True  # for somebody to want the bytes, which are nowhere else
 
     @begins_at_once
     def __del__(self) -> None:
@@ -56,7 +61,8 @@ class Place:
         self.file.read(self, into)
 
     def expect(self) -> None:
-        """Have the system read it ahead."""
+        """Have the system read it ahead, without waiting for that."""
+        self.waiting = False
         with contextlib.suppress(OSError, AttributeError):
             os.posix_fadvise(self.file.fd, self.offset, self.size, os.POSIX_FADV_WILLNEED)
 
@@ -70,6 +76,9 @@ class File:
         self.left: Final[deque[tuple[int, int]]] = deque()  # places that nobody has any more
         self._free: Final[dict[int, list[int]]] = {}  # offsets by size
         self.end = 0
+        # in the order in which they were written, as which or against which they will be read
+        self._written: Final[WeakValueDictionary[int, Place]] = WeakValueDictionary()
+        self._writes = self._last_read = 0
         self._behind = 0  # bytes written since the disk was last asked to take them
         self._syncing: deque[int] = deque()  # bytes of each request that is under way
         self.error: OSError | None = None  # of the disk, when it last took bytes
@@ -87,6 +96,9 @@ class File:
         done = 0
         while done < data.nbytes:
             done += os.pwrite(self.fd, view[done:], place.offset + done)
+        self._writes += 1
+        self._written[self._writes] = place
+        place.number = self._writes
         self._behind += data.nbytes
         if self._behind >= BEHIND:
             self._flush()
@@ -105,6 +117,23 @@ class File:
         with contextlib.suppress(OSError, AttributeError):
             os.posix_fadvise(self.fd, place.offset, place.size, os.POSIX_FADV_DONTNEED)
         rates.read_back(place.nbytes, perf_counter() - began)
+        place.waiting = False
+        self._read_ahead(place.number)
+
+    def _read_ahead(self, number: int) -> None:
+        """Of what was written next to what was read now, on the side to which the reads go:
+        backward wants first what forward has made last.
+        """
+        step = 1 if 0 < self._last_read < number else -1
+        self._last_read = number
+        left = AHEAD
+        for near in range(number + step, number + step * NEAR, step):
+            place = self._written.get(near)
+            if place is not None and place.waiting:
+                place.expect()
+                left -= 1
+                if not left:
+                    return
 
     def _place(self, nbytes: int) -> Place:
         size = -(-nbytes // PAGE) * PAGE
