@@ -14,9 +14,10 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from skimp._engine.autograd.node_lines import number
-from skimp._engine.autograd.nodes import Node, sequence
+from skimp._engine.autograd.nodes import Node
 from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site, op_name
+from skimp._engine.memory.storage import sequence
 from skimp.lens.data import Frame
 
 _USER, _ENGINE, _FOLDED, _BOUNDARY, _START = range(5)

@@ -101,6 +101,30 @@ def test_a_gated_product_keeps_its_two_inputs() -> None:
     assert host.allocated - before == MIB
 
 
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("op", ["gelu", "silu", "mul", "add", "layer_norm"])
+def test_what_was_written_unseen_is_not_made_again(op: str, kept: bool) -> None:
+    """The op's input changes through `data` between the op and what saves its result."""
+
+    def gradients(m: Any) -> Any:
+        x = m.linspace(-2, 2, 6).requires_grad_()
+        other = m.linspace(1, 3, 6).requires_grad_()
+        f = getattr(m.nn.functional, op, None) or getattr(m, op)
+        with m.no_grad():
+            seen = x.data
+        y = f(x, (6,)) if op == "layer_norm" else f(x, other) if op in ("mul", "add") else f(x)
+        y.data_ptr()
+        seen.mul_(3)
+        loss = (y * y * other).sum()
+        if not kept:
+            del y
+        loss.backward()
+        return torch.tensor([x.grad.tolist(), other.grad.tolist()])
+
+    with skimp.config.using(defer="always", remake_from=1):
+        torch.testing.assert_close(gradients(skimp), gradients(torch))
+
+
 def products(m: Any) -> tuple[Any, Any, Any, Any]:
     x, w = inputs(m)
     u = x * 1.5

@@ -47,6 +47,7 @@ WRITES: dict[str, Callable[[Any, Any, Any, Setup], Any]] = {
     "logical_and_": lambda lib, t, s, k: t.logical_and_(s),
     "eq_": lambda lib, t, s, k: t.eq_(s),
     "fill_": lambda lib, t, s, k: t.fill_(s[1, 1]),
+    "zero_ of the conjugate": lambda lib, t, s, k: t.mul(1j).copy_(s).conj().imag.zero_(),
     "index_copy_": lambda lib, t, s, k: t.index_copy_(0, k["rows"], s[:2]),
     "index_add_": lambda lib, t, s, k: t.index_add_(1, k["rows"], s[:, :2]),
     "index_add_ of rows": lambda lib, t, s, k: t.index_add_(0, k["rows"], s[:2]),

@@ -7,12 +7,12 @@ everything that the formulas read; None once freed.
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from skimp._engine.memory.storage import sequence
 from skimp._engine.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 Grads = list["Tensor | None"]
 Hook = Callable[..., Any]
 
-sequence: itertools.count[int] = itertools.count(
-    1
-)  # a node's number is higher than those of all nodes that it leads to
 _new = object.__new__
 
 

@@ -11,10 +11,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from skimp._engine.autograd import node_lines as lines, saving
-from skimp._engine.autograd.nodes import Extra, accumulate_of, sequence, shape_of
+from skimp._engine.autograd.nodes import Extra, accumulate_of, shape_of
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Slot
 from skimp._engine.generated import function_of
+from skimp._engine.memory.storage import sequence
 from skimp._engine.tensor.tensor import Tensor
 
 if TYPE_CHECKING:

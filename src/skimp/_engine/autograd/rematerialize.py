@@ -73,7 +73,10 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         if hasattr(value, "unpack"):  # whatever a hook has made of it
             return None
         if isinstance(value, Tensor) and (
-            version is None or value._version != version or value._storage.exported
+            version is None
+            or value._version != version
+            or value._storage.exported
+            or value._storage.unseen > node._number  # its bytes are not what the node read
         ):
             return None
         if isinstance(value, Tensor):

@@ -8,6 +8,7 @@ door, which asks for `deferred`. Which storages wait, and for whom, is in pendin
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import sys
 import weakref
@@ -42,6 +43,11 @@ _BYTE = np.dtype(np.uint8)
 _OWN = 4
 
 
+# Numbers autograd's nodes in the order in which they are made, and among them writes that no
+# version counts.
+sequence: itertools.count[int] = itertools.count(1)
+
+
 class Storage:
     """The only owner of bytes. Instances are built by the functions below, never by calling the
     class.
@@ -56,6 +62,7 @@ class Storage:
     nbytes: int = -1
     size: int | None = None  # bytes that tensors may use; None: all of the block
     version: int = 0  # shared by base and views: an in-place write costs this increment
+    unseen: int = 0  # when it was last written to by a tensor with a version of its own (`x.data`)
     # deferred storages whose promises may read these bytes
     readers: list[weakref.ref[Storage]] | None = None
     # somebody outside can write to the bytes unseen: nothing that reads them is deferred

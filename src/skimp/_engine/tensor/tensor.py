@@ -14,7 +14,7 @@ from skimp._engine.memory import storage as storages
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
-from skimp._engine.memory.storage import Storage
+from skimp._engine.memory.storage import Storage, sequence
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.devices import CPU, device
 from skimp._engine.tensor.inference import marks
@@ -174,6 +174,7 @@ class Tensor:
         counter = self._counter
         if counter is not None:
             counter.version += 1
+            self._storage.unseen = next(sequence)
         else:
             self._storage.version += 1
 

@@ -457,6 +457,8 @@ def zero_(input: Tensor) -> Tensor:
 def _filled(input: Tensor, value: Any, rule: Rule = FILL) -> Tensor:
     tracked = modes.state.grad and input._rg
     history.before_inplace(input)
+    if input._conj or input._neg:  # PyTorch writes these by a copy
+        outs.check_overlap(input, ())
     kept = history.prepare(input, rule, {"input": input}) if tracked else None
     fill(input, value)
     if kept is not None:
