@@ -70,20 +70,15 @@ def op_names() -> dict[Form, str]:
 active: list[Recorder] = []  # those that listen now, on any thread
 
 
-def _here() -> list[Recorder]:
-    thread = threading.get_ident()
-    return [r for r in active if r.thread == thread]
-
-
 class Profiling:
     """The transform: what a call of an op does lies between two looks at the clock."""
 
     def concerns(self, call: Call) -> bool:
-        return bool(active) and call.form in op_names() and bool(_here())
+        return call.form in op_names()
 
     def run(self, call: Call) -> Any:
-        name = op_names()[call.form]
-        begun = [(r, r.begin(name, False)) for r in _here()]
+        thread, name = threading.get_ident(), op_names()[call.form]
+        begun = [(r, r.begin(name, False)) for r in active if r.thread == thread]
         for recorder, event in begun:
             if recorder.records_shapes:
                 event.shapes = [
@@ -94,9 +89,6 @@ class Profiling:
         finally:
             for recorder, event in begun:
                 recorder.finish(event)
-
-
-TRANSFORMS[PROFILING] = Profiling()
 
 
 class Recorder:
@@ -113,6 +105,7 @@ class Recorder:
     def start(self) -> None:
         """Listen."""
         active.append(self)
+        TRANSFORMS[PROFILING] = Profiling()
         regions.active.append("profile")
         watched.observe(self)
         run.OBSERVERS.append(self)
@@ -123,6 +116,8 @@ class Recorder:
         watched.unobserve(self)
         regions.active.remove("profile")
         active.remove(self)
+        if not active:
+            TRANSFORMS[PROFILING] = None
         while self._open:
             self._close()
 

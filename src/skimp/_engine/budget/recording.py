@@ -277,6 +277,7 @@ def _as_tensor(array: Any) -> Tensor:
 def begin() -> None:
     """Note from now on."""
     if NOTED[0] not in active:
+        TRANSFORMS[BUDGET] = Recording()
         active.append(NOTED[0])
 
 
@@ -284,6 +285,4 @@ def end() -> None:
     """Note no longer."""
     if NOTED[0] in active:
         active.remove(NOTED[0])
-
-
-TRANSFORMS[BUDGET] = Recording()
+        TRANSFORMS[BUDGET] = None

@@ -93,7 +93,8 @@ class Batches(Rows, Protocol):
         """A call of a function that draws numbers, while the vmap `level` is the innermost."""
 
 
-# by place: filled by the rooms that the transforms live in, when they are imported
+# by place: filled by the rooms that the transforms live in, when they are imported; by profiles and
+# budgets while there is one
 TRANSFORMS: list[Transform | None] = [None] * 7
 NOTED = ["budget"]  # what is active while a budget is obeyed and nothing else
 OVERRIDES, PROFILING, AUTOCAST, BATCHING, SPARSE, META, BUDGET = range(7)
