@@ -46,7 +46,7 @@ from skimp.distributed.objects import (
     send_object_list,
 )
 from skimp.distributed.p2p import P2POp, batch_isend_irecv, irecv, isend, recv, send
-from skimp.distributed.reduce_ops import ReduceOp, _make_nccl_premul_sum
+from skimp.distributed.reduce_ops import ReduceOp, _make_nccl_premul_sum, reduce_op
 from skimp.distributed.reductions import (
     all_reduce,
     all_reduce_coalesced,
@@ -68,7 +68,7 @@ __all__ = [
     "get_global_rank", "get_group_rank", "get_pg_count", "get_process_group_ranks", "get_rank",
     "get_world_size", "group", "init_process_group", "irecv", "is_initialized", "isend",
     "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv",
-    "recv_object_list", "reduce", "reduce_scatter", "reduce_scatter_single",
+    "recv_object_list", "reduce", "reduce_op", "reduce_scatter", "reduce_scatter_single",
     "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
     "supports_complex",
 ]  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from skimp._engine.memory.call_site import warn
+
 
 class ReduceOp(enum.Enum):
     """How values are combined. PREMUL_SUM needs a factor: `_make_nccl_premul_sum`."""
@@ -33,6 +35,21 @@ def _make_nccl_premul_sum(factor: Any) -> PremulSum:  # PyTorch's name
     return PremulSum(factor)
 
 
+class _Older:
+    """Operations as attributes, as programs of 2017 ask for them."""
+
+    def __getattr__(self, name: str) -> ReduceOp:
+        warn(
+            "`torch.distributed.reduce_op` is deprecated, please use `torch.distributed.ReduceOp` "
+            "instead",
+            FutureWarning,
+        )
+        if name not in ReduceOp.__members__:
+            raise AttributeError(f"torch.distributed.reduce_op has no {name!r}")
+        return ReduceOp[name]
+
+
+reduce_op = _Older()
 BITWISE = frozenset({ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR})
 # what has no meaning for complex numbers
 ORDERED = frozenset({ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT, *BITWISE})

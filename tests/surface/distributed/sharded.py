@@ -8,7 +8,13 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.fsdp import (
     FullyShardedDataParallel,
     MixedPrecisionPolicy,
@@ -90,6 +96,32 @@ def full(model):
     return {key: round(value.double().sum().item(), 3) for key, value in state.items()}
 
 
+class App(Stateful):
+    """A module and its optimizer, as PyTorch's recipe of checkpoints has them."""
+
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+
+    def state_dict(self):
+        model, optimizer = get_state_dict(self.model, self.optimizer)
+        return {"model": model, "optim": optimizer}
+
+    def load_state_dict(self, state):
+        set_state_dict(
+            self.model,
+            self.optimizer,
+            model_state_dict=state["model"],
+            optim_state_dict=state["optim"],
+        )
+
+
+def moments(optimizer):
+    """What the optimizer knows of all parameters."""
+    parts = sum(s["exp_avg"].double().sum() for s in optimizer.state.values()).clone()
+    dist.all_reduce(parts)
+    return round(parts.item(), 4)
+
+
 if what == "all":
     if r == 0:
         alone = Net()
@@ -105,7 +137,8 @@ if what == "all":
         list(weight.full_tensor().shape),
         str(weight.placements),
     ]
-    dcp.save({"model": model.state_dict(), "step": 4}, checkpoint_id=folder)
+    dcp.save({"app": App(model, optimizer), "step": 4}, checkpoint_id=folder)
+    found["moments"] = moments(optimizer)
 
     model = sharded()
     sync = model.set_requires_gradient_sync
@@ -160,8 +193,10 @@ if what == "all":
         found["zero whole"] = len(zero.state_dict()["state"])
 elif what == "load":
     model = sharded()
-    state = {"model": model.state_dict(), "step": 0}
+    optimizer = adam(model)
+    state = {"app": App(model, optimizer), "step": 0}
     dcp.load(state, checkpoint_id=folder)
+    found["moments"] = moments(optimizer)
     found["state"], found["step"] = full(model), state["step"]
 
 with open(f"{target}.{r}", "w") as file:

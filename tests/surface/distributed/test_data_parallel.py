@@ -18,7 +18,8 @@ plain|small buckets|one bucket|buffers|own buffers|unused|unused by all|static|a
 fp16 hook
 wrapped|own hook|powersgd|unfinished|no parameters|device ids|join
 join, divided|joined parameters|sampler|all_reduce|broadcast|reduce|all_gather|gather|scatter
-all_to_all|all_to_all_single
+all_to_all|all_to_all_single|older|functional sum|functional gather|functional columns
+functional scatter|functional exchange|functional wait|functional, several
 """.strip().replace("\n", "|")  # fmt: skip
 
 

@@ -79,6 +79,8 @@ def test_a_mesh_has_a_group_per_line() -> None:
 def test_another_number_of_ranks_reads_the_checkpoint() -> None:
     assert trained()["of three"]["state"] == trained()["state"]
     assert trained()["of three"]["step"] == 4
+    assert trained()["of three"]["moments"] == pytest.approx(trained()["moments"], rel=1e-3)
+    assert trained()["moments"] != 0
 
 
 @default_mode  # with everything deferred it is lower

@@ -7,6 +7,7 @@ import warnings
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as together
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -159,6 +160,27 @@ found["all_to_all"] = gradient(
     lambda x: together.all_to_all([torch.empty(2), torch.empty(2)], list(x.split(2)))
 )
 found["all_to_all_single"] = gradient(lambda x: together.all_to_all_single(torch.empty(4), x))
+
+mesh = dist.init_device_mesh("cpu", (n,))
+for name, call in {
+    "sum": lambda x: functional.all_reduce(x, "sum", dist.group.WORLD),
+    "gather": lambda x: functional.all_gather_single(x, 0, mesh),
+    "columns": lambda x: functional.all_gather_single(x.view(2, 2), 1, (mesh, 0)),
+    "scatter": lambda x: functional.reduce_scatter_single(x, "sum", 0, mesh),
+    "exchange": lambda x: (
+        functional.all_to_all_single(x, [1 + r] * 2, [1, 2], mesh)
+        if len(x) == 3
+        else functional.all_to_all_single(x, None, None, dist.group.WORLD)
+    ),
+}.items():
+    found[f"functional {name}"] = gradient(call)
+found["functional wait"] = functional.wait_tensor(  # whose gradient PyTorch leaves undefined
+    functional.broadcast(torch.ones(4) + r, 1, dist.group.WORLD)
+).tolist()
+found["functional, several"] = [
+    t.tolist() for t in functional.all_reduce_coalesced([torch.ones(2), torch.ones(1)], "max", mesh)
+]
+found["older"] = dist.reduce_op.SUM == dist.ReduceOp.SUM
 
 with open(f"{target}.{r}", "w") as file:
     json.dump(found, file)

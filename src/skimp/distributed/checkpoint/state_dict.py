@@ -69,7 +69,10 @@ def _of_rank_0(state: Any, options: StateDictOptions | None) -> Any:
 def get_optimizer_state_dict(
     model: Any, optimizers: Any, *, submodules: Any = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
-    """The optimizer's by parameters' names, with whole tensors."""
+    """The optimizer's by parameters' names, with whole tensors. One that has no state yet makes it,
+    so that there is something to load into.
+    """
+    _init_optim_state(optimizers)
     found: dict[str, Any] = FullyShardedDataParallel.optim_state_dict(_inner(model), optimizers)
     if options is not None and options.cpu_offload and options.full_state_dict and get_rank():
         return {}
@@ -103,6 +106,7 @@ def set_optimizer_state_dict(
     model: Any, optimizers: Any, optim_state_dict: Any, *, options: Any = None
 ) -> None:
     """Take one with names and whole tensors."""
+    _init_optim_state(optimizers)
     inner = _inner(model)
     optim_state_dict = _of_rank_0(optim_state_dict, options)
     ready = FullyShardedDataParallel.optim_state_dict_to_load(inner, optimizers, optim_state_dict)
