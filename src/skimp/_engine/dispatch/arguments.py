@@ -290,7 +290,7 @@ def sort(value: Any) -> Any:
     if kind is bool or kind is type:
         return value
     if isinstance(value, Tensor):
-        return (kind, value.ndim == 0, value._rg, value._dtype)
+        return (kind, value.ndim == 0, value.requires_grad, value._dtype)
     return (str, value) if kind is str and len(value) < _SHORT else kind
 
 
