@@ -152,7 +152,7 @@ def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
     """The dtypes for which the kernel on the bare arrays is the whole op."""
     real = frozenset({dtypes.float32, dtypes.float64})
     known: dict[Types, frozenset[dtypes.dtype]] = {
-        same: PLAIN | WHOLE,
+        same: PLAIN | WHOLE | {dtypes.bool},
         floating: PLAIN,
         real_valued: real | WHOLE,
     }

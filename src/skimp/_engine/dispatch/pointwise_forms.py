@@ -44,11 +44,14 @@ def named(f: F, name: str, doc: str | None = None) -> F:
 
 def direct(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     """The ufunc that is the whole op, and the dtypes for which it is; or None and nothing."""
-    kernel = row.kernels.get(dtypes.float32)
-    if type(kernel) is not Kernel or not isinstance(kernel.fn, np.ufunc) or row.params or row.masks:
+    kernel = next((k for d in _FIRST if type(k := row.kernels.get(d)) is Kernel), None)
+    if kernel is None or not isinstance(kernel.fn, np.ufunc) or row.params or row.masks:
         return None, NONE
     ok = PLAIN | WHOLE if row.types is predicate else row.plain
     return kernel.fn, frozenset(d for d in ok if row.kernels.get(d) is kernel)
+
+
+_FIRST = (dtypes.float32, dtypes.int64)  # bits have no kernel for floats
 
 
 _UNARY = """\
@@ -298,7 +301,7 @@ def to_write(target: Tensor) -> Any:
 def _strided(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     """`direct`, for ufuncs whose bits don't depend on the strides of two operands."""
     ufunc, ok = direct(row)
-    return (ufunc, ok) if ufunc is not None and row.kernel(dtypes.float32).strided else (None, NONE)
+    return (ufunc, ok) if ok and row.kernel(next(iter(ok))).strided else (None, NONE)
 
 
 # -- operators ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
-from skimp._kernels.scratch import Scratch, row_sums
+from skimp._kernels.scratch import Scratch, row_sums, row_tops
 from skimp._ops import batching
 from skimp._ops.meta import nn as shapes
 from skimp._ops.nn.reduction import check_reduction, reduction_of
@@ -108,7 +108,7 @@ def _forward(
     """Of a block of rows: minus the target's log-probability, the logsumexp, the sum of
     (weighted) log-probabilities."""
     with Scratch(x.shape, loss.dtype) as z:
-        top = np.maximum.reduce(x, axis=1, keepdims=True).astype(loss.dtype, copy=False)
+        top = row_tops(x).astype(loss.dtype, copy=False)
         own = _pick(x, at)
         if spread is not None:
             np.subtract(x, top, out=z)
@@ -247,7 +247,7 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
         or np.maximum.reduce(t.view(np.uint64)) >= x.shape[1]
     ):
         return None
-    top = np.maximum.reduce(x, axis=1, keepdims=True)
+    top = row_tops(x)
     z = x - top
     own = z[_counted(len(t)), t]
     np.exp(z, out=z)

@@ -16,6 +16,7 @@ from skimp._engine.eval.reducers import add_up, in_range
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.einsum import einsum
+from skimp._kernels.scratch import row_tops
 
 _FLOATS: Final = frozenset({dtypes.float32, dtypes.float64})
 _ORDERED: Final = _FLOATS | {dtypes.int64, dtypes.int32}
@@ -239,7 +240,7 @@ def logsumexp(input: Any, dim: Any, keepdim: bool = False) -> Any:
     x = rows(input, dim)
     if x is None or type(keepdim) is not bool:
         return None
-    top = highest(x, -1, None, None, True)
+    top = row_tops(x) if x.ndim == 2 else highest(x, -1, None, None, True)
     if not math.isfinite(add(top.reshape(-1))):
         return None
     e = np.subtract(x, top)

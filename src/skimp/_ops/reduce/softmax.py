@@ -29,10 +29,10 @@ from skimp._engine.tensor import dtypes, meta
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.einsum import einsum
-from skimp._kernels.scratch import Scratch, row_sums
+from skimp._kernels.scratch import Scratch, row_sums, row_tops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
-from skimp._ops.reduce.small import few_rows, highest
+from skimp._ops.reduce.small import few_rows
 
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
@@ -165,13 +165,13 @@ def exp_of(x: Array, top: Array, out: Array) -> Array | None:
 
 @in_wide
 def _softmax_block(x: Array, y: Array) -> None:
-    exp_of(x, np.maximum.reduce(x, axis=1, keepdims=True), y)
+    exp_of(x, row_tops(x), y)
     np.divide(y, row_sums(y), out=y)
 
 
 @in_wide
 def _log_softmax_block(x: Array, y: Array) -> None:
-    np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True), out=y)
+    np.subtract(x, row_tops(x), out=y)
     with Scratch(y.shape, y.dtype) as e:
         np.exp(y, out=e)
         np.subtract(y, np.log(row_sums(e)), out=y)
@@ -233,7 +233,7 @@ def _small_softmax(input: Any, dim: Any) -> Tensor | None:
     if x is None:
         return None
     y = np.empty(x.shape, x.dtype)
-    exp_of(x, highest(x, 1, None, None, True), y)
+    exp_of(x, row_tops(x), y)
     np.divide(y, einsum("ij->i", y)[:, None], out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
@@ -242,7 +242,7 @@ def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
     x = few_rows(input, dim)
     if x is None:
         return None
-    y = np.subtract(x, highest(x, 1, None, None, True))
+    y = np.subtract(x, row_tops(x))
     sums = einsum("ij->i", np.exp(y))[:, None]
     np.subtract(y, np.log(sums, out=sums), out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
