@@ -176,12 +176,20 @@ def alike(f: Callable[[Any], Any], refused: type[Exception] | None = None) -> No
     and both say the same first sentence.
     """
     theirs, ours = answer(f, torch), answer(f, skimp)
-    assert (type(theirs) if isinstance(theirs, Exception) else None) is refused, repr(theirs)
+    told(theirs, refused)
     if refused is None:
         assert repr(ours).replace("skimp", "torch") == repr(theirs)
         return
     assert type(ours) is refused, repr(ours)
     assert str(ours).partition(".")[0] == str(theirs).partition(".")[0]
+
+
+def told(theirs: Any, refused: type[Exception] | None) -> None:
+    """A case says what PyTorch does with it, so that one that is mistyped does not pass because
+    both sides refuse it: this class of error, or (None) no error.
+    """
+    found = type(theirs) if isinstance(theirs, Exception) else None
+    assert found is refused, f"PyTorch gives {theirs!r}, and the case says {refused}"
 
 
 def answer(f: Callable[[Any], Any], library: Any) -> Any:
@@ -192,7 +200,7 @@ def answer(f: Callable[[Any], Any], library: Any) -> Any:
         return error.with_traceback(None)
 
 
-def refusals(cases: dict[type[Exception], Any]) -> list[Any]:
+def refusals(cases: dict[Any, Any]) -> list[Any]:
     """A test's parameters: a class of error and a case, for all that are listed by their class."""
     return [
         pytest.param(error, case, id=name if isinstance(name, str) else None)
