@@ -1,7 +1,8 @@
 """torch.distributed between processes of one host, against PyTorch's gloo.
 
-`python -m bench.distributed`: each size of each collective in turns, skimp and gloo alternating,
-each in fresh processes; the figure is the smallest median of the turns.
+`python -m bench.distributed`, two to three minutes: each size of each collective in turns, skimp
+and gloo alternating, each in fresh processes; the figure is the smallest median of the turns. The
+table is kept, and stands in the performance page (`--print`: only printed).
 """
 
 from __future__ import annotations
@@ -10,56 +11,32 @@ import argparse
 import json
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
+from bench import page
+from bench.engines import ROOT
+from bench.machine import commit
+from bench.results import FOLDER, load as load_results, newest
+
+RANK = Path(__file__).with_name("rank.py")
 SIZES = (1 << 10, 100 << 10, 1 << 20, 100 << 20)
+GOALS = ((100 << 10, 0.2), (1 << 40, 2 / 3))  # up to so many bytes, of gloo's time
+KEPT = FOLDER / "ranks" / "distributed.json"
+HEAD = (
+    "| collective | ranks | bytes | skimp | gloo | skimp / gloo | goal |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
+)
 OPS = ("all_reduce", "broadcast", "all_gather_single", "reduce_scatter_single")
-
-
-def rank_main(target: str, sizes: str, ops: str) -> None:
-    """One rank: the median time of each collective, in microseconds."""
-    import torch  # whichever library runs this
-    import torch.distributed as dist
-
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    n = dist.get_world_size()
-    found = {}
-    for size in json.loads(sizes):
-        k = max(n, size // 4 // n * n)
-        x, part = torch.ones(k), torch.ones(k // n)
-        calls: dict[str, Any] = {
-            "all_reduce": lambda x=x: dist.all_reduce(x),
-            "broadcast": lambda x=x: dist.broadcast(x, 0),
-            "all_gather_single": lambda x=x, part=part: dist.all_gather_single(x, part),
-            "reduce_scatter_single": lambda x=x, part=part: dist.reduce_scatter_single(part, x),
-        }
-        for name in json.loads(ops):
-            call, times = calls[name], []
-            for _ in range(3):
-                call()
-            rounds = 2000 if size < 1 << 20 else 5 if size > 1 << 24 else 40
-            for _ in range(rounds):
-                begin = time.perf_counter()
-                call()
-                times.append(time.perf_counter() - begin)
-            dist.barrier()
-            found[f"{name} {size}"] = statistics.median(times) * 1e6
-    if dist.get_rank() == 0:
-        Path(target).write_text(json.dumps(found))
 
 
 def run(library: str, n: int, sizes: tuple[int, ...], ops: tuple[str, ...]) -> dict[str, float]:
     """The times of one library's ranks."""
     with tempfile.TemporaryDirectory() as folder:
         target = f"{folder}/found"
-        words = [__file__, "--rank", target, json.dumps(sizes), json.dumps(ops)]
+        words = [str(RANK), target, json.dumps(sizes), json.dumps(ops)]
         if library == "skimp":
             command = [sys.executable, "-m", "skimp", "launch", "-n", str(n), *words]
             subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
@@ -93,9 +70,11 @@ def table(n: int, turns: int, sizes: tuple[int, ...], ops: tuple[str, ...]) -> l
     for key, ours in best["skimp"].items():
         theirs = best["gloo"][key]
         name, size = key.split()
+        goal = next(share for most, share in GOALS if int(size) <= most)
+        met = "met" if ours <= goal * theirs else "**no**"
         rows.append(
             f"| `{name}` | {n} | {int(size) >> 10} KiB | {ours:.0f} us | {theirs:.0f} us | "
-            f"{ours / theirs:.2f} |"
+            f"{ours / theirs:.2f} | {goal:.2f}: {met} |"
         )
     return rows
 
@@ -103,20 +82,24 @@ def table(n: int, turns: int, sizes: tuple[int, ...], ops: tuple[str, ...]) -> l
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rank", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--ops", nargs="+", default=list(OPS))
+    parser.add_argument("--print", action="store_true", help="print the table only")
     options = parser.parse_args()
-    if options.rank:
-        rank_main(*options.rank)
-        return
-    print("| collective | ranks | bytes | skimp | gloo | skimp / gloo |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    load = os.getloadavg()[0]
+    rows = []
     for n in options.ranks:
-        for row in table(n, options.turns, tuple(options.sizes), tuple(options.ops)):
-            print(row)
+        rows += table(n, options.turns, tuple(options.sizes), tuple(options.ops))
+    told = [HEAD, *rows]
+    print("\n".join(told))
+    if not options.print:
+        found = {"commit": commit()[0], "load": round(load, 2), "table": "\n".join(told)}
+        KEPT.parent.mkdir(exist_ok=True)
+        KEPT.write_text(json.dumps(found, indent=1) + "\n")
+        newer = newest()
+        page.write(load_results(newer), ROOT, newer)
 
 
 if __name__ == "__main__":

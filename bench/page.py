@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from bench.goals import README
 from bench.limits import SHARE
 from bench.markdown import NONE, mib, ratio, seconds, table, yes
 from bench.method import RATIOS, method
-from bench.results import Results, load, newest
+from bench.results import FOLDER, Results, load, newest
 from bench.verdict import AGREEMENT, LARGE_MIB, NOISE_MIB, Row, rows, shares
 
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
@@ -133,6 +134,7 @@ def page(results: Results, found: Sequence[Row], folder: Path, file: str) -> str
         chart("memory", "extra memory at the peak"),
         *against_the_machine(results),
         *growth(results, chart),
+        *between_processes(FOLDER / "ranks" / "distributed.json"),
         *failures(found),
         method(results),
     ]
@@ -249,6 +251,21 @@ def growth(results: Results, chart: Callable[[str, str], str]) -> list[str]:
         chart("nodes", "time and memory per node by length"),
         "With the number of threads:",
         chart("threads", "time by threads"),
+    ]
+
+
+def between_processes(kept: Path) -> list[str]:
+    """What `python -m bench.distributed` kept last."""
+    if not kept.exists():
+        return []
+    found = json.loads(kept.read_text())
+    return [
+        "## Between processes",
+        "Collectives of `torch.distributed` between processes of one host, one thread each, beside"
+        " PyTorch's gloo, in turns; the smallest median of the turns"
+        f" (`python -m bench.distributed`, commit {found['commit']}, load average {found['load']}"
+        " before it).",
+        found["table"],
     ]
 
 
