@@ -121,6 +121,7 @@ from skimp._engine.tensor.formats import (
     memory_format,
     preserve_format,
     sparse_coo,
+    sparse_csr,
     strided,
 )
 from skimp._engine.tensor.printing import set_printoptions

@@ -104,6 +104,7 @@ from skimp._engine.tensor.formats import layout as layout
 from skimp._engine.tensor.formats import memory_format as memory_format
 from skimp._engine.tensor.formats import preserve_format as preserve_format
 from skimp._engine.tensor.formats import sparse_coo as sparse_coo
+from skimp._engine.tensor.formats import sparse_csr as sparse_csr
 from skimp._engine.tensor.formats import strided as strided
 from skimp._engine.tensor.printing import set_printoptions as set_printoptions
 from skimp._engine.tensor.promotion import can_cast as can_cast
@@ -135,6 +136,7 @@ from skimp._ops.create.storages import shares_memory as shares_memory
 from skimp._ops.create.tensor_types import _StorageType
 from skimp._ops.random.generator import Generator as Generator
 from skimp._ops.random.generator import default_generator as default_generator
+from skimp._ops.sparse.compressed import RowTensor
 from skimp._ops.sparse.tensor import SparseTensor
 from skimp.amp import GradScaler as GradScaler
 from skimp.amp.autocast_mode import autocast as autocast
@@ -2682,13 +2684,13 @@ def sort(
     largest."""
 
 def sparse_bsc_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the only sparse layout is COO."""
+    """Refused: the sparse layouts are COO and CSR."""
 
 def sparse_bsr_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the only sparse layout is COO."""
+    """Refused: the sparse layouts are COO and CSR."""
 
 def sparse_compressed_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the only sparse layout is COO."""
+    """Refused: the sparse layouts are COO and CSR."""
 
 def sparse_coo_tensor(
     indices: Any = None,
@@ -2706,10 +2708,23 @@ def sparse_coo_tensor(
     gradient goes to `values` unless it is to be a leaf (`requires_grad`)."""
 
 def sparse_csc_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the only sparse layout is COO."""
+    """Refused: the sparse layouts are COO and CSR."""
 
-def sparse_csr_tensor(*args: Any, **words: Any) -> NoReturn:
-    """Refused: the only sparse layout is COO."""
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: dtype | None = None,
+    layout: layout | None = None,
+    device: device | str | builtins.int | None = None,
+    pin_memory: builtins.bool = False,
+    requires_grad: builtins.bool = False,
+    check_invariants: builtins.bool | None = None,
+) -> RowTensor:
+    """A matrix of `values` in the columns `col_indices`, row i's from `crow_indices[i]` on; on the
+    tensors that are given. Its gradient goes to `values` unless it is to be a leaf."""
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
     """Pieces of one size (the last may be shorter), or of the sizes given, along a dimension."""

@@ -104,7 +104,7 @@ from skimp._ops.shape import (
     view_copies,
     views,
 )
-from skimp._ops.sparse import products, sparse, tensor, text
+from skimp._ops.sparse import compressed, products, sparse, tensor, text
 
 foreach.declare_all()
 describing.settle()

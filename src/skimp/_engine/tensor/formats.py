@@ -46,6 +46,7 @@ class layout:  # noqa: N801  (PyTorch's name)
 
 strided: layout = layout("strided")
 sparse_coo: layout = layout("sparse_coo")
+sparse_csr: layout = layout("sparse_csr")
 
 _RANK = {channels_last: 4, channels_last_3d: 5}
 

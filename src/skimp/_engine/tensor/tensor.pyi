@@ -15,6 +15,7 @@ from skimp._engine.tensor.size import Size
 from skimp._ops.create.interop import DLDeviceType
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 from skimp._ops.random.generator import Generator
+from skimp._ops.sparse.compressed import RowTensor
 from skimp._ops.sparse.tensor import SparseTensor
 
 Array = np.ndarray[Any, Any]
@@ -363,7 +364,7 @@ class Tensor:
     def cauchy_(self, *args: Any, generator: Generator | None = None, **words: Any) -> Tensor:
         """Cauchy numbers."""
     def ccol_indices(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: the only sparse layout of skimp is COO; use to_sparse()."""
+        """Refused: the sparse layouts of skimp are COO and CSR; use to_sparse()."""
     def cdouble(self, memory_format: formats.memory_format | None = None) -> Tensor:
         """`to(torch.complex128)`."""
     def ceil(self, *, out: Tensor | None = None) -> Tensor:
@@ -409,8 +410,8 @@ class Tensor:
         (preserve_format)."""
     def coalesce(self) -> NoReturn:
         """Refused: the tensor is dense."""
-    def col_indices(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: the only sparse layout of skimp is COO; use to_sparse()."""
+    def col_indices(self) -> NoReturn:
+        """Refused: the tensor is not compressed by rows."""
     def combinations(self, r: builtins.int = 2, with_replacement: builtins.bool = False) -> Tensor:
         """Every way to choose r elements of a vector, in order, as rows."""
     def __complex__(self) -> complex: ...
@@ -455,8 +456,8 @@ class Tensor:
         """The tensor itself: it is on the CPU, or has no bytes that could be moved."""
     def cross(self, other: Tensor, dim: Any = None, *, out: Tensor | None = None) -> Tensor:
         """`linalg.cross` along `dim`, or along the first dimension of size 3 (deprecated)."""
-    def crow_indices(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: the only sparse layout of skimp is COO; use to_sparse()."""
+    def crow_indices(self) -> NoReturn:
+        """Refused: the tensor is not compressed by rows."""
     def cuda(
         self,
         device: devices.device | str | builtins.int | None = None,
@@ -1604,7 +1605,7 @@ class Tensor:
     def round_(self, *, decimals: builtins.int = 0) -> Tensor:
         """To the nearest integer, halves to even, in place; or to so many decimals."""
     def row_indices(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: the only sparse layout of skimp is COO; use to_sparse()."""
+        """Refused: the sparse layouts of skimp are COO and CSR; use to_sparse()."""
     def __rpow__(self, other: Any) -> Tensor: ...
     def __rrshift__(self, other: Any) -> Tensor: ...
     def __rshift__(self, other: Any) -> Tensor: ...
@@ -1930,9 +1931,9 @@ class Tensor:
         """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
         dims."""
     def to_sparse_bsc(self, **words: Any) -> NoReturn:
-        """Refused: the only sparse layout is COO."""
+        """Refused: the sparse layouts are COO and CSR."""
     def to_sparse_bsr(self, **words: Any) -> NoReturn:
-        """Refused: the only sparse layout is COO."""
+        """Refused: the sparse layouts are COO and CSR."""
     def to_sparse_coo(
         self,
         sparse_dim: builtins.int | None = None,
@@ -1944,9 +1945,9 @@ class Tensor:
         """The elements that are not zero, and where they are; with `sparse_dim` slices of the other
         dims."""
     def to_sparse_csc(self, **words: Any) -> NoReturn:
-        """Refused: the only sparse layout is COO."""
-    def to_sparse_csr(self, **words: Any) -> NoReturn:
-        """Refused: the only sparse layout is COO."""
+        """Refused: the sparse layouts are COO and CSR."""
+    def to_sparse_csr(self, dense_dim: builtins.int | None = None) -> RowTensor:
+        """The elements of a matrix that are not zero, by rows."""
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
     def topk(

@@ -17,6 +17,8 @@ from skimp._ops.sparse.tensor import SparseTensor, made
 def product(given: dict[str, Any]) -> Any:
     """The matrix product of the first two arguments."""
     a, b = [v for word, v in given.items() if word != "out"][:2]
+    if arithmetic.is_sparse(a):
+        return a.matmul(b)
     return arithmetic.product(a, b)
 
 
@@ -27,7 +29,7 @@ def sum_with_product(given: dict[str, Any]) -> Any:
 
 def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta * input + alpha * mat1 @ mat2, where mat1 is sparse."""
-    made_here = arithmetic.product(mat1, mat2)
+    made_here = mat1.matmul(mat2) if arithmetic.is_sparse(mat1) else arithmetic.product(mat1, mat2)
     made_here = made_here if alpha == 1 else made_here * alpha
     return (input if beta == 1 else input * beta) + made_here
 
@@ -42,6 +44,8 @@ def nothing_like(given: dict[str, Any]) -> SparseTensor:
     dtype = dtypes.asked(given.get("dtype")) or t._dtype
     held = t._held.new_empty((0, *shape[t.sparse_dim() :]), dtype=dtype)
     new = made(at, held, shape, t._sorted)
+    if t.is_sparse_csr:
+        new = new.to_sparse_csr()
     return new.requires_grad_() if given.get("requires_grad") else new
 
 

@@ -18,7 +18,6 @@ from skimp._ops.create.creation import as_tensor
 from skimp._ops.sparse import rules
 from skimp._ops.sparse.arithmetic import (
     add_entries,
-    added,
     flattened,
     plus_dense,
     product,
@@ -53,7 +52,7 @@ class Sparse:
             return op.sparse(given)
         first = next(iter(given.values()))
         if isinstance(first, SparseTensor):
-            method = SparseTensor.__dict__.get(name)
+            method = getattr(type(first), name, None) if _has(type(first), name) else None
             words = {k: v for k, v in list(given.items())[1:] if k != "out"}
             takes = inspect.signature(method).parameters if method is not None else {}
             if method is not None and all([k in takes or _is_nothing(v) for k, v in words.items()]):
@@ -70,9 +69,14 @@ class Sparse:
     ) -> Any:
         op = OPS.get(row.name)
         if op is not None and op.sparse == "values" and out is None:
-            whole = args[0].coalesce()
+            whole = args[0]._whole()
             return whole.like(pointwise.call(row, (whole._held,), tuple(params)))
         return pointwise_call(row.name, args, params, out)
+
+
+def _has(cls: type, name: str) -> bool:
+    """Whether a sparse class has a method of its own."""
+    return any([name in c.__dict__ for c in cls.__mro__ if issubclass(c, SparseTensor)])
 
 
 def _is_nothing(value: Any) -> bool:
@@ -88,11 +92,11 @@ def pointwise_call(name: str, args: Sequence[Any], params: Sequence[Any], out: A
     first, *rest = (*args, *params)
     alpha: Any = rest[1] if len(rest) > 1 else 1  # of a sum
     if isinstance(first, SparseTensor):
-        method = SparseTensor.__dict__.get(name)
+        method = getattr(type(first), name, None) if _has(type(first), name) else None
         if method is None or out is not None:
             refuse(name)
         if name in ("add", "sub"):
-            return added(first, args[1], alpha if name == "add" else -alpha)
+            return first.add(args[1], alpha=alpha if name == "add" else -alpha)
         return method(first, *args[1:], *params)
     if name in ("add", "sub"):
         alpha = alpha if name == "add" else -alpha
@@ -198,16 +202,16 @@ export("sparse_coo_tensor", sparse_coo_tensor, method=False)
 def _compressed(name: str) -> Callable[..., Any]:
     def f(*args: Any, **words: Any) -> NoReturn:
         raise NotImplementedError(
-            f"{name}: skimp has no compressed sparse layouts (CSR, CSC, BSR, BSC); use "
+            f"{name}: skimp has no such layout (CSC, BSR, BSC); use "
             "sparse_coo_tensor() or to_sparse()"
         )
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = "Refused: the only sparse layout is COO."
+    f.__doc__ = "Refused: the sparse layouts are COO and CSR."
     return f
 
 
-for _kind in ("compressed", "csr", "csc", "bsr", "bsc"):
+for _kind in ("compressed", "csc", "bsr", "bsc"):
     export(f"sparse_{_kind}_tensor", _compressed(f"sparse_{_kind}_tensor"), method=False)
     if _kind != "compressed":
         export(f"to_sparse_{_kind}", _compressed(f"to_sparse_{_kind}"), namespaces=())
@@ -229,7 +233,9 @@ def to_sparse(
     """
     if layout is formats.strided:
         return input
-    if layout is not None and repr(layout) != "torch.sparse_coo":
+    if layout is formats.sparse_csr:
+        return input.to_sparse_csr()
+    if layout is not None and layout is not formats.sparse_coo:
         return _compressed("to_sparse")()
     if sparse_dim is None and dense_dim is not None:
         sparse_dim = input.ndim - dense_dim
@@ -272,7 +278,6 @@ def _expects(name: str) -> Callable[..., Any]:
 for _f in (to_sparse, to_dense, sparse_mask):
     export(_f.__name__, _f, namespaces=())
 export("to_sparse_coo", to_sparse, namespaces=())
-SparseTensor.to_sparse = SparseTensor.to_sparse_coo  # type: ignore[method-assign]
 SparseTensor.sparse_mask = sparse_mask  # type: ignore[method-assign, assignment]
 for _name in ("coalesce", "indices", "values", "is_coalesced"):
     export(_name, _expects(_name), namespaces=())

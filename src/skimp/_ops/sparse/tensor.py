@@ -220,10 +220,13 @@ class SparseTensor(Tensor):
             return zeros + values.sum() if self._rg else zeros
         return zeros.index_put(tuple(self._at.unbind(0)), values, accumulate=True)
 
-    def to_sparse(self, *_: Any, **__: Any) -> SparseTensor:
+    def to_sparse(self, *_: Any, layout: Any = None, **__: Any) -> SparseTensor:
+        if layout is formats.sparse_csr:
+            return self.to_sparse_csr()
         return self
 
-    to_sparse_coo = to_sparse
+    def to_sparse_coo(self, *_: Any, **__: Any) -> SparseTensor:
+        return self
 
     def to(self, *args: Any, **words: Any) -> SparseTensor:
         words.pop("memory_format", None)
@@ -269,6 +272,10 @@ class SparseTensor(Tensor):
         indices = fresh(np.ascontiguousarray(where, np.int64), dtypes.int64)
         to = fresh(back.reshape(-1).astype(np.int64), dtypes.int64)
         return made(indices, summed(self._held, to, n), self._plain_shape(), True)
+
+    def _whole(self) -> SparseTensor:
+        """Every entry once."""
+        return self.coalesce()
 
     # -- entries one by one -----------------------------------------------------------------------
 
@@ -379,7 +386,7 @@ class SparseTensor(Tensor):
     def div(self, other: Any, *, rounding_mode: Any = None) -> Any:
         if isinstance(other, Tensor) and other.ndim:
             raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor")
-        whole = self.coalesce() if rounding_mode else self
+        whole = self._whole() if rounding_mode else self
         return whole.like(whole._held.div(other, rounding_mode=rounding_mode))
 
     def neg(self) -> SparseTensor:
@@ -413,14 +420,14 @@ class SparseTensor(Tensor):
         refuse("division by a sparse tensor")
 
     def pow(self, exponent: Any) -> SparseTensor:
-        whole = self.coalesce()
+        whole = self._whole()
         return whole.like(whole._held**exponent)
 
     def __pow__(self, exponent: Any) -> SparseTensor:
         return self.pow(exponent)
 
     def norm(self, p: Any = 2, *_: Any, **__: Any) -> Tensor:
-        return self.coalesce()._held.norm(2 if p == "fro" else p)
+        return self._whole()._held.norm(2 if p == "fro" else p)
 
     # -- reductions -------------------------------------------------------------------------------
 

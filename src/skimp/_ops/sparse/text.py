@@ -17,9 +17,24 @@ def _part(name: str, array: Array) -> str:
     return f"{head}{body}{size})"
 
 
+def compressed_text(t: Any) -> str:
+    """PyTorch's `repr` of a tensor compressed by rows."""
+    parts = {"crow_indices": t.crow_indices(), "col_indices": t.col_indices(), "values": t._held}
+    gap = ",\n" + " " * _INDENT
+    whole = gap.join([_part(name, part.detach().array()) for name, part in parts.items()])
+    suffixes = [f"size={tuple(t.shape)}", *_suffixes(t)]
+    return printing._with_suffixes(f"tensor({whole}", suffixes, _INDENT)
+
+
 def text(t: Any) -> str:
     """PyTorch's `repr` of a sparse tensor."""
     parts = [_part("indices", t._at.detach().array()), _part("values", t._held.detach().array())]
+    gap = ",\n" + " " * _INDENT
+    whole = "tensor(" + gap.join([*parts, f"size={tuple(t.shape)}"])
+    return printing._with_suffixes(whole, _suffixes(t), _INDENT)
+
+
+def _suffixes(t: Any) -> list[str]:
     suffixes = [f"nnz={t._nnz()}"]
     if t._dtype is not promotion.get_default_dtype():
         complex_default = promotion.default_complex_dtype()
@@ -30,6 +45,4 @@ def text(t: Any) -> str:
         suffixes.append(f"grad_fn=<{t.grad_fn.name()}>")
     elif t.requires_grad:
         suffixes.append("requires_grad=True")
-    gap = ",\n" + " " * _INDENT
-    whole = "tensor(" + gap.join([*parts, f"size={tuple(t.shape)}"])
-    return printing._with_suffixes(whole, suffixes, _INDENT)
+    return suffixes
