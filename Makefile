@@ -64,9 +64,10 @@ stubs: $(VENV)/.skimp
 schemas: $(VENV)/.skimp-test
 	$(BIN)/python tools/schemas.py
 
-# The pictures and the notebook of docs/guide/tensors.md.
+# The pictures and the notebook of docs/guide/tensors.md, and the pictures of a report.
 guide: $(VENV)/.skimp
 	$(BIN)/python tools/guide.py
+	$(BIN)/python tools/report.py
 
 # Measures everything, and writes docs/performance.md and the README's table.
 bench: $(VENV)/.skimp-bench

@@ -29,6 +29,11 @@ def show(report: Report, file: TextIO, sections: Sequence[str] = ()) -> None:
     terminal.write(lambda frame: _everything(report, frame, sections), file)
 
 
+def drawn(report: Report, sections: Sequence[str] = ()) -> RenderableType:
+    """The report with a terminal's frames, for any console of rich's."""
+    return _everything(report, box.SIMPLE_HEAD, sections)
+
+
 def _everything(report: Report, frame: box.Box | None, show: Sequence[str]) -> RenderableType:
     parts: list[RenderableType] = [_summary(report, show)]
     if report.budget is not None and "budget" not in show:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from skimp._engine.budget.telling import words
+from skimp._engine.memory.layout import contiguous_strides
 from skimp._engine.memory.sizes import readable
 from skimp.lens import totals
-from skimp.lens.data import Place, Report, Step
+from skimp.lens.data import Copied, Place, Report, Step
 
 ROWS: Final = 10  # of each table; the rest is one line
 WIDTH: Final = 30  # of a bar
@@ -132,14 +133,21 @@ def copies(report: Report) -> Section:
                 str(copy.times),
                 where(copy.place),
                 copy.place.op,
-                f"{copy.shape} by {copy.strides}" if copy.shape else "",
+                str(copy.shape) if copy.shape else "",
                 " ".join([made.op, _at(made)]) if made is not None else "",
-                copy.reason if copy.forced else f"{copy.reason}: the op is a copy",
+                _why(copy),
             )
         )
     _rest(rows, [copy.bytes for copy in report.copies[ROWS:]], 7)
-    columns = ("bytes", "times", "where", "op", "shape by strides", "laid out by", "why")
+    columns = ("bytes", "times", "where", "op", "shape", "laid out by", "why")
     return Section("copies", columns, rows, "" if rows else "none")
+
+
+def _why(copy: Copied) -> str:
+    if copy.forced:  # the reason has the strides
+        return copy.reason
+    rows = not copy.shape or copy.strides == contiguous_strides(copy.shape)
+    return f"{copy.reason}: the op is a copy" + ("" if rows else f", strides {copy.strides}")
 
 
 def timeline(report: Report) -> Section:
