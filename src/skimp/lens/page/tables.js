@@ -4,7 +4,9 @@ function table(target, heads, rows, sorted, empty = "nothing") {
   const state = target.state ||= {key: sorted, up: false};
   const draw = () => {
     const at = heads.findIndex(([name]) => name === state.key);
-    const value = row => heads[at][1](row);
+    // of changes the largest stand first, whichever way they go
+    const size = state.key === "difference" ? Math.abs : x => x;
+    const value = row => size(heads[at][1](row));
     const ordered = [...rows].sort((a, b) => {
       const x = value(a), y = value(b);
       const order = typeof x === "number" ? x - y : String(x).localeCompare(String(y));
