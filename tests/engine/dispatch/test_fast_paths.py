@@ -23,6 +23,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
         skimp.arange(*given)
         for given in ((5,), (2, 9), (2, 9, 3), (-3, 3, 2), (0,), (7, 2, -2), (2.5,))
     ],
+    "nothing": lambda: [skimp.arange(0, dtype=d) for d in (None, skimp.float32, skimp.int64)],
     "like": lambda: [
         make(like)
         for make in (skimp.zeros_like, skimp.ones_like)

@@ -310,10 +310,10 @@ def _defaults(f: Callable[..., Any]) -> dict[str, Any]:
 def _given(f: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that don't have their defaults; starred ones as PyTorch's parser sees them."""
     found: dict[str, Any] = {}
-    for name, p in signature(f).parameters.items():
+    for i, (name, p) in enumerate(signature(f).parameters.items()):
         value = arguments.get(name, p.default)
-        if value is p.default or name == "out":
-            continue
+        if name == "out" or (value is p.default and (i or type(value) is not int)):
+            continue  # the first is no default: arange(0)
         if p.kind is p.VAR_KEYWORD:
             found |= value
         elif p.kind is p.VAR_POSITIONAL and name == "args":  # of any names

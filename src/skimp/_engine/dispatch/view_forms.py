@@ -38,7 +38,8 @@ _FAST_VIEW_TEXT = """\
                 if 1 in a.shape:
                     new._layout = {layout}
                 if input._marked:
-                    mark(new, _counter=input._counter)
+                    if input._counter is not None:
+                        mark(new, _counter=input._counter)
                     view_of(input, new, rule, {words})
                     return new
                 base = input._base
