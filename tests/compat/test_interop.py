@@ -225,7 +225,7 @@ def test_a_tensor_keeps_the_array() -> None:
     "share", [lambda x: x.numpy(), np.asarray, np.from_dlpack, torch.from_dlpack]
 )
 def test_large_writes_show_on_both_sides(share: Callable[[Any], Any]) -> None:
-    x = skimp.zeros(LARGE) + 1  # a promise, where anything is deferred
+    x = skimp.zeros(LARGE) + 1  # deferred, where anything is deferred
     other = share(x)
     assert float(other[-1]) == 1
     x.mul_(3)

@@ -1,7 +1,7 @@
 """Random programs of views, writes and arithmetic, run step by step on a skimp tensor and on its
 torch twin.
 
-Looking at values delivers promises, so values are compared at random moments and at the end;
+Looking at values materializes them, so values are compared at random moments and at the end;
 sharing and versions, which nobody can see through, are compared after each step. The arithmetic is
 IEEE-exact in both libraries: equal bits.
 """

@@ -158,3 +158,20 @@ def test_what_few_tensors_have_is_given_by_mark_alone() -> None:
     assert {name: names for name, names in found.items() if names} == {
         "skimp._engine.tensor.tensor": {"_creation"}  # `mark_creation`
     }
+
+
+READ_TEXT = {
+    "skimp.cli.program",  # a program's own
+    "skimp.utils.benchmark.timing",
+    "skimp._compat.modules",  # the constants in its file of names
+}
+
+
+def test_one_module_makes_code_of_text() -> None:
+    found = set()
+    for module, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if name in ("exec", "eval"):
+                found.add(module)
+    assert found == {"skimp._engine.generated"} | READ_TEXT

@@ -1,7 +1,7 @@
 """torch.cuda on a machine without CUDA: not available, and its memory counters count the host.
 
 Scripts that measure themselves still measure: the counters are the ledger's, and `synchronize()`
-delivers.
+materializes.
 """
 
 from __future__ import annotations

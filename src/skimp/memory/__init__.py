@@ -1,7 +1,7 @@
 """Memory, counted: what tensors hold now and held at most, limits, regions, copies.
 
-The counters have PyTorch's names (torch.cuda) and count the host. Reading one delivers every
-promise first.
+The counters have PyTorch's names (torch.cuda) and count the host. Reading one materializes all that
+is deferred first.
 """
 
 import importlib

@@ -41,7 +41,7 @@ def _step(parts: list[str], holder: Any, value: Any, before: Any) -> None:
         _of_node(parts, holder, value)
     elif isinstance(holder, (Storage, Expr, Leaf)):
         if isinstance(holder, Storage) and isinstance(value, Expr):
-            parts.append("its promise")
+            parts.append("its expression")
     elif isinstance(holder, (Many, Packed, Exported, CellType)):
         return
     elif isinstance(holder, np.ndarray):
@@ -53,7 +53,7 @@ def _step(parts: list[str], holder: Any, value: Any, before: Any) -> None:
             return
         _add(parts, _of_dict(holder, value, before))
     elif isinstance(holder, (list, tuple)):
-        if not parts[-1].startswith(("saved by", "graph of", "its promise")):
+        if not parts[-1].startswith(("saved by", "graph of", "its expression")):
             parts[-1] += _index(holder, value)
     else:
         _of_object(parts, holder, value)

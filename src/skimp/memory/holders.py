@@ -75,7 +75,7 @@ def _chains(storages: dict[int, Storage], hidden: list[Any]) -> list[str]:
                 continue  # by way of another tensor on the storage, of which something is said
             text, length = words(way[0], [*way[1], value]), len(way[1])
         told.setdefault(text, length)
-    array = " -> NumPy array"  # that a promise reads, which is said already
+    array = " -> NumPy array"  # that a deferred expression reads, which is said already
     said = [
         text for text in told if text.removesuffix(array) == text or text[: -len(array)] not in told
     ]

@@ -11,8 +11,8 @@ from tests.support.running import default_mode
 
 pytestmark = default_mode  # what is noted, and what must be there at once, follows the mode
 
-# what an earlier version got wrong: a write between the last dependent and the count of writes, a
-# promise computed over a source, an array outside, a hook's tensor, a promise delivered by resizing
+# what an earlier version got wrong: a write between the last dependent and the count of writes, an
+# expression computed over a source, an array outside, a hook's tensor, a resize that materializes
 FOUND = (7, 20, 57, 101, 153, 167, 293, 70028)
 
 

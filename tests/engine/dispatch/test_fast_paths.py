@@ -153,7 +153,7 @@ def test_gradients_of_sums_of_products(turned: tuple[bool, bool]) -> None:
 
 
 def test_writes_are_counted_and_refused() -> None:
-    """A short write counts as a write: what was saved is refused, whoever reads it delivers."""
+    """A short write counts as a write: what was saved is refused, who reads it materializes."""
     for write in (
         lambda t: t.add_(1.0),
         lambda t: t.mul_(t),

@@ -127,7 +127,7 @@ def test_assigning_a_function_of_the_target_holds_no_second_block() -> None:
     named = skimp.exp(x) * others
     doubled = named * 2
     x[:] = named
-    assert skimp.equal(reader, large(1.5))  # what else read the old elements has delivered
+    assert skimp.equal(reader, large(1.5))  # what else read the old elements is materialized
     assert skimp.equal(doubled, x * 2)
     del reader, doubled
     expected = large(float(np.exp(np.float32(0.5)) * 2))
@@ -171,7 +171,7 @@ def test_a_write_to_part_of_a_promise_delivers_it() -> None:
     assert (y[2].item(), y[3].item()) == (6.0, 0.0)
 
 
-# -- 4: observation delivers ----------------------------------------------------------------------
+# -- 4: observation materializes -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def torch_of(x: Any) -> Any:
 
 @pytest.mark.parametrize("consumer", CONSUMERS.values(), ids=list(CONSUMERS))
 def test_what_reads_a_promise_is_not_overtaken_by_its_donation(consumer: Any) -> None:
-    """The consumer asks for room for its own result, and that makes the promise deliver."""
+    """The consumer asks for room for its own result, and that materializes the expression."""
     generator = np.random.default_rng(0)
     arrays = [generator.random((80_000, 64), np.float32) for _ in range(3)]
     want = consumer(torch.from_numpy(arrays[0]) * torch.from_numpy(arrays[1]))

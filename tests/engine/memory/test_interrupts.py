@@ -175,7 +175,7 @@ def test_a_result_that_takes_over_a_block_is_right_after_an_interrupt() -> None:
         assert read(held).item() == expected
 
 
-@pytest.mark.parametrize("start", ["resident", "promised"])
+@pytest.mark.parametrize("start", ["resident", "deferred"])
 def test_a_write_is_whole_or_has_not_happened(start: str) -> None:
     def make() -> Any:
         x = skimp.tensor(values())

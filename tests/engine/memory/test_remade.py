@@ -137,7 +137,7 @@ def test_reading_counters_does_not_make_it() -> None:
     del h
     skimp.cuda.memory_allocated()
     kinds = {(one.op, one.name): one.kind for one in skimp.autograd.saved(y)}
-    assert kinds["MmBackward0", "input"] == "promise"
+    assert kinds["MmBackward0", "input"] == "deferred"
 
 
 def test_what_is_still_there_is_not_made_again() -> None:
@@ -170,7 +170,7 @@ def test_a_write_is_noticed(gone: bool) -> None:
 
 
 def test_a_write_to_what_it_is_made_of_comes_too_late() -> None:
-    """The promise delivers before its source changes, as every promise does."""
+    """It is materialized before its source changes, as all that is deferred."""
     grads = []
     for m in (skimp, torch):
         u, h, y, w = products(m)

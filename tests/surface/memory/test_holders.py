@@ -95,7 +95,7 @@ def test_a_promise_that_reads_it_is_a_holder() -> None:
     y = torch.exp(x)
     found = memory.holders(x)
     deferred = y._storage.deferred is not None
-    assert any("y in" in line and "its promise" in line for line in found) == deferred
+    assert any("y in" in line and "its expression" in line for line in found) == deferred
 
 
 def test_a_leaks_chain_goes_through_container_and_graph() -> None:

@@ -239,7 +239,7 @@ def test_a_step_allocates_nothing_that_lasts(name: str) -> None:
 
 
 def test_readers_of_a_parameter_keep_the_old_values() -> None:
-    """What was promised before the step is computed from the values before the step."""
+    """What was deferred before the step is computed from the values before the step."""
     n = 1 << 17
     p = skimp.ones(n, requires_grad=True)
     optimizer = skimp.optim.Adam([p], lr=0.5)

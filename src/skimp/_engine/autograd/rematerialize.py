@@ -1,7 +1,7 @@
 """What a node saves of another node's result where that is cheap: the recipe, not the bytes.
 
 A GELU keeps its input, and the product after it would keep its result: the same number of bytes
-again, for a hundredth of the product's work. So the product keeps a promise of the result instead
+again, for a hundredth of the product's work. So the product keeps an expression of the result
 (`memory/rematerialize.py`), over what the GELU keeps anyway, and the bytes go with the last tensor
 that the program has of them.
 """
@@ -24,7 +24,7 @@ _new = object.__new__
 
 
 def instead_of(t: Tensor) -> Tensor:
-    """An alias of `t`, which requires grad, on a promise of its bytes; `t` where the bytes
+    """An alias of `t`, which requires grad, on an expression of its bytes; `t` where the bytes
     themselves are better kept."""
     base = t if t._base is None else t._base
     node: Any = base._node
@@ -80,7 +80,7 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         ):
             return None
         if isinstance(value, Tensor):
-            lean(value._storage)  # else the new promise would keep what that one keeps
+            lean(value._storage)  # else the new deferred expression would keep what that one keeps
         values.append(value)
     with modes.no_grad():
         made = rule.rematerialize(*values)

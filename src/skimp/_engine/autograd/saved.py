@@ -16,7 +16,7 @@ class Saved(NamedTuple):
     """One tensor that one node keeps.
 
     `kind`: "kept" (alive because of the graph, as far as it knows), "leaf" (a leaf's own bytes),
-    "shared" (bytes that an entry above keeps already), "promise" (not computed: costs nothing yet),
+    "shared" (bytes that an entry above keeps already), "deferred" (it costs nothing yet),
     "packed" (whatever a hook made of it).
     """
 
@@ -24,7 +24,7 @@ class Saved(NamedTuple):
     name: str
     shape: tuple[int, ...]
     dtype: Any
-    nbytes: int  # of its whole storage; 0 for promises, shared entries and what hooks packed
+    nbytes: int  # of its whole storage; 0 for expressions, shared entries and what hooks packed
     kind: str
     line: str
 
@@ -94,7 +94,7 @@ def _entry(node: Node, name: str, value: Any, seen: set[int]) -> Saved:
         return Saved(node.name(), name, (), None, 0, "packed", line)
     s = value._storage
     if s.deferred is not None:
-        kind, nbytes = "promise", 0
+        kind, nbytes = "deferred", 0
     elif id(s) in seen:
         kind, nbytes = "shared", 0
     else:

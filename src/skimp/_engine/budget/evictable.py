@@ -36,8 +36,8 @@ _getrefcount = sys.getrefcount
 
 
 class Evictable(Followed):
-    """A storage known to a budget. Its bytes are in `block`, promised (`deferred`), in a file
-    (`place`), or to be made again (`recipe`, from what `needs` keeps alive).
+    """A storage known to a budget. Its bytes are in `block`, in an expression (`deferred`), in a
+    file (`place`), or to be made again (`recipe`, from what `needs` keeps alive).
     """
 
     place: Place | None = None  # the bytes, or a copy of them
@@ -86,12 +86,12 @@ class Evictable(Followed):
         return super().export()
 
     def replace(self, expr: Expr) -> None:
-        """A promise of other bytes."""
+        """A deferred expression of other bytes."""
         self._about_to_change()
         super().replace(expr)
 
     def overwrite(self, source: Storage, array: Array) -> bool:
-        """Compute a promise over `array`, elements of these bytes, if that can be."""
+        """Compute a deferred expression over `array`, elements of these bytes, if that can be."""
         self._about_to_change()
         return super().overwrite(source, array)
 
@@ -145,7 +145,7 @@ def age() -> int:
 
 
 def leaf_arrays(s: Storage) -> list[Array]:
-    """What a promise reads, all of it there: to be kept while room is made for its result."""
+    """What an expression reads, all of it there: to be kept while room is made for its result."""
     deferred = s.deferred
     if deferred is None:
         return []
@@ -200,7 +200,7 @@ def _address(block: Array) -> int:
 
 
 def _leaves_on(s: Storage) -> list[Leaf]:
-    """The leaves of waiting promises that have an array over the storage's bytes."""
+    """The leaves of waiting deferred expressions that have an array over the storage's bytes."""
     found: dict[int, Leaf] = {}
     block = s.block
     assert block is not None

@@ -6,7 +6,7 @@ recipe (`origin`), so a chain can be made again from where bytes are. When a sto
 because there is a recipe, what that needs is held (`Evictable.needs`), and a write to it has the
 storage made first.
 
-Two kinds: a pointwise expression that was delivered, and a call of any other op.
+Two kinds: a pointwise expression that was materialized, and a call of any other op.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Source:
 
     def __init__(self, s: Evictable) -> None:
         if s.deferred is not None and s.recipe is None:
-            of_expression(s, s.deferred)  # it may never be delivered
+            of_expression(s, s.deferred)  # it may never be materialized
         self.ref: Final = weakref.ref(s)
         self.kept: Final = s if len(s) <= SMALL else None
         self.writes: Final = s.writes

@@ -1,6 +1,6 @@
 """Noting how ops made their results, while a budget is obeyed: a transform, the innermost one.
 
-Pointwise work notes itself when it is delivered (`recipes.of_expression`). Here it is calls of all
+Pointwise work notes itself when it is materialized (`recipes.of_expression`). Here it is calls
 other ops, by their arguments; and random numbers that fill a tensor, by their generator's state.
 """
 
@@ -118,13 +118,13 @@ def _fresh(result: Any, age: int) -> list[Evictable | None]:
 
 
 def _beneath(result: Any, age: int) -> list[Evictable]:
-    """The storages made by this call that are no results, but that promises of results read: the
+    """The storages made by this call that are no results, but that expressions of results read: the
     product below a sum with a bias.
     """
     found: list[Evictable] = []
     for t in _results(result):
-        promise = t._storage.deferred if isinstance(t, Tensor) and not t._hollow else None
-        for leaf in () if promise is None else promise.leaves:
+        expression = t._storage.deferred if isinstance(t, Tensor) and not t._hollow else None
+        for leaf in () if expression is None else expression.leaves:
             s: Any = leaf.storage
             if type(s) is Evictable and s.born > age and s.block is not None and s not in found:
                 found.append(s)

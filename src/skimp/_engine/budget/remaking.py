@@ -132,7 +132,7 @@ def _key(source: recipes.Source) -> tuple[int, int]:
 
 def adopt(s: Evictable, new: Storage) -> None:
     """Give `s` the block of a storage that nobody else has."""
-    flat = new.flat()  # delivers
+    flat = new.flat()  # materializes
     if flat.nbytes != len(s):
         raise RuntimeError(f"{flat.nbytes} bytes were made again where there were {len(s)}")
     del flat

@@ -34,7 +34,7 @@ VARIABLE: Final = "SKIMP_BUDGET"
 ALWAYS: Final = "always"  # instead of a size: evict all that may go at each allocation, for tests
 UNBOUNDED: Final = 1 << 60
 FEW: Final = 3  # tensors that any op may read at once
-SHARE: Final = 8  # of the budget that a promise of more may read
+SHARE: Final = 8  # of the budget that a deferred expression of more may read
 
 
 class Spending:
@@ -66,7 +66,7 @@ class Spending:
         return self
 
     def computes(self, owner: Any) -> object:
-        """Know a promise that is about to be computed, how that is done and what it reads."""
+        """Know an expression that is about to be computed, how that is done and what it reads."""
         computing = Computing(evictable.leaf_arrays(owner))
         if len(owner) >= self.least and self._know(owner):
             if owner.recipe is None:
@@ -92,8 +92,8 @@ class Spending:
                 s.made_at = call_site.find()
         return known
 
-    def promised(self, owner: Any) -> bool:
-        """Know a new promise; whether it reads so much at once that it had better deliver now."""
+    def deferring(self, owner: Any) -> bool:
+        """Know a new expression; whether it reads so much that it had better materialize now."""
         evictable.enrol(owner)
         leaves = owner.deferred.leaves
         if len(leaves) <= FEW:
@@ -176,8 +176,8 @@ class Spending:
 
 
 class Computing:
-    """A promise that is being computed: its leaves' arrays, which pin their bytes, and since when.
-    Its recipe knows the time when this is gone.
+    """An expression that is being computed: its leaves' arrays, which pin their bytes, and since
+    when. Its recipe knows the time when this is gone.
     """
 
     __slots__ = ("_began", "_spent", "arrays", "recipe")

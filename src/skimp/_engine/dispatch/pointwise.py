@@ -464,7 +464,7 @@ def assign(
         root = converted(
             expression(row, kernel, args, compute, result, layout), result, out._dtype, inner
         )
-        kept = out._storage.deferred is not None  # making the expression may have delivered it
+        kept = out._storage.deferred is not None  # making the expression may have materialized it
         if kept and not any([isinstance(a, Tensor) and a._storage.exported for a in args]):
             s.replace(root)
             out.bump()

@@ -43,7 +43,7 @@ def kept_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> 
 
 
 def source_of(t: Tensor, in_order: bool = False) -> tuple[Expr | Array, tuple[int, ...]]:
-    """What holds the elements, promise or array, with its dims in memory order, and that order.
+    """What holds the elements, expression or array, with its dims in memory order, and that order.
 
     `in_order` keeps the tensor's own order of dims, for results that depend on it (positions).
     """

@@ -92,8 +92,8 @@ def target(
 
 
 def pour(source: Tensor, into: Array) -> None:
-    """Write all of `source`, converted, into an array of its shape; a promise is computed straight
-    into its place.
+    """Write all of `source`, converted, into an array of its shape; an expression is computed
+    straight into its place.
     """
     expr = source._storage.deferred
     layout = source.layout_of()

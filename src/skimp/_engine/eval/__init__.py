@@ -1,6 +1,6 @@
 """Deferred pointwise work: expressions, the plans that are made of them, and how plans run.
 
-`skimp._engine.eval.show(tensor)` tells what a tensor's promise will do.
+`skimp._engine.eval.show(tensor)` tells what a tensor's expression will do.
 """
 
 from typing import Any
@@ -9,8 +9,8 @@ from skimp._engine.eval.show import show as _show
 
 
 def show(what: Any) -> str:
-    """The plan behind a tensor's promise (or behind an expression), as text; nothing is
-    delivered.
+    """The plan behind a tensor's expression (or behind an expression), as text; nothing is
+    materialized.
     """
     storage = getattr(what, "_storage", None)
     if storage is None:

@@ -100,7 +100,7 @@ _NONE: Final[frozenset[Leaf]] = frozenset()
 
 
 class Expr:
-    """`kernel` over `args`: a promise of a C-contiguous array of `shape` and `dtype`.
+    """`kernel` over `args`: a deferred expression of a C-contiguous array of `shape` and `dtype`.
 
     args are Exprs of the same shape, Leaves, or NumPy scalars (0-d arrays) of the kernel's dtypes.
     `size` counts the nodes (a shared node as often as it is used: an upper bound) and `leaves` are

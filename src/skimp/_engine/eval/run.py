@@ -347,7 +347,7 @@ def _nothing(operands: list[Array]) -> tuple[Array, ...]:
 
 
 class Reader:
-    """Delivers runs of C order of an array or an expression to one thread, in `dtype`.
+    """Materializes runs of C order of an array or an expression to one thread, in `dtype`.
 
     An array that is C-contiguous and of that type is read where it is; all else goes through
     buffers that the next call overwrites. `most` is the number of elements of the longest run.
@@ -411,7 +411,7 @@ class Reader:
 
 
 def prepare_runs(source: Expr | Array) -> Prepared | None:
-    """The plan by which Readers deliver `source`; None where it is read directly."""
+    """The plan by which Readers materialize `source`; None where it is read directly."""
     if isinstance(source, Expr):
         return prepare((source,), block=_usual_block(math.prod(source.shape)), tiles=False)
     if source.flags.c_contiguous:

@@ -92,15 +92,15 @@ class Budget(Protocol):
         """
 
     def computes(self, owner: Any) -> object:
-        """Know a promise that is about to be computed. What is returned is to be kept until it is,
-        and no longer.
+        """Know an expression that is about to be computed. What is returned is to be kept until it
+        is, and no longer.
         """
 
     def explain(self, nbytes: int) -> str:
         """Why so many bytes can't be had within the budget."""
 
-    def promised(self, owner: Any) -> bool:
-        """Know a new promise; whether it reads so much at once that it had better deliver now."""
+    def deferring(self, owner: Any) -> bool:
+        """Know a new expression; whether it reads so much that it had better materialize now."""
 
     def make_room(self, nbytes: int) -> bool:
         """Take bytes away until so many fit below the bound; whether they do."""
@@ -165,7 +165,7 @@ class Ledger:
         self.freed = 0  # ever freed
         self.copied = 0  # ever copied from one storage to another, as ops tell it
         self.copies = 0  # how often
-        self.unwritten = 0  # of promises that nobody had delivered
+        self.unwritten = 0  # of deferred expressions that nobody had materialized
         self.ooms = 0  # refusals
         self.ceiling = 0  # an allocation that rises above it has to call `rise`
         self.watched = False  # somebody observes
@@ -445,18 +445,18 @@ class Ledger:
 
 
 def _site_of(owner: object) -> Site:
-    """Where the owner's promise was made, or the line that runs now."""
+    """Where the owner's expression was made, or the line that runs now."""
     return getattr(owner, "site", None) or call_site.find()
 
 
 # -- reading ---------------------------------------------------------------------------------------
 
 before_reading: list[Callable[[], object]] = []
-"""What runs before anybody reads a counter: whoever owes bytes delivers them here."""
+"""What runs before anybody reads a counter: whoever owes bytes materializes them here."""
 
 
 def materialize_pending() -> None:
-    """Have everything counted that was promised. Public counters call it first."""
+    """Have everything counted that was deferred. Public counters call it first."""
     for materialize in tuple(before_reading):
         materialize()
 

@@ -1,4 +1,4 @@
-"""The storages that are deferred: which they are, who reads what, and when they must deliver."""
+"""The storages that are deferred: which they are, who reads what, when they must materialize."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from skimp._kernels.threads import Guard
 if TYPE_CHECKING:
     from skimp._engine.memory.storage import Storage
 
-# held while a promise is delivered or replaced; a fork's child gets it free
+# held while a deferred expression is materialized or replaced; a fork's child gets it free
 LOCK = Guard()
-WAITING: dict[int, weakref.ref[Storage]] = {}  # storages with a promise, oldest first
+WAITING: dict[int, weakref.ref[Storage]] = {}  # storages with a deferred expression, oldest first
 
 
 def remember(s: Storage) -> None:
-    """A promise that could not be computed still waits."""
+    """A deferred expression that could not be computed still waits."""
     WAITING[id(s)] = weakref.ref(s)
 
 
 def register(s: Storage, expr: Expr) -> None:
-    """`s` promises `expr`: it waits, and what the expression reads knows of it."""
+    """`s` is deferred, by `expr`: it waits, and what the expression reads knows of it."""
     ref = weakref.ref(s)
     with LOCK():
         known = WAITING.get(id(s))
@@ -54,7 +54,7 @@ def alive(refs: list[weakref.ref[Storage]] | None) -> Iterator[Storage]:
 
 
 def materialize_pending() -> None:
-    """Deliver every promise, oldest first: what reading a counter and `synchronize()` do."""
+    """Materialize every expression, oldest first: what reading a counter and `synchronize()` do."""
     while waiting := [s for s in pending() if not s.spare]:
         with LOCK():
             for s in waiting:
@@ -62,7 +62,7 @@ def materialize_pending() -> None:
 
 
 def pending() -> list[Storage]:
-    """The storages with a promise, oldest first."""
+    """The storages with a deferred expression, oldest first."""
     with LOCK():
         found = {key: ref() for key, ref in list(WAITING.items())}
         for key, s in found.items():
@@ -72,20 +72,20 @@ def pending() -> list[Storage]:
 
 
 def lean(s: Storage) -> None:
-    """A promise that alone keeps bytes alive delivers; others may stay."""
+    """A deferred expression that alone keeps bytes alive materializes; others may stay."""
     with LOCK():
         if s.deferred is not None and _kept_alone(s.deferred, _holders()):
             s.materialize()
 
 
 def forget(s: Storage) -> None:
-    """A promise is kept in some other way."""
+    """A deferred expression is kept in some other way."""
     WAITING.pop(id(s), None)
 
 
 def materialize_inner(expr: Expr) -> None:
-    """Before `expr` is computed: promises inside it that were computed inside something else before
-    deliver now.
+    """Before `expr` is computed: expressions inside it that were computed inside something else
+    before materialize now.
 
     So nothing is computed more than twice because nobody kept it.
     """
@@ -101,11 +101,11 @@ def materialize_inner(expr: Expr) -> None:
 
 
 def relieve() -> None:
-    """Before the pool is asked: promises that keep alive what eager execution would have freed
-    deliver.
+    """Before the pool is asked: expressions that keep alive what eager execution would have freed
+    materialize.
 
-    A promise may stay if it keeps alive nothing of its own, or just the one block that its result
-    will take over.
+    An expression may stay if it keeps alive nothing of its own, or just the one block that its
+    result will take over.
     """
     with LOCK():
         holders = _holders()
@@ -122,7 +122,7 @@ def relieve() -> None:
 
 
 def _holders() -> dict[int, set[int]]:
-    """By a counted storage's id, the ids of the leaves by which promises hold it."""
+    """By a counted storage's id, the ids of the leaves by which deferred expressions hold it."""
     holders: dict[int, set[int]] = {}
     for s in pending():
         if s.deferred is not None:
@@ -134,7 +134,7 @@ def _holders() -> dict[int, set[int]]:
 
 
 def _kept_alone(expr: Expr, holders: dict[int, set[int]]) -> list[int]:
-    """Sizes of the counted storages that only promises keep alive, among those that
+    """Sizes of the counted storages that only deferred expressions keep alive, among those that
     `expr` reads.
     """
     kept = {}

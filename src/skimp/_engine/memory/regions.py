@@ -24,8 +24,8 @@ class _Reading(NamedTuple):
 class Region:
     """Figures of what happened between entry and exit (or until now), in bytes, on all threads.
 
-    What was promised before is delivered at entry, and what was promised inside at exit; an
-    exception leaves promises undelivered. Regions may nest and overlap, and none disturbs
+    What was deferred before is materialized at entry, and what was deferred inside at exit; an
+    exception leaves deferred expressions deferred. Regions may nest and overlap, and none disturbs
     another's peak.
     """
 
@@ -101,7 +101,7 @@ class Region:
 
     @property
     def unwritten(self) -> int:
-        """Bytes of results that were promised and never had to be written."""
+        """Bytes of results that were deferred and never had to be written."""
         start, end = self._both()
         return end.unwritten - start.unwritten
 

@@ -1,6 +1,6 @@
-"""Bytes that are not kept because they can be made again: a promise that nobody waits for.
+"""Bytes that are not kept because they can be made again: an expression that nobody waits for.
 
-Autograd keeps such a storage for backward instead of a result's own: a promise to compute the
+Autograd keeps such a storage for backward instead of a result's own: an expression to compute the
 result once more, from what the graph keeps anyway. It stands for the original in every way that
 can be asked for: its version is the original's, so that a write to that is noticed, and while the
 original is alive, it lends its block.
@@ -31,7 +31,7 @@ class Followed(Storage):
 
 
 class Rematerialized(Storage):
-    """A promise to make the bytes of `original` once more; nothing but their reader delivers it."""
+    """An expression to make the bytes of `original` once more, which only their reader wants."""
 
     spare = True
     original: weakref.ref[Storage]
@@ -65,7 +65,7 @@ class Rematerialized(Storage):
             s.written = line
 
     def materialize(self) -> None:
-        """As of every promise; but bytes that are still there are not made again."""
+        """As of every deferred expression; but bytes that are still there are not made again."""
         s = self.original()
         with LOCK():
             if (
@@ -96,7 +96,7 @@ def standing_for(original: Storage) -> Rematerialized | None:
 
 
 def stand_for(defer: Storage, original: Storage) -> None:
-    """Make a storage with a promise stand for the one whose bytes it would have."""
+    """Make a storage with a deferred expression stand for the one whose bytes it would have."""
     defer.__class__ = Rematerialized
     defer.original = weakref.ref(original)  # type: ignore[attr-defined]
     if not isinstance(original, Followed):

@@ -1,7 +1,7 @@
 """The counters under PyTorch's names.
 
-Each takes PyTorch's `device` argument and counts the host whichever it names. Each has promised
-results delivered first, so that the numbers do not depend on what is deferred.
+Each takes PyTorch's `device` argument and counts the host whichever it names. Each has deferred
+results materialized first, so that the numbers do not depend on what is deferred.
 """
 
 from __future__ import annotations

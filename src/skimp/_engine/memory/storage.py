@@ -1,4 +1,4 @@
-"""Storage: one allocation, or the promise of one. Everything that aliases shares it.
+"""Storage: one allocation, or the expression of one. Everything that aliases shares it.
 
 State lives here and nowhere else: code outside this package calls `view`, `will_write` and
 `materialize`, and never asks whether a storage is resident or deferred, except the evaluator's
@@ -53,7 +53,7 @@ class Storage:
     class.
 
     `block` is the ndarray that owns the bytes (an op's own small result, a lease of the pool,
-    somebody's array), None while `promise` stands for them. `nbytes` is what the ledger counts for
+    somebody's array), None while `deferred` stands for them. `nbytes` is what the ledger counts for
     it, whoever counts it sets it (ledger.py): -1 for what it does not count.
     """
 
@@ -63,18 +63,18 @@ class Storage:
     size: int | None = None  # bytes that tensors may use; None: all of the block
     version: int = 0  # shared by base and views: an in-place write costs this increment
     unseen: int = 0  # when it was last written to by a tensor with a version of its own (`x.data`)
-    # deferred storages whose promises may read these bytes
+    # deferred storages whose deferred expressions may read these bytes
     readers: list[weakref.ref[Storage]] | None = None
     # somebody outside can write to the bytes unseen: nothing that reads them is deferred
     exported: bool = False
     external: bool = False  # the bytes belong to somebody else
-    site: call_site.Site | None = None  # where the promise was made, if somebody listened
+    site: call_site.Site | None = None  # where the expression was made, if somebody listened
     saved: bool = (
         False  # autograd saved a tensor on it, and wants to know the line of the next write
     )
     written: Any = None  # that line
-    runs: int = 0  # how often the promise was computed inside a larger one
-    spare: bool = False  # the promise waits for its reader alone (_engine/memory/rematerialize.py)
+    runs: int = 0  # how often the expression was computed inside a larger one
+    spare: bool = False  # it waits for its reader alone (_engine/memory/rematerialize.py)
     _flat: Array | None = None
 
     @begins_at_once
@@ -105,7 +105,7 @@ class Storage:
         return new
 
     def flat(self) -> Array:
-        """All bytes as one uint8 array; delivers."""
+        """All bytes as one uint8 array; materializes."""
         if self._flat is not None:
             return self._flat
         if self.deferred is not None:
@@ -119,14 +119,14 @@ class Storage:
         return self._flat
 
     def address(self) -> int:
-        """Where the bytes begin; delivers."""
+        """Where the bytes begin; materializes."""
         if len(self) == 0:
             return 0
         address: int = self.flat().__array_interface__["data"][0]
         return address
 
     def view(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
-        """An ndarray over these bytes; delivers. It does not keep the storage alive, only the
+        """An ndarray over these bytes; materializes. It does not keep the storage alive, only the
         block.
 
         RuntimeError: the storage is too small, because it was resized.
@@ -137,7 +137,7 @@ class Storage:
         """All bytes as a uint8 array that keeps this storage alive; from now on outsiders may write
         to it.
         """
-        self.exported = True  # first: what is delivered now is not to be made again from these
+        self.exported = True  # first: what is materialized now is not to be made again from these
         self.materialize_readers()
         return np.asarray(Exported(self))
 
@@ -164,7 +164,7 @@ class Storage:
     # -- writing ----------------------------------------------------------------------------------
 
     def will_write(self) -> None:
-        """Before the bytes change: every promise that reads them delivers, and so does this
+        """Before the bytes change: every expression that reads them materializes, and so does this
         storage's own.
         """
         if self.readers is not None:
@@ -181,10 +181,10 @@ class Storage:
             self.readers = None  # not before: a delivery may fail, and the rest is still to come
 
     def overwrite(self, source: Storage, array: Array) -> bool:
-        """Compute `source`'s promise straight over `array`, elements of this storage that it may
+        """Compute `source`'s expression straight over `array`, elements of this storage that it may
         read one for one: `x[:] = exp(x)` without a second block. False where that can't be.
 
-        `source` has the same values afterwards, so it promises a copy of them.
+        `source` has the same values afterwards, so it defers a copy of them.
         """
         with LOCK():
             expr = source.deferred
@@ -212,10 +212,10 @@ class Storage:
     def is_read_by(self, expr: Expr) -> bool:
         return any(leaf.storage is self for leaf in expr.leaves)
 
-    # -- promises ---------------------------------------------------------------------------------
+    # -- expressions ------------------------------------------------------------------------------
 
     def materialize(self) -> None:
-        """Compute the promise: into a block of its own, or into one that only this computation
+        """Compute the expression: into a block of its own, or into one that only this computation
         still reads.
         """
         with LOCK():
@@ -272,7 +272,7 @@ class Storage:
         return np.ndarray(expr.shape, expr.dtype, block)
 
     def replace(self, expr: Expr) -> None:
-        """A pointwise in-place op on all of a deferred storage: the promise changes, nobody who
+        """A pointwise in-place op on all of a deferred storage: the expression changes, nobody who
         reads it does.
         """
         with LOCK():
@@ -402,7 +402,7 @@ def defer(expr: Expr) -> Storage:
     if host.watched:
         s.site = call_site.find()
     register(s, expr)
-    if host.budget is not None and host.budget.promised(s):
+    if host.budget is not None and host.budget.deferring(s):
         s.materialize()
     return s
 

@@ -129,7 +129,7 @@ class Tensor:
         return layout
 
     def array(self) -> Array:
-        """The elements as an ndarray over the storage's bytes; delivers. For reading (see
+        """The elements as an ndarray over the storage's bytes; materializes. For reading (see
         `writable`).
         """
         a = self._np
@@ -148,8 +148,8 @@ class Tensor:
         return a
 
     def writable(self) -> Array:
-        """The elements as an ndarray to write to: whoever promised to read the old ones has
-        delivered.
+        """The elements as an ndarray to write to: whoever is deferred and reads the old ones has
+        materialized.
         """
         s = self._storage
         s.will_write()

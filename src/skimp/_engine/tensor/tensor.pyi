@@ -237,7 +237,7 @@ class Tensor:
         self, dtype: dtypes.dtype | None = None, copy: builtins.bool | None = None
     ) -> Array: ...
     def array(self) -> Array:
-        """The elements as an ndarray over the storage's bytes; delivers. For reading (see
+        """The elements as an ndarray over the storage's bytes; materializes. For reading (see
         `writable`)."""
     def __array_namespace__(self, *, api_version: str | None = None) -> Any: ...
     def __array_wrap__(
@@ -2073,8 +2073,8 @@ class Tensor:
     def where(self, condition: Any, other: Any) -> Any:
         """`input` where the condition holds, else `other`."""
     def writable(self) -> Array:
-        """The elements as an ndarray to write to: whoever promised to read the old ones has
-        delivered."""
+        """The elements as an ndarray to write to: whoever is deferred and reads the old ones has
+        materialized."""
     def written(self, array: Array) -> None:
         """After `writable()` was written to: where the bytes hold the conjugate or the negative,
         make them so."""

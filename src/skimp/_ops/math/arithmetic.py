@@ -31,6 +31,7 @@ from skimp._engine.dispatch.pointwise_forms import (
 from skimp._engine.dispatch.result_types import common, floating, predicate, same
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import BOOL, COMPLEX, FLOAT, INT, PAIR, conj, refused, zeros
+from skimp._engine.generated import compiled
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor
@@ -175,9 +176,7 @@ _WIDE = 1 << 63  # a factor below it is a finite number of every float type
 
 def _sign(f: Any, text: str) -> None:
     """Give `f` the signature that PyTorch documents."""
-    space: dict[str, Any] = {}
-    exec(f"def f({text}): ...", space)
-    f.__signature__ = inspect.signature(space["f"])
+    f.__signature__ = inspect.signature(compiled("f", [f"def f({text}): ..."], {}))
 
 
 def _run(

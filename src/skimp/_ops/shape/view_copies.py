@@ -8,6 +8,7 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import METHODS, copy_twin, general
+from skimp._engine.generated import function_of
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor.tensor import Tensor, alias
 from skimp._ops import batching
@@ -60,8 +61,9 @@ def _scatters(name: str, label: str, view: Any, words: tuple[str, ...]) -> Rule:
     """The derivative of NAME_scatter: what the view covers goes to src, the rest to the input."""
     names = ", ".join(words)
     space: dict[str, Any] = {"view": view, "cleared": lambda g, *a: _cleared(g, view, a)}
-    own = eval(f"lambda g, {names}: cleared(g, {names})", space)
-    src = eval(f"lambda g, {names}: view(g, {names}).clone()", space)
+    head = f"def formula(g, {names}):"
+    own = function_of("input", [head, f"    return cleared(g, {names})"], space)
+    src = function_of("src", [head, f"    return view(g, {names}).clone()"], space)
     return Rule(label, {"input": own, "src": src})
 
 
