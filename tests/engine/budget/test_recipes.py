@@ -154,10 +154,51 @@ def test_what_is_written_to_is_made_first() -> None:
         assert not drop(y)  # from what is not there any more
 
 
-def test_a_result_that_was_written_is_not_made_again() -> None:
-    y = numbers(0).view(512, 512) @ numbers(1).view(512, 512)
+WRITES = {
+    "pointwise": lambda y, x: y.add_(1),
+    "of itself": lambda y, x: y.mul_(y),
+    "a view": lambda y, x: y[3:100, ::2].relu_(),
+    "a product": lambda y, x: y.addmm_(x, x),
+    "rows": lambda y, x: y.index_add_(0, torch.arange(0, 512, 2), x[:256]),
+    "a copy": lambda y, x: y.copy_(x.t()),
+    "a mask": lambda y, x: y.masked_fill_(x > 0.5, 3),
+    "numbers": lambda y, x: y.zero_(),
+    "sorted": lambda y, x: y[:, :7].cumsum_(1),
+    "twice": lambda y, x: y.relu_().add_(x),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+def test_a_result_that_was_written_is_made_again_with_the_write(write: Any) -> None:
+    x = numbers(0).view(512, 512) - 0.5
+    w = numbers(1).view(512, 512)
+    y = x @ w
+    y._storage.flat()
+    write(y, x)
+    want, older = y._storage.flat().tobytes(), y._version
+    assert drop(y)
+    z = y @ x  # reads it
+    assert y._storage.flat().tobytes() == want
+    assert y._version == older
+    again = z._storage.flat().tobytes()
     y.add_(1)
+    assert drop(z)  # though what it read was written to since
+    assert z._storage.flat().tobytes() == again
+    x.add_(1)  # makes what is away first
+    assert z._storage.flat().tobytes() == again
+
+
+def test_what_is_written_often_or_at_random_is_not_made_again() -> None:
+    x = numbers(0).view(512, 512)
+    y = x @ x
+    for _ in range(9):
+        y.add_(1)
     assert not drop(y)
+    y = x @ x
+    F.dropout(y, 0.5, inplace=True)
+    want = y._storage.flat().tobytes()
+    drop(y)
+    assert y._storage.flat().tobytes() == want
 
 
 def test_what_outsiders_write_to_is_no_source() -> None:

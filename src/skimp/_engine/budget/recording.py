@@ -226,6 +226,8 @@ def _writing(call: Call) -> Any:
     target = call.args[0] if call.args else None
     drawing = getattr(call.op.raw, "draws", None)
     noted = None
+    if drawing is None and (again := _before_write(call, target)) is not None:
+        return _written(call, *again)
     if drawing is not None and _fills(call, target):
         noted = np.array(drawing.get_state().array())
     began = perf_counter()
@@ -235,6 +237,64 @@ def _writing(call: Call) -> Any:
         s.settled = True
         if noted is not None:
             _note_draw(call.form, target, call.args[1:], noted, perf_counter() - began)
+    return result
+
+
+_WRITES: Final = 4  # of one storage that are noted: what is written to at each step has no end
+
+
+def _before_write(
+    call: Call, target: Any
+) -> tuple[Evictable, recipes.Called, list[Storage]] | None:
+    """The recipe of what a large target will be: what it was, and the call once more."""
+    if type(target) not in ORDINARY or target._hollow:
+        return None
+    s = target._storage
+    if type(s) is not Evictable or s.recipe is None or s.deferred is not None or s.exported:
+        return None
+    if s.writes >= _WRITES or len(s) <= recipes.SMALL:
+        return None
+    read = _read(call)
+    numbers = {id(one): i for i, one in enumerate(read)}
+    if id(s) not in numbers:
+        return None
+    try:
+        args = tuple([_packed(a, numbers) for a in call.args])
+        kwargs = {k: _packed(a, numbers) for k, a in call.kwargs.items()}
+    except _NotPlain:
+        return None
+    sources = recipes.sources_of(read)
+    if sources is None or sources[numbers[id(s)]].origin is None:
+        return None
+    form, at = call.form, numbers[id(s)]
+
+    def again(given: Sequence[Storage]) -> list[Storage]:
+        new = storages.empty(len(given[at]))
+        new.flat()[:] = given[at].flat()
+        now = [new if i == at else one for i, one in enumerate(given)]
+        with _as_it_was():
+            form.run(
+                *[_filled(a, now) for a in args], **{k: _filled(a, now) for k, a in kwargs.items()}
+            )
+        return [new]
+
+    recipe = recipes.Called(form.name, sources, again)
+    return s, recipe, [one for one in read if one is not s]
+
+
+def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Storage]) -> Any:
+    """The call, after which its target knows how it was made, if nothing else has changed."""
+    before = _states(others)
+    spent, began = counts.seconds, perf_counter()
+    _here.inside, _here.drew = True, False
+    try:
+        result = call.below()
+    finally:
+        _here.inside = False
+    recipe.seconds = perf_counter() - began - (counts.seconds - spent)
+    s.settled = True
+    if s.recipe is None and not _here.drew and _states(others) == before:
+        recipes.give(recipe, [s])
     return result
 
 

@@ -438,7 +438,11 @@ class Ledger:
         """Whether so many bytes more are within the bound."""
         if self._bound == NO_LIMIT:
             return True
-        return self.total - self.freed + self._rounding() + nbytes <= self._bound
+        return self.reserved_for(nbytes) <= self._bound
+
+    def reserved_for(self, nbytes: int) -> int:
+        """Bytes that are in use, with what rounding adds, once there are `nbytes` more."""
+        return self.total - self.freed + self._rounding() + nbytes
 
     def _rounding(self) -> int:
         return self.backing.rounding if self.backing is not None else 0
