@@ -13,6 +13,7 @@ from skimp._engine.autograd import errors, modes, saving
 from skimp._engine.autograd.nodes import Grads, Node
 from skimp._engine.autograd.rules import ARG, RESULT, Plan, Slot, Step, passes_on
 from skimp._engine.generated import function_of
+from skimp._engine.tensor.tensor import Tensor
 
 Runner = Callable[[Any, Grads, set[Node] | None, bool], Any]
 
@@ -64,6 +65,7 @@ def runner(plan: Plan) -> Runner:
     space: dict[str, Any] = {f"f{i}": step.formula for i, step in enumerate(plan.steps)}
     space |= {
         "SPECIAL": saving.SPECIAL,
+        "Tensor": Tensor,
         "check": saving.check,
         "freed": errors.freed,
         "revived": saving.revived,
@@ -142,8 +144,10 @@ def _early(plan: Plan, made: str) -> list[str]:
     transformer that is the peak of the step. So the gradient of the second factor, the small one in
     most programs, is computed first, and what only it reads goes before the next one is made.
     """
+    slots = [i for i, slot in enumerate(plan.slots) if slot.kind == ARG]
+    large = ["g._np is None", *[f"(type(v{i}) is Tensor and v{i}._np is None)" for i in slots]]
     return [
-        "    if g._np is None and kept and not (keep or g._hollow or traceless):",
+        f"    if kept and ({' or '.join(large)}) and not (keep or g._hollow or traceless):",
         "        node._saved = kept = t = None",
         *[f"        {line}" for line in _shedding(plan)],
         f"        return {made}",
