@@ -95,6 +95,7 @@ from skimp._ops.reduce import (
 )
 from skimp._ops.shape import (
     complex_views,
+    conversions,
     copies,
     grids,
     joining,

@@ -34,7 +34,8 @@ from skimp._ops.create.options import (
     sizes_of,
     small_shape,
 )
-from skimp._ops.shape.copies import clone, fill, to
+from skimp._ops.shape.conversions import to
+from skimp._ops.shape.copies import clone, fill
 from skimp._ops.sparse import rules as sparse
 from skimp.config import config
 

@@ -25,7 +25,8 @@ from skimp._ops.create.access import exported
 from skimp._ops.create.creation import on_array
 from skimp._ops.create.options import finish
 from skimp._ops.create.storages import UntypedStorage
-from skimp._ops.shape.copies import clone, to
+from skimp._ops.shape.conversions import to
+from skimp._ops.shape.copies import clone
 
 READ_ONLY = (
     "The given buffer is not writable, and PyTorch does not support non-writable tensors. This "

@@ -12,7 +12,7 @@ from skimp._engine.memory.meta import NO_DATA
 from skimp._engine.tensor import devices, dtypes
 from skimp._engine.tensor.options import default_of
 from skimp._engine.tensor.tensor import Tensor
-from skimp._ops.shape.copies import _to_arguments as to_arguments
+from skimp._ops.shape.conversions import to_arguments
 from skimp.nn import whole
 from skimp.nn.modules.hooks import (
     Hooked,

@@ -1,0 +1,140 @@
+"""Another type, another device: `to`, and the methods that are named after types."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from skimp._engine.autograd import modes
+from skimp._engine.autograd.record import record
+from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.forms import export, general
+from skimp._engine.dispatch.pointwise import WHOLE
+from skimp._engine.dispatch.pointwise_forms import FLOATS, named
+from skimp._engine.dispatch.row import sampled
+from skimp._engine.memory import copies as told
+from skimp._engine.memory.meta import NO_DATA
+from skimp._engine.tensor import devices, dtypes, formats, meta
+from skimp._engine.tensor.tensor import Tensor, fresh
+from skimp._ops import batching
+from skimp._ops.shape.copies import clone, copied, describe
+
+TO_COPY = Rule("ToCopyBackward0", {"input": lambda g, input_dtype: g.to(input_dtype)})
+
+
+@general("_to_copy", method=False, namespaces=(), rule=TO_COPY, batch=batching.dims.ELEMENTWISE)
+def to_copy(input: Tensor, dtype: dtypes.dtype, memory_format: Any = None) -> Tensor:
+    def why() -> str:
+        return f"to({dtype}) of {describe(input)} of {input._dtype}"
+
+    return copied(input, formats.strides_for(input, memory_format), dtype, "to", why)
+
+
+@sampled(
+    lambda tensor: [(tensor([1, 2]), tensor([1]).int().dtype), (tensor([1]), tensor([1]).int())]
+)
+def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """`to(dtype)`, `to(device)`, `to(device, dtype)`, `to(other)`: the tensor itself where nothing
+    changes.
+
+    Takes `non_blocking`, `copy` and `memory_format` too.
+    """
+    dtype, where, copy_always, memory_format = to_arguments(*args, **kwargs)
+    dtype = input._dtype if dtype is None else dtype
+    if where is not None and devices.place(where) is not input.device:
+        return _moved(input, dtype, devices.place(where), memory_format)
+    if dtype is not input._dtype:
+        return to_copy(input, dtype, memory_format)
+    keeps = memory_format in (None, formats.preserve_format)
+    if not copy_always and (keeps or formats.is_format(input, memory_format)):
+        return input
+    return clone(input, memory_format=memory_format)
+
+
+export("to", to, namespaces=(), quick=True)
+
+
+def _brought(input: Tensor, *_: Any) -> NoReturn:
+    raise NotImplementedError(NO_DATA)
+
+
+@general("_moved", method=False, namespaces=(), rule=TO_COPY, meta=_brought)
+def _moved(input: Tensor, dtype: dtypes.dtype, where: Any, memory_format: Any) -> Tensor:
+    """A tensor without bytes like one that has some."""
+    return meta.empty(tuple(input.shape), dtype, formats.strides_for(input, memory_format))
+
+
+def to_arguments(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+    words = dict(kwargs)
+    dtype, where = words.pop("dtype", None), words.pop("device", None)
+    copy_always, memory_format = words.pop("copy", False), words.pop("memory_format", None)
+    words.pop("non_blocking", None)
+    other = words.pop("other", None)
+    if words:
+        raise TypeError(
+            f"to() received an invalid combination of arguments: unknown keyword "
+            f"'{next(iter(words))}'"
+        )
+    rest = [dtypes.asked(one) for one in args]
+    dtype = dtypes.asked(dtype)
+    if rest and isinstance(rest[0], Tensor):
+        other = rest.pop(0)
+    elif rest and isinstance(rest[0], dtypes.dtype):
+        dtype = rest.pop(0)
+    elif rest and (rest[0] is None or isinstance(rest[0], (str, devices.device, int))):
+        where = rest.pop(0)
+        if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
+            dtype = rest.pop(0)
+    elif rest:
+        raise TypeError(
+            f"to() received an invalid combination of arguments - got ({type(rest[0]).__name__})"
+        )
+    if other is not None:
+        dtype, where = other._dtype, other.device
+    if len(rest) > 2 or not all([isinstance(v, bool) for v in rest]):
+        got = ", ".join([type(v).__name__ for v in args])
+        raise TypeError(f"to() received an invalid combination of arguments - got ({got})")
+    if len(rest) == 2:  # non_blocking, copy
+        copy_always = rest[1]
+    if dtype is not None and not isinstance(dtype, dtypes.dtype):
+        raise TypeError(f"to(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
+    return dtype, where, copy_always, memory_format
+
+
+def _small_cast(input: Tensor, dtype: dtypes.dtype) -> Tensor | None:
+    x, have = input._np, input._dtype
+    if x is None or not x.flags.c_contiguous or dtype not in FLOATS:
+        return None
+    if have not in FLOATS and have not in WHOLE and have is not dtypes.bool:
+        return None
+    why = lambda: f"to({dtype}) of {describe(input)} of {have}"  # noqa: E731  (read if it is asked)
+    told.told(x.size * dtype.itemsize, "to", why, input)
+    made = fresh(x.astype(dtype.np), dtype)
+    if input._rg and modes.state.grad:
+        given = {"input": input, "dtype": dtype, "memory_format": None}
+        record(TO_COPY, given, made)
+    return made
+
+
+def _cast_method(name: str, dtype: dtypes.dtype) -> None:
+    def method(input: Tensor, memory_format: Any = None) -> Tensor:
+        if dtype is input._dtype:
+            return input if memory_format is None else to(input, memory_format=memory_format)
+        return to_copy(input, dtype, memory_format)
+
+    def fast(input: Tensor, memory_format: Any = None) -> Tensor | None:
+        if memory_format is not None:
+            return None
+        return input if dtype is input._dtype else _small_cast(input, dtype)
+
+    made = sampled(lambda tensor: [(tensor([1, 2]),)])(named(method, name, f"`to({dtype})`."))
+    export(name, made, namespaces=(), fast=fast)
+
+
+for _name, _dtype in {
+    **dtypes.ALIASES,
+    "bool": dtypes.bool,
+    "byte": dtypes.uint8,
+    "char": dtypes.int8,
+    "bfloat16": dtypes.bfloat16,
+}.items():
+    _cast_method(_name, _dtype)
