@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from skimp import cli
+from skimp.cli import launch
 from skimp.distributed import mpi
 from skimp.distributed.errors import DistStoreError
 from skimp.distributed.joining import init_process_group
@@ -77,6 +80,23 @@ def test_other_collectives_are_an_error_that_names_both_lines() -> None:
     assert f"rank 1 is in broadcast of float32[3] from rank 0 at {PROGRAM}:{WAITING - 1}" in (
         done.stderr
     )
+
+
+def test_hosts_and_their_numbers_of_ranks_go_to_mpiexec(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, list[str]] = {}
+
+    def run(words: list[str], variables: dict[str, str], ended: launch.Ended) -> int:
+        seen["words"], seen["told"] = words, [variables["WORLD_SIZE"], variables["MASTER_ADDR"]]
+        return 0
+
+    monkeypatch.setattr(launch, "_run", run)
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+    command = ["launch", "--hosts", "a:4,b:3", "--prefix", "train.py", "--hosts", "5"]
+    assert cli.main(command) == 0
+    words = seen["words"]
+    assert words[1:6] == ["-n", "7", "-hosts", "a:4,b:3", "-prepend-rank"]
+    assert words[-3:] == ["train.py", "--hosts", "5"]
+    assert seen["told"] == ["7", "localhost"]  # where the hosts find this one's store
 
 
 def test_an_interrupt_ends_all_ranks() -> None:
