@@ -9,23 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as TF
 
 import skimp
-import skimp.nn.functional as F
 from skimp._compat import refusals, table
 from skimp._compat.modules import Made
-from tests.support.samples import alike
-
-
-def both(f: Any) -> list[Any]:
-    """What f gives with our library and with theirs, each from the same seed."""
-    found = []
-    for lib, functional in ((skimp, F), (torch, TF)):
-        lib.manual_seed(0)
-        found.append(f(lib, functional))
-    return found
-
+from tests.support.samples import alike, seeded as both
 
 MODULES = [
     "amp",

@@ -200,6 +200,15 @@ def answer(f: Callable[[Any], Any], library: Any) -> Any:
         return error.with_traceback(None)
 
 
+def seeded(f: Callable[[Any, Any], Any]) -> list[Any]:
+    """What f(library, functional) gives on our side and on theirs, each from the same seed."""
+    found = []
+    for library in (skimp, torch):
+        library.manual_seed(0)
+        found.append(f(library, library.nn.functional))
+    return found
+
+
 def refusals(cases: dict[Any, Any]) -> list[Any]:
     """A test's parameters: a class of error and a case, for all that are listed by their class."""
     return [

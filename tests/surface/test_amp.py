@@ -14,17 +14,7 @@ import skimp
 import skimp.nn.functional as F
 from skimp._engine.dispatch.transforms import active
 from skimp.amp import casting
-from tests.support.samples import alike
-
-
-def both(f: Any) -> list[Any]:
-    """What f gives with our library and with theirs, each from the same seed."""
-    found = []
-    for lib, functional in ((skimp, F), (torch, TF)):
-        lib.manual_seed(0)
-        found.append(f(lib, functional))
-    return found
-
+from tests.support.samples import alike, seeded as both
 
 OPS: dict[str, Any] = {
     "mm": lambda lib, f, x: lib.mm(x, x),

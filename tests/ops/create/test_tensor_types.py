@@ -9,20 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as TF
 
 import skimp
-import skimp.nn.functional as F
-from tests.support.samples import alike
-
-
-def both(f: Any) -> list[Any]:
-    """What f gives with our library and with theirs, each from the same seed."""
-    found = []
-    for lib, functional in ((skimp, F), (torch, TF)):
-        lib.manual_seed(0)
-        found.append(f(lib, functional))
-    return found
+from tests.support.samples import alike, seeded as both
 
 
 def test_tensor_types() -> None:

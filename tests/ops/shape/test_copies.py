@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-import torch.nn.functional as TF
-
-import skimp
-import skimp.nn.functional as F
-
-
-def both(f: Any) -> list[Any]:
-    """What f gives with our library and with theirs, each from the same seed."""
-    found = []
-    for lib, functional in ((skimp, F), (torch, TF)):
-        lib.manual_seed(0)
-        found.append(f(lib, functional))
-    return found
+from tests.support.samples import seeded as both
 
 
 def test_a_cast_to_its_own_type_is_the_tensor() -> None:
