@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
-from typing import Any, SupportsIndex, overload
+from typing import Any, Self, SupportsIndex, overload
+
+_tuple = tuple.__new__
+
+
+def _integer(place: int, value: Any) -> Any:
+    """An integer of any kind as it is, what has `__index__` as the int that it says."""
+    if isinstance(value, int):
+        return value
+    kind = type(value)
+    if not hasattr(kind, "__index__"):
+        found = f"numpy.{kind.__name__}" if kind.__module__ == "numpy" else kind.__name__
+        raise TypeError(f"torch.Size() takes an iterable of 'int' (item {place} is '{found}')")
+    return operator.index(value)
 
 
 class Size(tuple[int, ...]):
@@ -12,8 +26,15 @@ class Size(tuple[int, ...]):
 
     __slots__ = ()
 
+    def __new__(cls, sizes: Iterable[Any] = (), /) -> Self:
+        made = _tuple(cls, sizes)
+        for size in made:
+            if type(size) is not int:
+                return _tuple(cls, [_integer(i, v) for i, v in enumerate(made)])
+        return made
+
     def __repr__(self) -> str:
-        return f"torch.Size([{', '.join(map(str, self))}])"
+        return f"torch.Size([{', '.join(map(repr, map(int, self)))}])"
 
     def numel(self) -> int:
         """Number of elements of a tensor of this shape."""
@@ -25,7 +46,7 @@ class Size(tuple[int, ...]):
     def __getitem__(self, i: slice) -> Size: ...
     def __getitem__(self, i: Any) -> Any:
         item = tuple.__getitem__(self, i)
-        return Size(item) if isinstance(i, slice) else item
+        return _tuple(Size, item) if isinstance(i, slice) else item
 
     def __add__(self, other: Iterable[int]) -> Size:  # type: ignore[override]
         return Size((*self, *other))

@@ -30,6 +30,7 @@ Array = np.ndarray[Any, Any]
 
 _ndarray = np.ndarray
 _new = object.__new__
+_tuple = tuple.__new__  # of sizes that are ints: `Size` looks at each
 
 
 class VersionCounter:
@@ -101,7 +102,7 @@ class Tensor:
     @property
     def shape(self) -> Size:
         a = self._np
-        return Size(a.shape if a is not None else self._layout.shape)  # type: ignore[union-attr]
+        return _tuple(Size, a.shape if a is not None else self._layout.shape)  # type: ignore[union-attr]
 
     @property
     def device(self) -> device:
