@@ -236,6 +236,22 @@ def test_the_body_of_an_op_that_updates_statistics_is_not_run_twice() -> None:
     assert norm.num_batches_tracked == 1
 
 
+def test_parts_below_a_sum_have_their_places_when_they_are_made_again() -> None:
+    """x * a + b, deferred, over two numbers for each channel: neither is taken for the other."""
+    with torch.config.using(defer="always"):
+        x = numbers(0).view(512, 512)
+        want = torch.nn.functional.batch_norm(x, None, None, training=True).numpy()
+        for _ in range(16):  # sets have another order each time
+            budget = spending.Spending(host.allocated + 8 * MIB, True, None, True)
+            budget.least = 1
+            try:
+                spending.obey(budget)
+                y = torch.nn.functional.batch_norm(x, None, None, training=True)
+                assert np.array_equal(y.detach().clone().numpy(), want)
+            finally:
+                spending.obey(None)
+
+
 def graph(x: Any, net: Any) -> Any:
     return net(x).square().mean()
 

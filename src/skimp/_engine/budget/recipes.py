@@ -68,8 +68,9 @@ class Recipe:
             [one.origin[0].depth for one in sources if one.origin is not None], default=0
         )
 
-    def make(self, given: Sequence[Storage]) -> list[Storage]:
-        """New storages with the results' bytes, from storages with the sources' bytes."""
+    def make(self, given: Sequence[Storage]) -> list[Storage | None]:
+        """New storages with the results' bytes, from storages with the sources' bytes; None where a
+        result is none that was made."""
         raise NotImplementedError
 
 
@@ -93,7 +94,7 @@ class Pointwise(Recipe):
             numbers[id(node)] = len(self._nodes)
             self._nodes.append((node.kernel, tuple(args), node.dtype))
 
-    def make(self, given: Sequence[Storage]) -> list[Storage]:
+    def make(self, given: Sequence[Storage]) -> list[Storage | None]:
         leaves = [Leaf(given[i], array_of(given[i])) for i, array_of in self._leaves]
         made: list[Expr] = []
         for kernel, args, dtype in self._nodes:
@@ -110,13 +111,16 @@ class Called(Recipe):
     """A call: `again(storages)` makes it and gives its results' storages."""
 
     def __init__(
-        self, name: str, sources: list[Source], again: Callable[[Sequence[Storage]], list[Storage]]
+        self,
+        name: str,
+        sources: list[Source],
+        again: Callable[[Sequence[Storage]], list[Storage | None]],
     ) -> None:
         super().__init__(sources)
         self.name = name
         self._again: Final = again
 
-    def make(self, given: Sequence[Storage]) -> list[Storage]:
+    def make(self, given: Sequence[Storage]) -> list[Storage | None]:
         return self._again(given)
 
 

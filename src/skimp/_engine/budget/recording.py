@@ -20,6 +20,7 @@ from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.row import ORDINARY, Form
 from skimp._engine.dispatch.transforms import BUDGET, NOTED, TRANSFORMS, Call, active, straight
+from skimp._engine.eval.expr import Leaf, walk
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.storage import Storage
@@ -117,18 +118,21 @@ def _fresh(result: Any, age: int) -> list[Evictable | None]:
     return found
 
 
-def _beneath(result: Any, age: int) -> list[Evictable]:
+def _beneath(result: Any, age: int) -> list[Evictable | None]:
     """The storages made by this call that are no results, but that expressions of results read: the
-    product below a sum with a bias.
+    product below a sum with a bias. Each has the place that the expression gives it, whatever is
+    away (None, like what the call was given): the same call made again finds them there.
     """
-    found: list[Evictable] = []
+    found: dict[int, Evictable | None] = {}
     for t in _results(result):
         expression = t._storage.deferred if isinstance(t, Tensor) and not t._hollow else None
-        for leaf in () if expression is None else expression.leaves:
-            s: Any = leaf.storage
-            if type(s) is Evictable and s.born > age and s.block is not None and s not in found:
-                found.append(s)
-    return found
+        for node in () if expression is None else walk((expression,)):
+            for leaf in node.args:
+                if type(leaf) is Leaf:
+                    s: Any = leaf.storage
+                    new = type(s) is Evictable and s.born > age and s.block is not None
+                    found.setdefault(id(s), s if new else None)
+    return list(found.values())
 
 
 # -- calls ----------------------------------------------------------------------------------------
@@ -154,7 +158,7 @@ def _note(call: Call, read: list[Storage], made: list[Evictable | None], seconds
         return
     form = call.form
 
-    def again(given: Sequence[Storage]) -> list[Storage]:
+    def again(given: Sequence[Storage]) -> list[Storage | None]:
         age = evictable.age()
         with _as_it_was():
             result = form.run(
@@ -268,7 +272,7 @@ def _before_write(
         return None
     form, at = call.form, numbers[id(s)]
 
-    def again(given: Sequence[Storage]) -> list[Storage]:
+    def again(given: Sequence[Storage]) -> list[Storage | None]:
         new = storages.empty(len(given[at]))
         new.flat()[:] = given[at].flat()
         now = [new if i == at else one for i, one in enumerate(given)]
@@ -313,7 +317,7 @@ def _note_draw(form: Form, target: Any, rest: tuple[Any, ...], noted: Any, secon
     layout, dtype, nbytes = target.layout_of(), target._dtype, len(target._storage)
     drawing: Any = form.op.raw.draws  # type: ignore[attr-defined]
 
-    def again(_: Sequence[Storage]) -> list[Storage]:
+    def again(_: Sequence[Storage]) -> list[Storage | None]:
         made = storages.empty(nbytes)
         state = drawing.get_state()
         try:

@@ -76,9 +76,12 @@ class _Order:
         made = one.make(given)
         took = perf_counter() - began - (counts.seconds - spent)
         one.seconds = took if not one.seconds else 0.5 * (one.seconds + took)
-        counts.remade(one.name, _made_at(one), sum([len(new) for new in made]), took)
+        counts.remade(
+            one.name, _made_at(one), sum([len(new) for new in made if new is not None]), took
+        )
         for i, new in enumerate(made):
-            self._keep(one, i, new)
+            if new is not None:
+                self._keep(one, i, new)
         del given, made, new
         for source in one.sources:
             if source.origin is not None:
