@@ -135,8 +135,8 @@ def check_shared(rule: str | tuple[str, ...], out: Tensor, given: dict[str, Any]
     """Refuse an `out=` that shares memory in a way that the op's row does not allow:
 
     "apart": no byte with an argument; "aligned": all elements of an argument or none; names: as
-    "aligned", of these arguments, which PyTorch copies into `out` first; "alone": anything with
-    arguments. Each refuses elements of `out` that lie at one place; "free" refuses nothing.
+    "aligned", of these arguments, which PyTorch copies into `out` first, expanded where they are
+    smaller (and then it doesn't look); "alone": anything with arguments. Each refuses elements of `out` that lie at one place; "free" refuses nothing.
     """
     if rule == "free":
         return
@@ -147,7 +147,8 @@ def check_shared(rule: str | tuple[str, ...], out: Tensor, given: dict[str, Any]
     elif rule == "aligned":
         check_overlap(out, tensors_in(given.values()))
     else:
-        check_overlap(out, [given[name] for name in rule])
+        copied = [given[name] for name in rule]
+        check_overlap(out, [t for t in copied if t.shape == out.shape])
 
 
 def warn_expanded(name: str, target: Tensor, usual: str) -> None:
