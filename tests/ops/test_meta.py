@@ -33,7 +33,10 @@ KNOWN = {
     **dict.fromkeys(
         ("new", "result_type", "storage_type", "untyped_storage"), "answers no tensor to compare"
     ),
-    **dict.fromkeys(("sparse_coo_tensor", "sparse_mask", "smm"), "sparse without bytes: none"),
+    **dict.fromkeys(
+        ("sparse_coo_tensor", "sparse_csr_tensor", "sparse_mask", "smm"),
+        "sparse without bytes: none",
+    ),
     **dict.fromkeys(("affine_grid", "as_subclass", "segment_reduce"), "no rule yet"),
     "conv_tbc": "PyTorch's strides without bytes are not those of its results with bytes",
     "tensor_split": "another error: PyTorch wants the indices on the CPU",

@@ -131,7 +131,7 @@ def test_copies_are_counted_and_told() -> None:
     host.watch(log)
     try:
         with region() as r:
-            copies.told(12, "reshape", lambda: "reshape of a tensor with strides (1, 3)")
+            copies.told(12, "reshape", lambda: "reshape of a tensor with strides (1, 3)", None)
             line = sys._getframe().f_lineno - 1
     finally:
         host.unwatch(log)
@@ -148,13 +148,13 @@ def test_copies_are_counted_and_told() -> None:
 def test_no_copies_refuses_with_numbers_before_anything_is_counted() -> None:
     before = (host.copied, host.copies)
     with copies.no_copies(), copies.no_copies(), pytest.raises(RuntimeError) as refused:
-        copies.told(24, "reshape", lambda: "reshape of a tensor with strides (1, 3)")
+        copies.told(24, "reshape", lambda: "reshape of a tensor with strides (1, 3)", None)
     assert isinstance(refused.value, CopyError)
     assert (host.copied, host.copies) == before
     message = str(refused.value)
     assert message.startswith(f"no_copies: reshape at {__file__}:")
     assert " has to copy 24 bytes: reshape of a tensor with strides (1, 3). " in message
-    copies.told(1, "reshape", lambda: "allowed again")
+    copies.told(1, "reshape", lambda: "allowed again", None)
     assert host.copies == before[1] + 1
 
 
@@ -163,7 +163,7 @@ def test_no_copies_is_for_one_thread() -> None:
 
     def work() -> None:
         try:
-            copies.told(1, "contiguous", lambda: "on another thread")
+            copies.told(1, "contiguous", lambda: "on another thread", None)
         except CopyError as error:
             failed.append(error)
 

@@ -156,7 +156,11 @@ def spread(
 def test_ops_on_one_tensor(case: Case) -> None:
     for dim in (0, 1, -1):
         x = np.moveaxis(data(2, 4, 3), 0, dim).copy()
-        compare(lambda t, x, dim=dim: t.vmap(lambda s: case(t, s), in_dims=dim)(x), x)
+        compare(
+            lambda t, x, dim=dim: t.vmap(lambda s: case(t, s), in_dims=dim)(x),
+            x,
+            sometimes=RuntimeError if case is ONE["shapes"] else None,  # a view across strides
+        )
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was")  # its huber_loss
@@ -170,7 +174,11 @@ def test_ops_on_tensors_of_which_some_are_shared(case: Case, source: Any) -> Non
     if dims == (None, None, None):
         return
     arrays = [a for a, _ in pairs]
-    compare(lambda t, *xs: t.vmap(lambda *s: case(t, *s), in_dims=dims)(*xs), *arrays)
+    compare(
+        lambda t, *xs: t.vmap(lambda *s: case(t, *s), in_dims=dims)(*xs),
+        *arrays,
+        sometimes=RuntimeError if case is TWO["written"] else None,  # into what is shared
+    )
 
 
 @pytest.mark.parametrize("case", PLACES.values(), ids=PLACES)
@@ -184,7 +192,11 @@ def test_places(case: Case, source: Any) -> None:
         return
     # PyTorch refuses to write into what is shared, and shared rows with smoothed labels
     if dim is not None or case not in (PLACES["put"], PLACES["classes"]):
-        compare(lambda t, *xs: t.vmap(lambda *s: case(t, *s), in_dims=(dim, at))(*xs), x, i)
+        compare(
+            lambda t, *xs: t.vmap(lambda *s: case(t, *s), in_dims=(dim, at))(*xs),
+            *(x, i),
+            sometimes=RuntimeError if case is PLACES["scatter"] else None,
+        )
 
 
 # PyTorch's outer vmap gives garbage for what the inner one did not batch (2.13), or refuses
@@ -282,9 +294,13 @@ REFUSALS: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
-def test_refusals(case: Case) -> None:
-    compare(case, data(2, 3))
+OF_PLACES = dict.fromkeys(["out_dims beyond", "dim", "dim of softmax"], IndexError)
+CLASSES = {"out_dims None": ValueError, **OF_PLACES}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusals(name: str) -> None:
+    compare(REFUSALS[name], data(2, 3), refused=CLASSES.get(name, RuntimeError))
 
 
 def test_what_a_sample_says_of_itself() -> None:
@@ -313,7 +329,7 @@ RANDOM: dict[str, Case] = {
     "in place": lambda t, v: v.clone().normal_().add_(v.clone().uniform_(1, 2)),
     "bernoulli_": lambda t, v: v.clone().bernoulli_(0.3),
     "dropout": lambda t, v: t.nn.functional.dropout(v, 0.4),
-    "dropout2d": lambda t, v: t.nn.functional.dropout2d(v[:, None, None].expand(3, 2, 2, 2)),
+    "dropout2d": lambda t, v: t.nn.functional.dropout2d(v[:, None, None, None].expand(3, 2, 2, 2)),
     "evaluated": lambda t, v: t.nn.functional.dropout(v, 0.4, training=False),
 }
 DIFFERENT: dict[str, Case] = {

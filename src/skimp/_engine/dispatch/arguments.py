@@ -278,15 +278,16 @@ def _another(value: Any) -> Any:
 Sort = tuple[Any, ...]
 
 
-def sort(value: Any) -> Any:
+def sort(value: Any, depth: int = 0) -> Any:
     """What decides whether a value is taken: its type, its elements' types; which one it is where
-    it may be a default.
+    it may be a default. Lists are looked into as deep as ops take them.
     """
     kind = type(value)
     if kind is int:
         return (int, value) if -3 < value < 3 else int
     if kind is tuple or kind is list:
-        return (kind, *map(sort, value[:1]), frozenset(map(_element, value)))
+        inner = [sort(v, depth + 1) for v in value[:1]] if depth < _DEPTH else ()
+        return (kind, *inner, frozenset(map(_element, value)))
     if kind is bool or kind is type:
         return value
     if isinstance(value, Tensor):
@@ -294,7 +295,8 @@ def sort(value: Any) -> Any:
     return (str, value) if kind is str and len(value) < _SHORT else kind
 
 
-_SHORT = 20
+_SHORT = 20  # characters of a word that is an option
+_DEPTH = 4
 
 
 def _element(value: Any) -> Any:

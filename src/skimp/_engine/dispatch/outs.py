@@ -136,7 +136,8 @@ def check_shared(rule: str | tuple[str, ...], out: Tensor, given: dict[str, Any]
 
     "apart": no byte with an argument; "aligned": all elements of an argument or none; names: as
     "aligned", of these arguments, which PyTorch copies into `out` first, expanded where they are
-    smaller (and then it doesn't look); "alone": anything with arguments. Each refuses elements of `out` that lie at one place; "free" refuses nothing.
+    smaller (and then it doesn't look); "alone": anything with arguments. Each refuses elements of
+    `out` that lie at one place; "free" refuses nothing.
     """
     if rule == "free":
         return
