@@ -10,8 +10,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
+from skimp._engine.dispatch.row import OPS
 from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.sizes import readable
 from skimp.lens.data import ROLES, Advice, Place, Report
@@ -22,6 +24,7 @@ MOST: Final = 8  # pieces of advice
 IN_PLACE: Final = frozenset(
     ["relu", "relu6", "leaky_relu", "elu", "hardtanh", "dropout", "tanh", "sigmoid"]
 )
+ELEMENTWISE: Final = ("pointwise", "composite")  # composite, and as large: an activation
 PASSING: Final = ("saved for backward", "temporary", "data")
 CAN_GO: Final = POOLED  # bytes of a tensor from which a budget takes it away
 
@@ -204,9 +207,14 @@ def _checkpointed(played: Replay, rows: list[Row], module: str) -> tuple[list[Ro
     again = min(back) - 0.5  # when its backward begins
     first = min(r.start for r in inside)
     scale = 0.4 / (left - first)
-    # forward keeps nothing for backward there: a tensor goes when the ops behind it have run
+    # forward keeps nothing for backward there: a tensor goes when the ops behind it have run, or is
+    # written over by a pointwise one that is deferred
     order = sorted(inside, key=lambda r: r.start)
     until = {id(r): after.start for r, after in zip(order, order[2:], strict=False)}
+    for r, after in pairwise(order):
+        op = OPS.get(after.place.op)
+        if op is not None and op.kind in ELEMENTWISE and after.bytes == r.bytes >= CAN_GO:
+            until[id(r)] = after.start - 0.125
     known = set(map(id, inside)) - {id(result)}
     made = [
         replace(r, end=min(r.end, until.get(id(r), left))) if id(r) in known else r for r in rows
