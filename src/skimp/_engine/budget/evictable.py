@@ -290,11 +290,10 @@ def depends(s: Evictable, needs: Sequence[Storage]) -> None:
     for one in needs:
         assert isinstance(one, Evictable)
         if one.dependents is None:
-            one.dependents = [ref]
-        else:
-            one.dependents.append(ref)
-            if len(one.dependents) % 64 == 0:
-                one.dependents = [r for r in one.dependents if (x := r()) is not None and x.needs]
+            one.dependents = []
+        elif len(one.dependents) % 64 == 63:  # before `s` is among them: its bytes are still there
+            one.dependents = [r for r in one.dependents if (x := r()) is not None and x.needs]
+        one.dependents.append(ref)
 
 
 # -- coming back ----------------------------------------------------------------------------------
