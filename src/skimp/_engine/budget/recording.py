@@ -20,7 +20,6 @@ from skimp._engine.budget.evictable import Evictable
 from skimp._engine.budget.statistics import counts
 from skimp._engine.dispatch.row import ORDINARY, Form
 from skimp._engine.dispatch.transforms import BUDGET, NOTED, TRANSFORMS, Call, active, straight
-from skimp._engine.eval.expr import Leaf, walk
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.storage import Storage
@@ -120,19 +119,17 @@ def _fresh(result: Any, age: int) -> list[Evictable | None]:
 
 def _beneath(result: Any, age: int) -> list[Evictable | None]:
     """The storages made by this call that are no results, but that expressions of results read: the
-    product below a sum with a bias. Each has the place that the expression gives it, whatever is
-    away (None, like what the call was given): the same call made again finds them there.
+    product below a sum with a bias. In the order in which they were made, None for one that is
+    away: the same call made again finds them there.
     """
-    found: dict[int, Evictable | None] = {}
+    found: dict[int, Evictable] = {}
     for t in _results(result):
         expression = t._storage.deferred if isinstance(t, Tensor) and not t._hollow else None
-        for node in () if expression is None else walk((expression,)):
-            for leaf in node.args:
-                if type(leaf) is Leaf:
-                    s: Any = leaf.storage
-                    new = type(s) is Evictable and s.born > age and s.block is not None
-                    found.setdefault(id(s), s if new else None)
-    return list(found.values())
+        for leaf in () if expression is None else expression.leaves:
+            s: Any = leaf.storage
+            if type(s) is Evictable and s.born > age:
+                found[s.born] = s
+    return [s if s.block is not None else None for _, s in sorted(found.items())]
 
 
 # -- calls ----------------------------------------------------------------------------------------
