@@ -36,13 +36,10 @@ def holders(x: Tensor) -> Lines:
     return Lines(found or ["no name leads to it: a reference cycle, or code that is not Python"])
 
 
-def chains(storages: set[int]) -> dict[int, str]:
-    """The shortest chain to each storage of these ids to which a name leads."""
-    return _first(storages)
-
-
-def _first(targets: set[int], hidden: Iterable[Any] = ()) -> dict[int, str]:
-    """The shortest chain to each target that one leads to, not by way of another target."""
+def chains(targets: set[int], hidden: Iterable[Any] = ()) -> dict[int, str]:
+    """The shortest chain to each object of these ids to which a name leads, not by way of another
+    of them; `hidden` are not looked at.
+    """
     paths = Paths()
     told: dict[int, str] = {}
     for holder, value in search(paths, targets, [targets, *hidden]):
@@ -135,7 +132,7 @@ def aliases(x: Tensor) -> Aliases:
 
 def names(tensors: list[Tensor], hidden: list[Any]) -> dict[int, str]:
     """How the program reaches tensors, by their ids; `hidden` are not looked at."""
-    return _first({id(t) for t in tensors}, [tensors, sys._getframe().f_locals, *hidden])
+    return chains({id(t) for t in tensors}, [tensors, sys._getframe().f_locals, *hidden])
 
 
 def _storage(x: Any) -> Storage:

@@ -58,15 +58,11 @@ class Recording:
         before = _states(read)
         age = evictable.age()
         held = evictable.gather(read)
-        spent, began = counts.seconds, perf_counter()
-        _here.inside, _here.drew = True, False
         try:
-            result = call.below()
+            result, seconds = _as_one(call)
         finally:
-            _here.inside = False
             for one in held:
                 one.held -= 1
-        seconds = perf_counter() - began - (counts.seconds - spent)
         made = [] if evictable.age() == age else [*_fresh(result, age), *_beneath(result, age)]
         noted = made and not _here.drew and any([s is not None for s in made])
         if noted and _states(read) == before:
@@ -75,6 +71,17 @@ class Recording:
             if s is not None:
                 s.settled = True
         return result
+
+
+def _as_one(call: Call) -> tuple[Any, float]:
+    """The call, whose parts are not noted, and the seconds that it took, without the budget's."""
+    spent, began = counts.seconds, perf_counter()
+    _here.inside, _here.drew = True, False
+    try:
+        result = call.below()
+    finally:
+        _here.inside = False
+    return result, perf_counter() - began - (counts.seconds - spent)
 
 
 def _states(found: list[Storage]) -> list[tuple[int, int]]:
@@ -143,28 +150,45 @@ class _Slot(NamedTuple):
     dtype: dtypes.dtype
 
 
-def _note(call: Call, read: list[Storage], made: list[Evictable | None], seconds: float) -> None:
+class _Repeated(NamedTuple):
+    """A call that can be made again."""
+
+    form: Form
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    sources: list[recipes.Source]
+
+    def run(self, given: Sequence[Storage]) -> Any:
+        """The call on storages with the sources' bytes."""
+        with _as_it_was():
+            return self.form.run(
+                *[_filled(a, given) for a in self.args],
+                **{k: _filled(a, given) for k, a in self.kwargs.items()},
+            )
+
+
+def _repeated(call: Call, read: list[Storage]) -> _Repeated | None:
     numbers = {id(s): i for i, s in enumerate(read)}
     try:
         args = tuple([_packed(a, numbers) for a in call.args])
         kwargs = {k: _packed(a, numbers) for k, a in call.kwargs.items()}
     except _NotPlain:
-        return
+        return None
     sources = recipes.sources_of(read)
-    if sources is None:
+    return None if sources is None else _Repeated(call.form, args, kwargs, sources)
+
+
+def _note(call: Call, read: list[Storage], made: list[Evictable | None], seconds: float) -> None:
+    repeated = _repeated(call, read)
+    if repeated is None:
         return
-    form = call.form
 
     def again(given: Sequence[Storage]) -> list[Storage | None]:
         age = evictable.age()
-        with _as_it_was():
-            result = form.run(
-                *[_filled(a, given) for a in args],
-                **{k: _filled(a, given) for k, a in kwargs.items()},
-            )
+        result = repeated.run(given)
         return [*[t._storage for t in _results(result)], *_beneath(result, age)]
 
-    recipe = recipes.Called(form.name, sources, again)
+    recipe = recipes.Called(call.form.name, repeated.sources, again)
     recipe.seconds = seconds
     recipes.give(recipe, made)
 
@@ -256,43 +280,26 @@ def _before_write(
     if s.writes >= _WRITES or len(s) <= recipes.SMALL:
         return None
     read = _read(call)
-    numbers = {id(one): i for i, one in enumerate(read)}
-    if id(s) not in numbers:
+    if s not in read:
         return None
-    try:
-        args = tuple([_packed(a, numbers) for a in call.args])
-        kwargs = {k: _packed(a, numbers) for k, a in call.kwargs.items()}
-    except _NotPlain:
+    repeated, at = _repeated(call, read), read.index(s)
+    if repeated is None or repeated.sources[at].origin is None:
         return None
-    sources = recipes.sources_of(read)
-    if sources is None or sources[numbers[id(s)]].origin is None:
-        return None
-    form, at = call.form, numbers[id(s)]
 
     def again(given: Sequence[Storage]) -> list[Storage | None]:
         new = storages.empty(len(given[at]))
         new.flat()[:] = given[at].flat()
-        now = [new if i == at else one for i, one in enumerate(given)]
-        with _as_it_was():
-            form.run(
-                *[_filled(a, now) for a in args], **{k: _filled(a, now) for k, a in kwargs.items()}
-            )
+        repeated.run([new if i == at else one for i, one in enumerate(given)])
         return [new]
 
-    recipe = recipes.Called(form.name, sources, again)
+    recipe = recipes.Called(call.form.name, repeated.sources, again)
     return s, recipe, [one for one in read if one is not s]
 
 
 def _written(call: Call, s: Evictable, recipe: recipes.Called, others: list[Storage]) -> Any:
     """The call, after which its target knows how it was made, if nothing else has changed."""
     before = _states(others)
-    spent, began = counts.seconds, perf_counter()
-    _here.inside, _here.drew = True, False
-    try:
-        result = call.below()
-    finally:
-        _here.inside = False
-    recipe.seconds = perf_counter() - began - (counts.seconds - spent)
+    result, recipe.seconds = _as_one(call)
     s.settled = True
     if s.recipe is None and not _here.drew and _states(others) == before:
         recipes.give(recipe, [s])
