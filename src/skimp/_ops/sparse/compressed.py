@@ -11,7 +11,7 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory.layout import Layout, contiguous_strides
 from skimp._engine.tensor import devices, dtypes, formats
-from skimp._engine.tensor.promotion import scalar_type_name
+from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._ops.create.creation import as_tensor
 from skimp._ops.sparse.arithmetic import Ints, is_sparse, refuse
@@ -111,17 +111,17 @@ class RowTensor(SparseTensor):
     def __reduce_ex__(self, proto: Any) -> NoReturn:
         refuse("pickling")
 
-    def _is_coo_s(self, what: str) -> NoReturn:
+    def _not_coo(self, what: str) -> NoReturn:
         raise RuntimeError(f"{what} expected sparse coordinate tensor layout but got SparseCsr")
 
     def indices(self) -> NoReturn:
-        self._is_coo_s("indices")
+        self._not_coo("indices")
 
     def coalesce(self) -> NoReturn:
-        self._is_coo_s("coalesce")
+        self._not_coo("coalesce")
 
     def is_coalesced(self) -> NoReturn:
-        self._is_coo_s("is_coalesced")
+        self._not_coo("is_coalesced")
 
     def _indices(self) -> NoReturn:
         refuse("_indices")
@@ -246,11 +246,7 @@ def _check_product(a: RowTensor, b: Tensor) -> None:
             f"mat1 and mat2 shapes cannot be multiplied ({a.shape[0]}x{a.shape[1]} and "
             f"{shape[0]}x{shape[1]})"
         )
-    if a._dtype is not b._dtype:
-        raise RuntimeError(
-            f"expected scalar type {scalar_type_name(a._dtype)} but found "
-            f"{scalar_type_name(b._dtype)}"
-        )
+    same_scalar_type(a, b)
 
 
 # -- making ---------------------------------------------------------------------------------------
