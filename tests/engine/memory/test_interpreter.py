@@ -6,12 +6,15 @@ import dis
 import gc
 import subprocess
 import sys
+import threading
 import weakref
 from collections import deque
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
+import skimp
 from skimp._engine.autograd import modes
 from skimp._engine.memory.caching import Pool
 from skimp._engine.memory.interpreter import begins_at_once, breaks_between, refusal
@@ -20,6 +23,7 @@ from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.segments import Segment
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import tensor
+from skimp._kernels.threads import Guard
 
 # Where the code says "one step": a function, the first line of the step, and its last.
 STEPS = [
@@ -111,6 +115,58 @@ def test_frames_lead_to_the_caller() -> None:
         return sys._getframe(1).f_code.co_name
 
     assert inner() == "test_frames_lead_to_the_caller"
+
+
+def test_a_place_in_a_code_object_leads_to_the_line() -> None:
+    def outer() -> Any:
+        noted = sys._getframe()
+        return noted.f_code, noted.f_lasti
+
+    code, at = outer()
+    line = list(code.co_positions())[at // 2][0]
+    assert line == code.co_firstlineno + 2  # where it asked
+
+
+def test_the_same_source_gives_the_same_code() -> None:
+    def one(g: Any) -> Any:
+        return g
+
+    def other(g: Any) -> Any:
+        return g
+
+    def unlike(g: Any) -> Any:
+        return -g
+
+    assert one.__code__.co_code == other.__code__.co_code != unlike.__code__.co_code
+
+
+def test_a_lock_says_whose_it_is() -> None:
+    guard = Guard()
+    seen = []
+
+    def ask() -> None:
+        thread = threading.Thread(target=lambda: seen.append(guard.passes()))
+        thread.start()
+        thread.join()
+
+    ask()
+    assert not guard.passes()
+    with guard(), guard():
+        assert guard.passes()
+        ask()
+    assert not guard.passes()
+    assert seen == [False, False]
+
+
+def test_queues_are_not_written_in_python() -> None:
+    assert not hasattr(SimpleQueue.put, "__code__")
+    assert not hasattr(SimpleQueue.get, "__code__")
+
+
+def test_the_collector_knows_storages_and_who_refers_to_them() -> None:
+    holder = [skimp.empty(3).untyped_storage()._storage]
+    assert any(one is holder[0] for one in gc.get_objects())
+    assert any(one is holder for one in gc.get_referrers(holder[0]))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,17 @@
 3. **Objects die with their last reference, and `sys.getrefcount` counts references.** What is freed
    when follows from the first; which block a result may take over, and which gradient may be added
    to in place, from the second (storage.py, autograd's engine.py and leaves.py).
-4. **`sys._getframe`** finds the user's line (call_site.py and autograd).
-5. **A function's code object can be exchanged for another of the same shape**: names of generated
-   functions in tracebacks, and autocast's casts, are made so.
+4. **`sys._getframe`** finds the user's line (call_site.py and autograd), and `f_lasti` with the
+   code's positions finds it later, when the frame is gone.
+5. **A function's code object can be exchanged for another of the same shape** (names of generated
+   functions in tracebacks, and autocast's casts, are made so), and the same source gives the same
+   `co_code` (rules.py knows by it a derivative that hands on what it gets).
+6. **A lock that can be taken again says whether this thread has it** (`RLock._is_owned`, which
+   `threading.Condition` asks too): who works for its owner passes it (_kernels/threads.py).
+7. **A `SimpleQueue` is written in C**: no signal handler runs within one of its steps (threads.py).
+8. **The collector knows every storage** (`gc.get_objects`), and who refers to what
+   (`gc.get_referrers`): a budget begins so among tensors that are there already, and errors and
+   `memory.holders` name who holds bytes.
 
 `tests/engine/memory/test_interpreter.py` asks the running interpreter for each. An interpreter
 without them is refused when skimp is imported, since it would count and free wrongly, not slowly.

@@ -130,7 +130,7 @@ def _small_contiguous(
 @general(namespaces=(), composite=False, batch=batching.dims.ELEMENTWISE, fast=_small_contiguous)
 def contiguous(input: Tensor, *, memory_format: Any = formats.contiguous_format) -> Tensor:
     """The tensor itself where it is contiguous in the format already, else a copy that is."""
-    if formats.is_format(input, memory_format) and not (input._conj or input._neg):
+    if formats.is_format(input, memory_format):
         return input
     return _laid_out(input, memory_format=memory_format)
 
