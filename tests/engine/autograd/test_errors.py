@@ -52,6 +52,7 @@ def test_detached_since() -> None:
 
 
 def test_second_backward() -> None:
+    lines.INSIDE.clear()  # as where a program begins
     y = leaf().exp()
     z = y.sum()
     z.backward()

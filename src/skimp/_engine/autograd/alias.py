@@ -47,8 +47,8 @@ def plain_view(base: Tensor, view: Tensor) -> None:
     else:
         views.append(_ref(view))
         n = len(views)
-        if n > MANY and not n & (n - 1):  # at every power of two
-            views[:] = [r for r in views if r() is not None]
+        if n > MANY and not n & (n - 1):
+            _forget_dead(views)
     if not _state.grad:
         mark_creation(view, "inference" if _state.inference else "no_grad")
 
@@ -109,13 +109,22 @@ def views_of(input: Tensor, views: Sequence[Tensor], rule: Rule, bindings: dict[
     if not input._rg and not input._inference:
         _plain_views(input if input._base is None else input._base, views)
         return
+    if not _state.grad or input._inference:
+        for i, view in enumerate(views):
+            view_of(input, view, None, None, True)
+            view._output = i
+        return
+    base = input if input._base is None else input._base
     for i, view in enumerate(views):
-        view_of(input, view, None, None, True)
+        view._base = base
+        view._stale = view._version
         view._output = i
-    if views and _state.grad and input._rg:
-        node = begin(rule, bindings)
-        if node is not None:
-            finish(node, tuple(views))
+        mark_creation(view, "multi")
+    if views:
+        record(rule, bindings, tuple(views))
+    for view in views:
+        if view._node is None:
+            register(base, view)
 
 
 def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
@@ -139,9 +148,18 @@ def _plain_views(base: Tensor, views: Sequence[Tensor]) -> None:
 
 def register(base: Tensor, view: Tensor) -> None:
     """Remember a view that requires grad when its base does, and only then."""
-    if base._views is None:
-        base._views = []
-    base._views.append(_ref(view))
+    views = base._views
+    if views is None:
+        views = base._views = []
+    views.append(_ref(view))
+    n = len(views)
+    if n > MANY and not n & (n - 1):
+        _forget_dead(views)
+
+
+def _forget_dead(views: list[Any]) -> None:
+    """Called when their number reaches a power of two."""
+    views[:] = [r for r in views if r() is not None]
 
 
 def mark_views(base: Tensor) -> None:

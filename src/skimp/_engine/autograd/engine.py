@@ -24,8 +24,8 @@ from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_a
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor, empty
 
-_frame = sys._getframe
 _state = modes.state
+_frame = sys._getframe
 _accumulating = threading.RLock()  # two backwards may meet at one leaf
 
 
@@ -143,6 +143,8 @@ def run(
         while frame.f_code.co_filename in lines.INSIDE and frame.f_back is not None:
             frame = frame.f_back
         caller = frame.f_code, frame.f_lasti  # for who runs a freed node again
+        if frame.f_code.co_filename not in lines.OUTSIDE:
+            caller = lines.outside(frame)
         del frame
         while begins:
             to, index, r = begins.pop(0)

@@ -67,6 +67,16 @@ _FAST_VIEW_TEXT = """\
                     views.append(ref(new))
                 return new"""
 
+# and of a view by its layout
+_RECORDED_TEXT = """\
+if input._rg and state.grad and not input._marked and input._dtype.category > 1:
+    new._base = base = input if input._base is None else input._base
+    new._stale = new._storage.version
+    recording.record(new, {names})
+    if new._node is None:
+        register(base, new)
+    return new"""
+
 
 _TURNS = """\
                 if not a.flags.c_contiguous and a.ndim > 1:
@@ -135,7 +145,6 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     lines.append(f"    if {' and '.join([one for one in usual if one not in later])}:")
     if o.fast_view is not None:
         assert isinstance(o.rule, Rule)
-        space.update(recording=recording(o.rule, tuple(p.names())), register=history.register)
         lines += _FAST_VIEW_TEXT.format(
             fast_view=o.fast_view,
             layout=layout,
@@ -147,11 +156,17 @@ def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) ->
     if o.otherwise is not None:
         space["otherwise"] = o.otherwise
         general += [f"new = otherwise({p.passed()})", "if new is not None:", "    return new"]
+    general.append(f"new = alias(input, {layout})")
+    if isinstance(o.rule, Rule):
+        space.update(recording=recording(o.rule, tuple(p.names())), register=history.register)
+        general += _RECORDED_TEXT.format(names=", ".join(p.names())).splitlines()
+    chosen = "rule" if o.rule is None or isinstance(o.rule, Rule) else f"rule({p.given()})"
     general += [
-        "if not input._rg:",
-        f"    new = alias(input, {layout})",
+        "if input._rg:",
+        f"    view_of(input, new, {chosen}, {p.given()})",
+        "else:",
         "    view_of(input, new)",
-        "    return new",
+        "return new",
     ]
     indent = "        "
     if later:

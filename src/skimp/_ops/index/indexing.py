@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.operands import check_number, constant
@@ -50,6 +51,9 @@ _RULES = {
     "unsqueeze": _rule("UnsqueezeBackward0"),
     "alias": _rule("AliasBackward0"),
 }
+_SELECT, _SLICE, _ALIAS = [
+    recording(_RULES[kind], ("input", "index")) for kind in ("select", "slice", "alias")
+]
 
 
 def getitem(self: Tensor, index: Any) -> Tensor:
@@ -58,7 +62,9 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         self.array()  # a small one stays at hand
         x = self._np
     if x is not None and self._rg and not active and type(self) in ORDINARY:
-        picked = advanced.picked(self, x, index)
+        picked = _recorded(self, x, index)
+        if picked is None:
+            picked = advanced.picked(self, x, index)
         if picked is not None:
             return picked
     elif x is not None and type(self) is Tensor and not active:
@@ -96,6 +102,47 @@ def getitem(self: Tensor, index: Any) -> Tensor:
                 views.append(_ref(t))
             return t
     return _general(self, index)
+
+
+def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
+    """The view of a small array that plain ints and slices make, recorded as the last of the views
+    that they stand for; None sends the index the general way.
+    """
+    if self._marked or not _state.grad or (found := _at_hand(x, index)) is None:
+        return None
+    items = index if type(index) is tuple else (index,)
+    record = _last(x.shape, items)
+    if record is None:
+        return None
+    t = _new(Tensor)
+    t._np = found
+    t._storage = self._storage
+    t._dtype = self._dtype
+    t._turned = self._turned
+    t._base = base = self if self._base is None else self._base
+    t._stale = self._storage.version
+    record.record(t, self, items)
+    if t._node is None:
+        history.register(base, t)
+    return t
+
+
+def _last(shape: tuple[int, ...], items: tuple[Any, ...]) -> Recording | None:
+    """How the last of the views of an index of ints and slices is recorded: a slice of everything
+    is one where it is the whole index, else nothing.
+    """
+    for d in range(len(items) - 1, -1, -1):
+        i = items[d]
+        if type(i) is int:
+            return _SELECT
+        if type(i) is not slice:
+            return None
+        start, stop, step = i.start, i.stop, i.step
+        if type(start) is Tensor or type(stop) is Tensor:
+            return None
+        if start or step not in (None, 1) or (stop is not None and stop < shape[d]):
+            return _SLICE
+    return _SLICE if len(items) == 1 else _ALIAS
 
 
 def _at_hand(x: Any, index: Any) -> Any:
