@@ -43,7 +43,8 @@ def get_total_norm(
     norms = [linalg.vector_norm(t, norm_type) for t in listed]
     if not norms:
         return whole.tensor(0.0)
-    together = whole.stack([n.to(norms[0].dtype) for n in norms])
+    dtype = norms[0].dtype
+    together = whole.stack([n if n.dtype is dtype else n.to(dtype) for n in norms])
     if any([getattr(t, "_spec", None) is not None for t in listed]):  # parts, of fully_shard
         together = dist.tensor.norms.over_ranks(together, listed, norm_type)
     total = linalg.vector_norm(together, norm_type)
@@ -76,10 +77,11 @@ def clip_grads_with_norm_(
     if not grads:
         return
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    if factor.item() == 1.0:
+    number = factor.item()
+    if number == 1.0:
         return
-    for g in grads:
-        g.mul_(factor)
+    for g in grads:  # a number of the gradient's own type takes the short way, with the same bits
+        g.mul_(number if g.dtype is factor.dtype else factor)
 
 
 def clip_grad_norm_(
