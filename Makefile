@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 BUDGETED := $(addprefix tests/engine/,test_twins.py autograd/test_autograd_twins.py \
 	autograd/test_programs.py autograd/test_inplace.py)
 
-.PHONY: demo test check wheel explore fuzz hostile stubs schemas guide bench bench-quick clean
+.PHONY: demo test check wheel explore leaks fuzz hostile stubs schemas guide bench bench-quick clean
 
 demo: $(VENV)/.skimp
 	$(BIN)/skimp run examples/demo.py
@@ -51,6 +51,10 @@ wheel: $(VENV)/.skimp
 explore: $(VENV)/.skimp-test
 	@seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; echo "SEED=$$seed"; \
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n $(JOBS) -m hypothesis --hypothesis-seed=$$seed
+
+# Whether steps leave anything behind, in rounds of 10,000 steps of each family.
+leaks: $(VENV)/.skimp-test
+	SKIMP_LEAKS=$${SKIMP_LEAKS:-10000} $(BIN)/python -m pytest -q tests/surface/test_leaks.py
 
 # Random programs for as long as you like: make fuzz COUNT=1000000 SEED=...
 fuzz: $(VENV)/.skimp-test

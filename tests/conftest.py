@@ -47,7 +47,7 @@ ONCE = (
     *("programs", "surface/distributed", "surface/test_aten.py", "surface/test_processes.py"),
     *("cli/test_check.py", "cli/test_cli.py", "house", "lens"),
     *("compat/test_compat.py", "compat/test_libraries.py"),
-    *("surface/test_beside.py", "surface/utils/test_tensorboard.py"),
+    *("surface/test_beside.py", "surface/utils/test_tensorboard.py", "surface/test_leaks.py"),
     *("surface/test_signatures.py", "surface/test_wrong_calls.py"),
     *("engine/autograd/test_graphs.py", "surface/serialization/test_hostile.py"),
     *("engine/memory/test_allocator.py", "engine/memory/test_layout.py"),
