@@ -31,6 +31,10 @@ T.ones(2).fill_("a")|T.ones(2).fill_(T.ones(2))|T.mvlgamma(T.ones(2), 2**62)
 F.scaled_dot_product_attention(T.ones(1, 2, 3), T.ones(1, 2, 4), T.ones(1, 2, 3))
 T.ones(2).sum("a")|T.ones(2).sum(True)|T.ones(2, 3).transpose(0, None)|T.ones(2).cumsum(2**70)
 T.ones(2, 3).hsplit(None)|T.ones(2).to(T.float64, "cpu")|T.ones(2, 3).sort(True, 0)
+T.ones(3).tensor_split(2**62)|T.ones(3).tensor_split(2**70)|T.ones(3).tensor_split(T.ones(1))
+T.ones(2, 3).swapdims(0, 2**62)|T.device(0)|T.ones(2, device=1)|T.ones(2, layout=[1])
+T.fft.fftn(T.ones(2), norm=1)|T.ones(2).mean(dtype=7)|T.numel(b"a")|T.ones(2, 2).bmm(b"a")
+T.rand_like(7, generator=T.Generator())|C.bernoulli_()|C.random_()|F.dropout(C)
 T.hann_window(3, T.float64)|T.ones(2).var(0, 1)|T.normal(T.ones(2), T.ones(2), (2,))
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip
 

@@ -44,14 +44,21 @@ class SymBool(_Symbol):
     """For `isinstance`: no condition is a symbol."""
 
 
+def _one(a: Any) -> Any:
+    """A number, or the number in a tensor of one."""
+    if hasattr(a, "numel") and a.numel() != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return a
+
+
 def sym_float(a: Any) -> float:
     """The number as a float."""
-    return float(a)
+    return float(_one(a))
 
 
 def sym_int(a: Any) -> int:
     """The number cut to an integer."""
-    return int(a)
+    return int(_one(a))
 
 
 def sym_fresh_size(expr: Any) -> Any:
@@ -87,7 +94,7 @@ def sym_not(a: Any) -> bool:
 
 def sym_sqrt(a: Any) -> float:
     """The square root."""
-    return math.sqrt(a)
+    return math.sqrt(_one(a))
 
 
 def sym_sum(args: Iterable[Any]) -> Any:

@@ -321,7 +321,7 @@ def _given(f: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any
         elif p.kind is p.VAR_POSITIONAL and name == "args":  # of any names
             found |= {f"#{i}": v for i, v in enumerate(value, len(found))}
         elif p.kind is not p.VAR_POSITIONAL:
-            found[name] = value
+            found["input" if not i and name == "self" else name] = value
         elif value:
             found[name] = value[0] if len(value) == 1 and not _is_size(value[0]) else value
     return found

@@ -34,7 +34,7 @@ ORDINARY: set[type[Any]] = {Tensor}
 KNOWN: set[type[Any]] = {
     Tensor, int, float, bool, complex, str, type(None), list, tuple, dict, range, slice,
     type(Ellipsis), type, Size, dtypes.dtype, device, layout, memory_format, np.ndarray,
-    np.float32, np.float64, np.int64, np.int32, np.bool_,
+    np.float32, np.float64, np.int64, np.int32, np.bool_, bytes,
 }  # fmt: skip
 
 

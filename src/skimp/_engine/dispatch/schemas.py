@@ -127,11 +127,12 @@ class _Rules(NamedTuple):
 
 def _by_position(args: Sequence[Arg], given: Mapping[str, Any]) -> dict[str, Any]:
     """The same values under this overload's names: an op's signature has one name for what two
-    overloads take in one place.
+    overloads take in one place. What has a name that the overload knows is that argument.
     """
+    own = {arg.name for arg in args}
     found = {}
     for i, (name, value) in enumerate(given.items()):
-        other = args[i] if i < len(args) else None
+        other = args[i] if i < len(args) and name not in own else None
         found[name if other is None or other.keyword else other.name] = value
     return found
 

@@ -27,7 +27,7 @@ _FAST_VIEW_TEXT = """\
         if a is not None:
             try:
                 a = {fast_view}
-            except (TypeError, ValueError, IndexError):
+            except (TypeError, ValueError, IndexError, OverflowError):
                 a = None
             if a is not None:
                 new = make(Tensor)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import Final
 
 from skimp._engine.memory.layout import Ints, check_width, normalize_dim
 from skimp._engine.memory.layout_views import clamp_slice
@@ -68,6 +69,9 @@ def chunk(shape: Ints, chunks: int, dim: int = 0) -> list[Span]:
     return split(shape, -(-size // chunks), dim)
 
 
+_MOST_PARTS: Final = 1 << 31  # more than any memory holds
+
+
 def tensor_split(shape: Ints, where: int | Sequence[int], dim: int = 0) -> list[Span]:
     """So many parts, of sizes that differ by at most 1, or the parts between the indices given."""
     if not shape:
@@ -81,6 +85,8 @@ def tensor_split(shape: Ints, where: int | Sequence[int], dim: int = 0) -> list[
         return [clamp_slice(size, *pair) for pair in pairwise(edges)]
     if where <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {where}")
+    if where > _MOST_PARTS:
+        raise RuntimeError("cannot create std::vector larger than max_size()")
     least, longer = divmod(size, where)
     return _spans([least + (part < longer) for part in range(where)])
 

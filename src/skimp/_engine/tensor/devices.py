@@ -35,8 +35,8 @@ class device:  # noqa: N801  (PyTorch's name)
     def __init__(self, type: str | int | device = "cpu", index: int | None = None) -> None:
         if isinstance(type, device):
             given, index = type.type, type.index if index is None else index
-        elif isinstance(type, int):
-            given, index = "cuda", type
+        elif isinstance(type, int) and not isinstance(type, bool):
+            raise missing.unnumbered(type)
         elif isinstance(type, str):
             given = type
         else:

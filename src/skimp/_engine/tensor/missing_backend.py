@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 
+def unnumbered(where: int) -> Exception:
+    """What PyTorch raises for a device's number where there are no accelerators."""
+    if -(1 << 63) <= where < 0:
+        return RuntimeError("Device index must not be negative")
+    if not -(1 << 63) <= where < 1 << 63:
+        return ValueError("Overflow when unpacking long long")
+    return RuntimeError("Cannot access accelerator device when none is available.")
+
+
 def refused(where: Any) -> Exception:
     """What PyTorch raises in a build without the device's backend, and say what to do."""
     if where.type == "cuda":

@@ -306,7 +306,7 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     "input": lambda g, input_shape, mask: _select_back(g, input_shape, mask)}))  # fmt: skip
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask (broadcast against the input) holds, as a vector."""
-    if mask._dtype not in (dtypes.bool, dtypes.uint8):
+    if mask._dtype is not dtypes.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = layouts.broadcast_shapes(tuple(mask.shape), tuple(input.shape))
     return selected(input.expand(shape), mask.expand(shape))

@@ -285,7 +285,9 @@ def _need_place(input: Tensor, dim: int, index: Tensor) -> tuple[int, Array]:
     dim = layouts.normalize_dim(dim, input.ndim)
     if index._dtype is not dtypes.int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
-    where = _vector(index, "Index has to be a vector/scalar")
+    if index.ndim > 1:
+        raise RuntimeError("Index has to be a vector/scalar")
+    where = _vector(index, "")
     n = input.shape[dim] if input.ndim else 1
     bad = first_outside(where, -n, n)
     if bad is not None:
@@ -393,7 +395,7 @@ def index_reduce(
     _need_int("index_reduce()", index)
     count = source.shape[dim] if source.ndim else 1
     if where.size != count:
-        raise IndexError(
+        raise RuntimeError(
             f"index_reduce(): Number of indices ({where.size}) should be equal to source.size(dim) "
             f"({count})"
         )

@@ -16,6 +16,7 @@ from skimp._engine.dispatch.forms import NAMESPACES, export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
+from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Tensor, empty, fresh
 from skimp._kernels.random import draws
 from skimp._ops.random.generator import default_generator, drawn
@@ -77,6 +78,8 @@ def _dropout(input: Any, p: float, training: bool, feature: bool) -> Any:
         return input
     if p == 1.0:
         return input * input.new_zeros(())
+    if input._dtype.is_complex:
+        raise no_kernel("bernoulli_scalar_cpu_", input._dtype)
     if input._dtype.category < dtypes.FLOAT:
         raise RuntimeError(
             f"result type Float can't be cast to the desired output type {_c_type(input)}"

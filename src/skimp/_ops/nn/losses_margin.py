@@ -9,6 +9,7 @@ import numpy as np
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch.forms import NAMESPACES, export
 from skimp._engine.tensor import dtypes, meta
+from skimp._engine.tensor.checks import no_kernel, same_scalar_type
 from skimp._engine.tensor.tensor import Array, fresh
 from skimp._ops.nn.reduction import check_reduction, reduction_of
 
@@ -63,12 +64,16 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     if target.ndim > 1 or target.numel() != n:
         raise RuntimeError(f"inconsistent target size, expected {n} but got {list(target.shape)}")
+    if not input._dtype.is_floating_point:
+        raise no_kernel("multi_margin_loss_cpu_kernel", input._dtype)
     if weight is not None and weight.ndim != 1:
         raise ValueError("weight must be one-dimensional")
     if weight is not None and weight.numel() != classes:
         raise RuntimeError(
             f"inconsistent weight size, expected {classes} but got {list(weight.shape)}"
         )
+    if weight is not None:
+        same_scalar_type(input, weight)
     at = target.reshape((n, 1))
     values = meta.checked(at)
     if values.size and (int(values.min()) < 0 or int(values.max()) >= classes):
@@ -115,6 +120,8 @@ def multilabel_margin_loss(
         raise RuntimeError(
             f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
         )
+    if input._dtype not in (dtypes.float32, dtypes.float64):
+        raise no_kernel("multilabel_margin_loss_forward_out_frame", input._dtype)
     labels = meta.checked(target).reshape(n, classes)
     if labels.size and (int(labels.min()) < -1 or int(labels.max()) >= classes):
         raise RuntimeError("target out of range")

@@ -47,9 +47,10 @@ def _wanted(input: Any, output_size: Any, nd: int) -> Ints:
     return found
 
 
-def _check(name: str, input: Any, nd: int) -> None:
-    if nd > 1 and input.ndim <= nd:
-        raise ValueError(f"Input dimension should be at least {nd + 1}")
+def _check(name: str, input: Any, nd: int, output_size: Any) -> None:
+    listed = isinstance(output_size, (tuple, list))
+    if nd > 1 and listed and input.ndim <= len(output_size):
+        raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
     if input.ndim not in (nd + 1, nd + 2):
         raise RuntimeError(
             f"{name}(): Expected {nd + 1}D or {nd + 2}D tensor, but got {list(input.shape)}"
@@ -88,7 +89,7 @@ def _check_kernel(what: str, nd: int, input: Any) -> None:
 
 def _average(nd: int, input: Any, output_size: Any) -> Any:
     name = f"adaptive_avg_pool{nd}d"
-    _check(name, input, nd)
+    _check(name, input, nd, output_size)
     sizes = _wanted(input, output_size, nd)
     _check_kernel("avg", nd, input)
     input = tied(input)
@@ -171,7 +172,7 @@ def _taken(input: Any, index: Any, lead: Ints, sizes: Ints) -> tuple[Any, Any]:
 
 
 def _maximum(nd: int, input: Any, output_size: Any, return_indices: bool) -> Any:
-    _check(f"adaptive_max_pool{nd}d", input, nd)
+    _check(f"adaptive_max_pool{nd}d", input, nd, output_size)
     sizes = _wanted(input, output_size, nd)
     _check_kernel("max", nd, input)
     bounds = [_bounds(n, s) for n, s in zip(input.shape[input.ndim - nd :], sizes, strict=True)]

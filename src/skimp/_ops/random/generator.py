@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from skimp._engine.autograd import modes
-from skimp._engine.dispatch.row import Op, publish
+from skimp._engine.dispatch.row import KNOWN, Op, publish
 from skimp._engine.memory import call_site
 from skimp._engine.tensor import devices, dtypes
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -70,6 +70,9 @@ class Generator:
         new = Generator()
         new._engine = self._engine.clone()
         return new
+
+
+KNOWN.add(Generator)
 
 
 default_generator = Generator()

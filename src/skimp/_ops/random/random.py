@@ -149,6 +149,11 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **words: Any) -> Te
     if words:
         raise TypeError(f"random_() got an unexpected keyword argument '{next(iter(words))}'")
     engine = engine_of(generator)
+    if self._dtype.is_complex and high is not None:
+        says = "check_random_bounds handles only integral, floating-point and boolean types"
+        raise RuntimeError(says)
+    if self._dtype.is_complex:
+        raise no_kernel("random_kernel_cpu", self._dtype)
     if not args and high is None and low == 0:
         overwrite(self, lambda: draw_into(self, lambda out: draws_integers.random_(out, engine)))
         return self
@@ -177,6 +182,8 @@ def _geometric(t: Tensor, engine: Engine, p: Any) -> Draw:
         raise TypeError('geometric_() missing 1 required positional arguments: "p"')
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    if t._dtype.is_complex:
+        raise no_kernel("geometric_cpu", t._dtype)
     return lambda out: draws.geometric(out, p, engine)
 
 
@@ -195,7 +202,8 @@ def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
 def _log_normal(t: Tensor, engine: Engine, mean: float, std: float) -> Draw:
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    floating(t, "log_normal_cpu")
+    if not t._dtype.is_floating_point:
+        raise no_kernel("log_normal_cpu", t._dtype)
     return lambda out: draws.log_normal(out, mean, std, engine)
 
 
@@ -219,10 +227,14 @@ def _bernoulli_draw(p: Any, engine: Engine, t: Tensor) -> Draw:
     """How `t` is filled; `draw_into` hands out its elements in the order of memory."""
     if not isinstance(p, Tensor):
         chance = _check_p(p)
+        if t._dtype.is_complex:
+            raise no_kernel("bernoulli_scalar_cpu_", t._dtype)
         return lambda out: draws.bernoulli(out, chance, engine)
     chances = meta.checked(p)
-    if chances.dtype.kind in "iub":
-        chances = chances.astype(np.float32)
+    if t._dtype.is_complex:
+        raise no_kernel("bernoulli_tensor_cpu_self_", t._dtype)
+    if not p._dtype.is_floating_point:
+        raise no_kernel("bernoulli_tensor_cpu_p_", p._dtype)
     bad = (chances < 0) | (chances > 1)
     if bad.any():
         raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")

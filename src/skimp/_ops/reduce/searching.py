@@ -352,10 +352,11 @@ def isin(
         t if isinstance(t, Tensor) else _values_of(t, t) for t in (elements, test_elements)
     )
     dtype = common([elements, test_elements])
-    if dtype.is_complex:
-        raise RuntimeError(
-            f"Unsupported input type encountered for isin(): {scalar_type_name(dtype)}"
-        )
+    for kind in (one._dtype, other._dtype, dtype):
+        if kind.is_complex or kind is dtypes.bool:
+            raise RuntimeError(
+                f"Unsupported input type encountered for isin(): {scalar_type_name(kind)}"
+            )
     dtype = dtypes.float32 if dtype in NARROW else dtype
     source, tests = cast(one.array(), dtype), np.unique(cast(other.array(), dtype), equal_nan=False)
     result, target = blank(tuple(one.shape), dtypes.bool)

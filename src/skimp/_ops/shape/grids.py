@@ -10,6 +10,7 @@ from skimp._engine.dispatch.forms import export, general
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops.math.arithmetic import mul
@@ -185,6 +186,10 @@ def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:  # noqa: N803
     n = (x.shape[-1] if x.ndim else 1) if N is None else N
     if n <= 1:
         raise RuntimeError("N must be greater than 1.")
+    if x._dtype is dtypes.bool or (x._dtype.is_floating_point and x._dtype.itemsize < 4):
+        title = scalar_type_name(x._dtype)
+        says = "linalg.vander supports floating point, complex, and integer tensors, but got"
+        raise RuntimeError(f"{says} {title}")
     if x._dtype.category < dtypes.FLOAT:
         x = x.to(dtypes.int64)
     return _powers(x.reshape(1) if x.ndim == 0 else x, n)

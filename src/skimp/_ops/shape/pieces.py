@@ -10,6 +10,8 @@ from skimp._engine.dispatch.forms import OPS, general, view
 from skimp._engine.dispatch.view_forms import array_at_hand, views_at_hand
 from skimp._engine.memory import layout_splits as S, layout_views as V
 from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Array, Tensor
 from skimp._ops import batching
 from skimp._ops.shape.views import as_int, ints, narrow
@@ -146,9 +148,23 @@ def tensor_split(
     """Pieces as even as can be, or cut at the indices given."""
     how = _cuts("tensor_split", tensor_indices_or_sections, indices, sections)
     if isinstance(how, Tensor):
-        how = how.tolist()
+        how = _places_in(how)
     pieces = S.tensor_split(tuple(input.shape), how, dim)
     return tuple([narrow(input, dim, start, length) for start, length in pieces])
+
+
+def _places_in(where: Tensor) -> int | list[int]:
+    """The number of pieces, or the places to cut at, that a tensor holds."""
+    says = "tensor_split expected tensor_indices_or_sections to "
+    if where._dtype is not dtypes.int64:
+        raise RuntimeError(f"{says}have dtype of long, but got {scalar_type_name(where._dtype)}")
+    if where.ndim > 1:
+        raise RuntimeError(
+            f"{says}be a zero-dimensional or one-dimensional tensor, but got a tensor with "
+            f"{where.ndim} dims"
+        )
+    found: int | list[int] = where.tolist()
+    return found
 
 
 def _cuts(name: str, *ways: Any) -> Any:
