@@ -1,7 +1,7 @@
 """The ops, a room per family: importing this package declares every row."""
 
 from skimp._engine.dispatch import describing, unbound
-from skimp._ops import assertions, foreach, older, ties
+from skimp._ops import assertions, for_autograd, foreach, older, ties
 from skimp._ops.batching import transform as _under_vmap
 from skimp._ops.create import (
     access,
@@ -108,5 +108,6 @@ from skimp._ops.shape import (
 from skimp._ops.sparse import compressed, products, sparse, tensor, text
 
 foreach.declare_all()
+for_autograd.settle()
 describing.settle()
 unbound.settle()

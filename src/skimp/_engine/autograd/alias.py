@@ -14,6 +14,7 @@ from typing import Any
 from skimp._engine.autograd import errors, modes, node_lines as lines
 from skimp._engine.autograd.nodes import Extra, Grads, Node, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
+from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.record import begin, edge, finish, record, save_results
 from skimp._engine.autograd.refresh import (
     Window,
@@ -334,20 +335,20 @@ class CopySlices(Node):
             return (None,) * (len(self._edges) >> 1)
         if not g._hollow:  # else the engine may need them once more
             grads.clear()
-        whole = empty_like_base(self.base, g).copy_(g)
+        whole = ops.copy_(empty_like_base(self.base, g), g)
         del g
         part = self.view.of(whole, self.base)
-        arrived: Any = part.clone()
+        arrived: Any = ops.clone(part)
         if self.view.conj:
-            arrived = arrived.conj()
+            arrived = ops.conj(arrived)
         out = list(fn.apply([-arrived if self.view.neg else arrived], None))
         own = out.pop(self.own)
         if own is None:
-            part.zero_()
+            ops.zero_(part)
         else:
             if self.view.conj:
-                own = own.conj()
-            part.copy_(-own if self.view.neg else own)
+                own = ops.conj(own)
+            ops.copy_(part, -own if self.view.neg else own)
         return [whole, *out]
 
     def release(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from skimp._engine.autograd import node_lines as lines, saving, watched
 from skimp._engine.autograd.nodes import Grads, Node
+from skimp._engine.autograd.ops import ops
 from skimp._engine.tensor.tensor import Tensor
 
 ON: list[bool] = []  # empty: off; else whether nan is an error
@@ -85,7 +86,7 @@ def apply(node: Node, grads: Grads, wanted: set[Node] | None) -> Any:
 
 def _refuse_nan(node: Node, results: Any) -> None:
     for i, r in enumerate(results):
-        if isinstance(r, Tensor) and r._dtype.category > 1 and bool((r != r).any()):
+        if isinstance(r, Tensor) and r._dtype.category > 1 and bool(ops.any(r != r)):
             raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output.")
 
 

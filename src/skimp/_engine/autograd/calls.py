@@ -10,6 +10,7 @@ import numpy as np
 
 from skimp._engine.autograd import engine, errors, modes
 from skimp._engine.autograd.nodes import Node, accumulate_of, shape_of
+from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.record import edge
 from skimp._engine.tensor import meta
 from skimp._engine.tensor.tensor import Tensor, fresh
@@ -136,7 +137,7 @@ def grad(
     found: list[Any] = list(captures.found)
     for i, (t, g) in enumerate(zip(ins, found, strict=True)):
         if g is None and materialize_grads:
-            found[i] = t.new_zeros(shape_of(t))
+            found[i] = ops.new_zeros(t, shape_of(t))
         elif g is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {i} appears to not have been used in the "

@@ -19,6 +19,7 @@ from typing import Any
 from skimp._engine.autograd import anomaly, hooks, modes, node_lines as lines, watched
 from skimp._engine.autograd.leaves import HELD_BY_ONE, Leaves, count, next_key
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, Runs, shape_of
+from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.saving import ghost
 from skimp._engine.memory.layout import contiguous_strides, is_non_overlapping_and_dense, numel
 from skimp._engine.tensor import meta
@@ -139,13 +140,7 @@ def run(
             captures.search(origins)
             wanted = captures.wanted
         leaves: Leaves | None = None
-        frame: Any = _frame(1)
-        while frame.f_code.co_filename in lines.INSIDE and frame.f_back is not None:
-            frame = frame.f_back
-        caller = frame.f_code, frame.f_lasti  # for who runs a freed node again
-        if frame.f_code.co_filename not in lines.OUTSIDE:
-            caller = lines.outside(frame)
-        del frame
+        caller = lines.outside(_frame(1))  # for who runs a freed node again
         while begins:
             to, index, r = begins.pop(0)
             if wanted is None or to in wanted:
@@ -274,7 +269,7 @@ def _add(buffer: Grads, index: int, g: Tensor | None, create: bool) -> None:
     elif g is not None:
         buffer[index] = None
         if not create and sys.getrefcount(have) == 2 and _is_own(have) and _same_kind(have, g):
-            buffer[index] = have.add_(g)
+            buffer[index] = ops.add_(have, g)
         else:
             buffer[index] = (
                 g + have if have._hollow else have + g
@@ -322,7 +317,7 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
     if have != shape:
         lead = len(have) - len(shape)
         if lead > 0 and have[lead:] == shape:
-            g = g.sum(tuple(range(lead)))
+            g = ops.sum(g, tuple(range(lead)))
         elif not _expands_to(shape, have):
             raise RuntimeError(
                 f"Function {node.name()} returned an invalid gradient at index {i} - got "
@@ -333,9 +328,9 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
             g = summed_to(g, shape)
     if g._dtype is not dtype:
         if g._dtype.is_complex and not dtype.is_complex:
-            g = g.real
+            g = ops.real(g)
         if g._dtype is not dtype:
-            g = g.to(dtype)
+            g = ops.to(g, dtype)
     return g  # type: ignore[no-any-return]
 
 
@@ -353,8 +348,9 @@ def summed_to(g: Tensor, shape: tuple[int, ...]) -> Tensor:
         [lead + d for d, n in enumerate(shape) if n == 1 and have[lead + d] != 1]
     )
     if len(dims) == lead:
-        return g.sum(dims)
-    return g.sum(dims, keepdim=True).view(shape) if lead else g.sum(dims, keepdim=True)
+        return ops.sum(g, dims)
+    summed: Tensor = ops.sum(g, dims, keepdim=True)
+    return ops.view(summed, shape) if lead else summed
 
 
 # -- leaves ----------------------------------------------------------------------------------------
@@ -403,7 +399,7 @@ def _accumulate(
         elif _state.grad:
             t._grad = have + g
         else:
-            have.add_(g)
+            ops.add_(have, g)
     del g
     if t._post_hooks:
         hooks.post_accumulate(t)
@@ -443,4 +439,4 @@ def _copied(g: Tensor, leaf: Tensor) -> Tensor:
     if g._meta is not None:
         return meta.empty(shape_of(leaf), g._dtype, _strides_for(leaf))
     made = empty(shape_of(leaf), g._dtype, _strides_for(leaf))
-    return made.copy_(g)  # refuses where the leaf has taken another shape since
+    return ops.copy_(made, g)  # refuses where the leaf has taken another shape since

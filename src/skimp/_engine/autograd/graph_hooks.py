@@ -9,6 +9,7 @@ from typing import Any
 
 from skimp._engine.autograd import engine, modes, node_lines as lines, saving
 from skimp._engine.autograd.nodes import RemovableHandle
+from skimp._engine.autograd.ops import ops
 from skimp._engine.tensor.tensor import Tensor
 
 OFF = (
@@ -56,11 +57,11 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(t: Tensor) -> Any:
-            return t.device, t.to("cpu")
+            return t.device, ops.to(t, "cpu")
 
         def unpack(packed: Any) -> Tensor:
             device, t = packed
-            return t.to(device, non_blocking=pin_memory)  # type: ignore[no-any-return]
+            return ops.to(t, device, non_blocking=pin_memory)
 
         super().__init__(pack, unpack)
 
@@ -97,7 +98,7 @@ class allow_mutation_on_saved_tensors:  # noqa: N801
     """
 
     def __enter__(self) -> allow_mutation_on_saved_tensors:
-        _push(lambda t: t.clone(), lambda t: t)
+        _push(ops.clone, lambda t: t)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from skimp._engine.autograd.nodes import Extra, Grads, shape_of
+from skimp._engine.autograd.ops import ops
 from skimp._engine.tensor.tensor import Tensor
 
 
@@ -76,8 +77,8 @@ def _retain(t: Tensor | None, g: Tensor | None) -> None:
     if have is not None:
         t._grad = have + g
         return
-    made = g if g._hollow else g.contiguous()  # a retained gradient is row-major
-    t._grad = g.clone() if made is g else made
+    made = g if g._hollow else ops.contiguous(g)  # a retained gradient is row-major
+    t._grad = ops.clone(g) if made is g else made
 
 
 def after(extra: Extra, results: Any, arrived: tuple[Any, ...]) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from skimp._engine.autograd import node_lines as lines, recorder, runner, saving
 from skimp._engine.autograd.nodes import Extra, Node, accumulate_of, init, shape_of
 from skimp._engine.autograd.op_node import OpNode
+from skimp._engine.autograd.ops import ops
 from skimp._engine.autograd.refresh import node_of_view
 from skimp._engine.autograd.rules import ARG, ARG_META, CONSTANT, RESULT, RESULT_META, Plan, Rule
 from skimp._engine.autograd.saving import meta_of
@@ -161,7 +162,7 @@ def _for_write(node: OpNode, bindings: dict[str, Any], target: Tensor) -> dict[s
         extra.zeroed = True
         node._edges += edge(target)
     if any([s.kind == ARG and s.of == own for s in plan.slots]):
-        return {**bindings, own: target.clone()}
+        return {**bindings, own: ops.clone(target)}
     return bindings
 
 

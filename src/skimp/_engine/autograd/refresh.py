@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from skimp._engine.autograd import errors, node_lines as lines
 from skimp._engine.autograd.nodes import Grads, Node, accumulate_of, init, shape_of
-from skimp._engine.autograd.strided import gather_strided_gradient
+from skimp._engine.autograd.ops import ops
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, empty
@@ -37,7 +37,7 @@ class Window(NamedTuple):
     def of(self, base: Tensor, like: Window) -> Tensor:
         """This window on `base`, a tensor that stands for one that `like` describes."""
         if like.dtype.is_complex and not self.dtype.is_complex:
-            base = base.view_as_real()
+            base = ops.view_as_real(base)
             like = Window(real_layout(like), self.dtype)
         layout = self.layout
         if self.dtype.is_complex and not like.dtype.is_complex:
@@ -46,9 +46,9 @@ class Window(NamedTuple):
             raise errors.uncovered(like.layout, layout)
         offset = base.storage_offset() if base._hollow else base.layout_of().offset
         start = offset + max(0, layout.offset - like.layout.offset)
-        seen = base.as_strided(layout.shape, layout.strides, start)
+        seen = ops.as_strided(base, layout.shape, layout.strides, start)
         if self.dtype.is_complex and not like.dtype.is_complex:
-            seen = seen.view_as_complex()
+            return ops.view_as_complex(seen)
         return seen
 
 
@@ -128,28 +128,28 @@ def empty_like_base(base: Window, g: Tensor) -> Tensor:
     shape, strides, first = base.layout
     reach = 0 if 0 in shape else _last(base.layout) - first + 1
     if g._hollow:
-        wide: Tensor = g.new_empty((reach,), dtype=base.dtype)
-        return wide.as_strided(shape, strides, 0)
+        wide: Tensor = ops.new_empty(g, (reach,), dtype=base.dtype)
+        return ops.as_strided(wide, shape, strides, 0)
     if reach <= math.prod(shape):
         return empty(shape, base.dtype, strides)
-    return empty((reach,), base.dtype).as_strided(shape, strides, 0)
+    return ops.as_strided(empty((reach,), base.dtype), shape, strides, 0)
 
 
 def scatter(g: Tensor, base: Window, view: Window) -> Tensor:
     """The gradient of the base, from that of a view of it."""
     if view.conj:
-        g = g.conj()
+        g = ops.conj(g)
     if view.neg:
         g = -g
     if 0 in view.layout.shape:
-        return empty_like_base(base, g).zero_()
+        return ops.zero_(empty_like_base(base, g))
     if not covers(base.layout, view.layout) and view.dtype is base.dtype:
         raise errors.uncovered(base.layout, view.layout)
     if not (may_overlap(view.layout) or may_overlap(base.layout)):
-        zeros = empty_like_base(base, g).zero_()
-        view.of(zeros, base).copy_(g)
+        zeros: Tensor = ops.zero_(empty_like_base(base, g))
+        ops.copy_(view.of(zeros, base), g)
         return zeros
-    return gather_strided_gradient(g, base.layout, view.layout)
+    return ops.strided_gradient(g, base.layout, view.layout)
 
 
 def covers(base: Layout, view: Layout) -> bool:
@@ -166,7 +166,7 @@ def covers(base: Layout, view: Layout) -> bool:
     shown = np.zeros(last - first + 1, np.bool_)
     as_strided(shown, base.shape, base.strides)[...] = True
     seen = as_strided(shown[view.offset - first :], view.shape, view.strides)
-    return bool(seen.all())
+    return bool(np.all(seen))
 
 
 def _last(layout: Layout) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from skimp._engine.autograd import errors, modes, saving
 from skimp._engine.autograd.nodes import Grads, Node
+from skimp._engine.autograd.ops import zero
 from skimp._engine.autograd.rules import ARG, RESULT, Plan, Slot, Step, passes_on
 from skimp._engine.generated import function_of
 from skimp._engine.tensor.tensor import Tensor
@@ -177,5 +178,5 @@ def _spread(node: Any, grads: Grads, found: list[Any]) -> list[Any]:
         out.extend([None] * n if r is None else r if isinstance(r, (list, tuple)) else [r])
     if node._extra is not None and node._extra.zeroed:
         like = next(g for g in grads if g is not None)
-        out.append(like.new_zeros((), dtype=node._dtype).expand(node._shape))
+        out.append(zero(like, node._shape, node._dtype))
     return out

@@ -13,6 +13,7 @@ from typing import Any
 
 from skimp._engine.autograd import errors, modes, rematerialize as rematerialized
 from skimp._engine.autograd.nodes import AccumulateGrad, Grads, Node, accumulate_of, shape_of
+from skimp._engine.autograd.ops import zero
 from skimp._engine.autograd.refresh import node_of_view, strided
 from skimp._engine.tensor.tensor import Tensor, mark_bytes
 
@@ -288,7 +289,7 @@ def with_zeros(node: Node, grads: Grads) -> list[Tensor]:
     like = next(g for g in grads if g is not None)
     out = []
     for g, (shape, dtype) in zip(grads, node.metas(), strict=True):
-        out.append(like.new_zeros((), dtype=dtype).expand(shape) if g is None else g)
+        out.append(zero(like, shape, dtype) if g is None else g)
     return out
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
-from skimp._engine.autograd.strided import gather_strided_gradient
 from skimp._engine.dispatch.forms import OPS, copy_twin, export, general, view
 from skimp._engine.dispatch.view_forms import array_at_hand, view_at_hand
 from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
@@ -21,6 +20,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, fresh
 from skimp._ops import batching
 from skimp._ops.shape.copies import contiguous, copied, describe
+from skimp._ops.shape.strided_gradient import gather_strided_gradient
 
 
 def ints(values: Any, name: str = "size") -> tuple[int, ...]:
