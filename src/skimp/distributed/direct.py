@@ -42,6 +42,10 @@ def _reader() -> Any:
     return found
 
 
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
 def _read(process: int, source: int, target: int, size: int) -> bool:
     """Copy bytes from another process; false if it is not there (any more)."""
     while size:
@@ -136,21 +140,33 @@ class _Never:
 
 
 class _Meeting:
-    """What the ranks tell each other in one collective."""
+    """What the ranks tell each other in one collective: how many bytes they bring, and where a
+    table of the addresses of these lies.
+    """
 
-    def __init__(self, group: Any, array: Array) -> None:
+    def __init__(self, group: Any, pieces: Sequence[Array]) -> None:
         self._group, self._comm = group, group.comm
         self.rank, self.others = group.rank(), [r for r in range(group.size()) if r != group.rank()]
         self._tag = _first_tag() + group.sequence * 3 % _TAGS
-        self._mine = np.array([array.ctypes.data, array.nbytes], np.int64)
-        self._every = np.zeros((group.size(), 2), np.int64)
+        self._table = np.array([_address(piece) for piece in pieces], np.int64)
+        nbytes = sum([piece.nbytes for piece in pieces])
+        self._mine = np.array([_address(self._table), len(pieces), nbytes], np.int64)
+        self._every = np.zeros((group.size(), 3), np.int64)
+        self._tables: dict[int, Array] = {}
 
     def begin(self) -> Iterator[Any]:
         """All have come, and know each other's addresses."""
         yield from self._exchange(0)
-        sizes = {int(self._every[r, 1]) for r in self.others} | {int(self._mine[1])}
+        theirs = self._every[self.others]
+        sizes = {*theirs[:, 2].tolist(), int(self._mine[2])}
         if len(sizes) > 1:
             raise DistBackendError(f"ranks give other numbers of bytes: {sorted(sizes)}")
+        if (theirs[:, 1] != self._mine[1]).any():
+            counts = sorted({*theirs[:, 1].tolist(), int(self._mine[1])})
+            raise DistBackendError(f"ranks give other numbers of tensors: {counts}")
+        for rank in self.others:
+            table = self._tables[rank] = np.empty_like(self._table)
+            yield from self._copied(rank, int(self._every[rank, 0]), table)
 
     def done(self, step: int) -> Iterator[Any]:
         """All have done what comes before `step`."""
@@ -162,11 +178,12 @@ class _Meeting:
         requests += [comm.Isend(self._mine, r, tag) for r in self.others]
         yield from requests
 
-    def read(self, rank: int, start: int, target: Array) -> Iterator[Any]:
-        """A rank's bytes from `start` on, into an array."""
-        source = int(self._every[rank, 0]) + start
-        process = self._group.processes[rank]
-        if not _read(process, source, target.ctypes.data, target.nbytes):
+    def read(self, rank: int, piece: int, start: int, target: Array) -> Iterator[Any]:
+        """Bytes of a rank's piece, from `start` on, into an array."""
+        return self._copied(rank, int(self._tables[rank][piece]) + start, target)
+
+    def _copied(self, rank: int, source: int, target: Array) -> Iterator[Any]:
+        if not _read(self._group.processes[rank], source, _address(target), target.nbytes):
             yield _Never()
 
 
@@ -186,9 +203,9 @@ def _combine(op: ReduceOp, dtype: dtypes.dtype) -> Callable[[Array, Array], None
 
 
 def _reduced(
-    meeting: _Meeting, target: Array, start: int, dtype: dtypes.dtype, op: ReduceOp
+    meeting: _Meeting, piece: int, target: Array, start: int, dtype: dtypes.dtype, op: ReduceOp
 ) -> Iterator[Any]:
-    """The others' elements from the `start`-th on, combined into ours."""
+    """The others' elements of a piece, from the `start`-th on, combined into ours."""
     width, combine = target.itemsize, _combine(op, dtype)
     step = max(BLOCK // width, 1)
     scratch = np.empty(min(step, target.size), target.dtype)
@@ -196,8 +213,20 @@ def _reduced(
         ours = target[at : at + step]
         theirs = scratch[: ours.size]
         for rank in meeting.others:
-            yield from meeting.read(rank, (start + at) * width, theirs)
+            yield from meeting.read(rank, piece, (start + at) * width, theirs)
             combine(theirs, ours)
+
+
+def _share(pieces: Sequence[Array], start: int, stop: int) -> Iterator[tuple[int, int, Array]]:
+    """Of all elements in a row those from `start` to `stop`: by piece, from which of its own on,
+    and they.
+    """
+    before = 0
+    for number, piece in enumerate(pieces):
+        first, last = max(start - before, 0), min(stop - before, piece.size)
+        if first < last:
+            yield number, first, piece[first:last]
+        before += piece.size
 
 
 def _from(rank: int, ranks: Sequence[int]) -> list[int]:
@@ -209,19 +238,22 @@ def _bounds(counts: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(counts).tolist()]
 
 
-def all_reduce(group: Any, array: Array, dtype: dtypes.dtype, op: ReduceOp) -> Stepwise:
-    """Each rank combines a part of all ranks' arrays, and reads the other parts."""
-    n, flat = group.size(), array.reshape(-1)
-    at = [flat.size * i // n for i in range(n + 1)]
+def all_reduce(group: Any, arrays: Sequence[Array], dtype: dtypes.dtype, op: ReduceOp) -> Stepwise:
+    """Each rank combines a part of all ranks' elements, and reads the other parts."""
+    n, pieces = group.size(), [array.reshape(-1) for array in arrays]
+    total = sum([piece.size for piece in pieces])
+    at = [total * i // n for i in range(n + 1)]
 
     def steps() -> Iterator[Any]:
-        meeting = _Meeting(group, flat)
+        meeting = _Meeting(group, pieces)
         r = meeting.rank
         yield from meeting.begin()
-        yield from _reduced(meeting, flat[at[r] : at[r + 1]], at[r], dtype, op)
+        for piece, start, ours in _share(pieces, at[r], at[r + 1]):
+            yield from _reduced(meeting, piece, ours, start, dtype, op)
         yield from meeting.done(1)
         for i in _from(r, meeting.others):
-            yield from meeting.read(i, at[i] * flat.itemsize, flat[at[i] : at[i + 1]])
+            for piece, start, target in _share(pieces, at[i], at[i + 1]):
+                yield from meeting.read(i, piece, start * target.itemsize, target)
         yield from meeting.done(2)
 
     return Stepwise(steps())
@@ -239,11 +271,11 @@ def reduce_scatter(
     flat, out, at = given.reshape(-1), target.reshape(-1), _bounds(counts)
 
     def steps() -> Iterator[Any]:
-        meeting = _Meeting(group, flat)
+        meeting = _Meeting(group, [flat])
         r = meeting.rank
         yield from meeting.begin()
         out[...] = flat[at[r] : at[r + 1]]
-        yield from _reduced(meeting, out, at[r], dtype, op)
+        yield from _reduced(meeting, 0, out, at[r], dtype, op)
         yield from meeting.done(1)
 
     return Stepwise(steps())
@@ -254,10 +286,10 @@ def all_gather(group: Any, target: Array, counts: Sequence[int]) -> Stepwise:
     flat, at = target.reshape(-1), _bounds(counts)
 
     def steps() -> Iterator[Any]:
-        meeting = _Meeting(group, flat)
+        meeting = _Meeting(group, [flat])
         yield from meeting.begin()
         for i in _from(meeting.rank, meeting.others):
-            yield from meeting.read(i, at[i] * flat.itemsize, flat[at[i] : at[i + 1]])
+            yield from meeting.read(i, 0, at[i] * flat.itemsize, flat[at[i] : at[i + 1]])
         yield from meeting.done(1)
 
     return Stepwise(steps())
@@ -267,10 +299,10 @@ def broadcast(group: Any, array: Array, source: int) -> Stepwise:
     """All read what the source has."""
 
     def steps() -> Iterator[Any]:
-        meeting = _Meeting(group, array)
+        meeting = _Meeting(group, [array])
         yield from meeting.begin()
         if meeting.rank != source:
-            yield from meeting.read(source, 0, array)
+            yield from meeting.read(source, 0, 0, array)
         yield from meeting.done(1)
 
     return Stepwise(steps())

@@ -1,8 +1,10 @@
 """The gradients of a module's parameters, averaged over a group while backward still runs.
 
-A bucket is one tensor, of which its parameters' gradients are views: it is made when the first of
-them arrives, and gone when the program forgets the gradients. When the last has arrived, and all
-buckets before it have begun, its all-reduce begins.
+A bucket is some gradients that are communicated at once. Between ranks of one host they are sent
+from where they lie. Otherwise, and for communication hooks, a bucket is one tensor, of which its
+parameters' gradients are views: it is made when the first of them arrives, and gone when the
+program forgets the gradients. When the last has arrived, and all buckets before it have begun, its
+all-reduce begins.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from skimp._engine.tensor.tensor import Tensor, alias, empty
 from skimp._ops.create.creation import tensor
 from skimp.distributed.groups import ProcessGroup
 from skimp.distributed.reduce_ops import ReduceOp
-from skimp.distributed.reductions import all_reduce
+from skimp.distributed.reductions import all_reduce, all_reduce_coalesced
+from skimp.distributed.transfers import sends_apart
 from skimp.distributed.work import progress
 from skimp.multiprocessing.futures import Future
 
@@ -40,6 +43,7 @@ class GradBucket:
     def __init__(self, index: int, parameters: Sequence[Tensor], last: bool) -> None:
         self._index, self._parameters, self._last = index, list(parameters), last
         self._sizes = [p.numel() for p in parameters]
+        self.nbytes = sum([p.nbytes for p in parameters])
         self._shapes = [tuple(p.shape) for p in parameters]
         self._buffer: Callable[[], Tensor | None] = lambda: None
         self.waiting: set[int] = set(range(len(self._parameters)))
@@ -81,12 +85,36 @@ class GradBucket:
         """One gradient: a view of the buffer, in no relation to its history."""
         buffer = self.buffer()
         start = sum(self._sizes[:i])
-        whole = self._parameters[i].layout_of()
-        dense = is_non_overlapping_and_dense(whole)
-        strides = whole.strides if dense else contiguous_strides(self._shapes[i])
-        made = alias(buffer, Layout(self._shapes[i], strides, start))
+        made = alias(buffer, Layout(self._shapes[i], self._strides(i), start))
         made._of_bucket = buffer  # type: ignore[attr-defined]  # which lives as long as its gradients
         return made
+
+    def _strides(self, i: int) -> tuple[int, ...]:
+        whole = self._parameters[i].layout_of()
+        dense = is_non_overlapping_and_dense(whole)
+        return whole.strides if dense else contiguous_strides(self._shapes[i])
+
+    def place(self, i: int) -> None:
+        """The parameter's gradient, zeros if there is none, as one that is sent from where it lies:
+        as its parameter does, so that all ranks agree.
+        """
+        p = self._parameters[i]
+        grad, strides = p._grad, self._strides(i)
+        if grad is not None and grad._dtype is p._dtype and grad.layout_of().strides == strides:
+            return
+        with no_grad():
+            flat = empty((self._sizes[i],), p._dtype)
+            made = alias(flat, Layout(self._shapes[i], strides, 0))
+            made.zero_() if grad is None else made.copy_(grad)
+        p._grad = made
+
+    def flat(self) -> list[Tensor]:
+        """The gradients in the order of their memory, each of one dim."""
+        grads: list[Any] = [p._grad for p in self._parameters]
+        return [
+            alias(g, Layout((n,), (1,), g.layout_of().offset))
+            for g, n in zip(grads, self._sizes, strict=True)
+        ]
 
     def holds(self, i: int) -> bool:
         """Whether the parameter's gradient is the view of this bucket's buffer."""
@@ -181,7 +209,10 @@ class Reducer:
             self._launch()
 
     def _fill(self, bucket: GradBucket, i: int) -> None:
-        """The gradient becomes a view of the bucket, with its values."""
+        """The gradient becomes what is sent: a view of the bucket, with its values."""
+        if self._sends_apart(bucket):
+            bucket.place(i)
+            return
         if bucket.holds(i):
             return
         p = bucket._parameters[i]
@@ -192,6 +223,9 @@ class Reducer:
             else:
                 view.zero_()
             p._grad = view
+
+    def _sends_apart(self, bucket: GradBucket) -> bool:
+        return self.hook is None and sends_apart(self.group, bucket.nbytes)
 
     def _launch(self) -> None:
         while self._next < len(self.buckets) and not self.buckets[self._next].waiting:
@@ -204,6 +238,12 @@ class Reducer:
         with no_grad():
             if self.hook is not None:
                 bucket.work = self.hook(self.state, bucket)
+                return
+            if self._sends_apart(bucket):
+                grads = bucket.flat()
+                for grad in grads:
+                    grad.mul_(1.0 / self.divisor)
+                bucket.work = all_reduce_coalesced(grads, group=self.group, async_op=True)
                 return
             buffer = bucket.buffer()
             buffer.mul_(1.0 / self.divisor)

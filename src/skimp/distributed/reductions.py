@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from skimp._engine.tensor.tensor import Tensor
@@ -86,14 +87,32 @@ def all_reduce_coalesced(
         return None
     op, factor = reduction(op, tensors[0], "all_reduce_coalesced")
     group, kind = chosen(group), tensors[0]._dtype
+    label = Label("all_reduce_coalesced", tuple(tensors), op.name)
+    if transfers.sends_apart(group, sum([t.nbytes for t in tensors])):
+        begin, finish = _apart(tensors, factor, op, group)
+        return start(group, label, begin, list(tensors), finish, async_op)
     array = _multiplied(joined(tensors), factor)
 
-    def begin(_: Any) -> Any:
+    def together(_: Any) -> Any:
         return transfers.all_reduce(group, array, kind, op)
 
     finish = _chain(_divided(array, op, group), lambda: deal(array, tensors))
-    label = Label("all_reduce_coalesced", tuple(tensors), op.name)
-    return start(group, label, begin, list(tensors), finish, async_op)
+    return start(group, label, together, list(tensors), finish, async_op)
+
+
+def _apart(
+    tensors: list[Tensor], factor: Any, op: ReduceOp, group: ProcessGroup
+) -> tuple[Callable[[Any], Any], Finish]:
+    """How tensors are combined from where they lie, and what is done afterwards."""
+    arrays, steps = [], []
+    for t in tensors:
+        array, copied = incoming(t)
+        if factor is not None:
+            array[...] = _multiplied(array, factor)
+        arrays.append(array)
+        steps += [_divided(array, op, group), copied]
+    kind = tensors[0]._dtype
+    return lambda _: transfers.all_reduce_apart(group, arrays, kind, op), _chain(*steps)
 
 
 def reduce(

@@ -15,13 +15,23 @@ Array = np.ndarray[Any, Any]
 
 
 def _directly(group: Any, array: Array) -> bool:
-    return array.nbytes >= direct.LARGE and group.processes is not None
+    return sends_apart(group, array.nbytes)
+
+
+def sends_apart(group: Any, nbytes: int) -> bool:
+    """Whether arrays that have so many bytes together are combined from where each lies."""
+    return nbytes >= direct.LARGE and group.processes is not None
+
+
+def all_reduce_apart(group: Any, arrays: Sequence[Array], dtype: dtypes.dtype, op: ReduceOp) -> Any:
+    """Combine the ranks' arrays, each in place, where `sends_apart`."""
+    return direct.all_reduce(group, arrays, dtype, op)
 
 
 def all_reduce(group: Any, array: Array, dtype: dtypes.dtype, op: ReduceOp) -> Any:
     """Combine the ranks' arrays, in place."""
     if _directly(group, array):
-        return direct.all_reduce(group, array, dtype, op)
+        return direct.all_reduce(group, [array], dtype, op)
     ours, how = mpi.buffer(array, dtype), mpi.operation(op, dtype)
     return group.comm.Iallreduce(mpi.load().IN_PLACE, ours, how)
 
