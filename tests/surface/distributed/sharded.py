@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.algorithms.join import Join
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -122,7 +123,21 @@ def moments(optimizer):
     return round(parts.item(), 4)
 
 
+def joined(optimizer, shards):
+    """Parameters after steps of which the second rank has three more."""
+    ddp = DistributedDataParallel(Net())
+    made = optimizer(ddp.parameters())
+    with Join([ddp, made] if shards else [ddp]):
+        for step in range(2 + 3 * r):
+            made.zero_grad()
+            ddp(torch.ones(8, D) * step + r).pow(2).mean().backward()
+            made.step()
+    return [p.double().sum().item() for p in ddp.parameters()]
+
+
 if what == "all":
+    found["joined alone"] = joined(torch.optim.Adam, False)
+    found["joined"] = joined(lambda p: ZeroRedundancyOptimizer(p, torch.optim.Adam), True)
     if r == 0:
         alone = Net()
         found["alone"] = losses(alone, adam(alone), parts=1)

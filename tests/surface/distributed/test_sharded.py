@@ -46,6 +46,10 @@ def test_losses_are_those_of_one_process(way: str) -> None:
     assert trained()[way] == pytest.approx(trained()["alone"], rel=1e-6)
 
 
+def test_ranks_with_other_numbers_of_inputs_step_as_one_optimizer() -> None:
+    assert trained()["joined"] == trained()["joined alone"]
+
+
 def test_gradients_add_up_before_they_are_averaged() -> None:
     assert trained()["accumulated"] == pytest.approx(trained()["alone accumulated"], rel=1e-6)
 
