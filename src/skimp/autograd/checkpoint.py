@@ -79,7 +79,7 @@ def checkpoint(
     check: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args, **kwargs)`, of which only the inputs are kept for backward.
+    """`function(*args, **kwargs)`, of which only the inputs are saved for backward.
 
     `determinism_check`: "default" compares shapes, dtypes and devices of what was saved, "none"
     nothing; `check="values"` compares the bytes too, at the price of reading them.
@@ -377,13 +377,13 @@ def _rematerialize(
     places = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
     dummy = empty((0,), dtypes.float32)
     dummy._rg = True
-    kept = _Inputs.apply(dummy, *[values[i] for i in places])._node
+    saved = _Inputs.apply(dummy, *[values[i] for i in places])._node
     for i in places:
         values[i] = None
 
     def run() -> None:
         given = list(values)
-        for i, t in zip(places, kept.saved_tensors, strict=True):
+        for i, t in zip(places, saved.saved_tensors, strict=True):
             given[i] = t
         with _rng(state), context:
             function(*given[:count], **dict(zip(names, given[count:], strict=True)))

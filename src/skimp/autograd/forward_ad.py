@@ -15,7 +15,7 @@ from skimp._engine.autograd import calls, modes
 from skimp._engine.autograd.nodes import Grads, Node, init, shape_of
 from skimp._engine.autograd.record import edge
 from skimp._engine.dispatch.operands import require_tensor
-from skimp._engine.memory.interpreter import begins_at_once
+from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
@@ -120,7 +120,7 @@ class dual_level(modes.Mode):  # noqa: N801  (PyTorch's name)
     def __enter__(self) -> int:
         return enter_dual_level()
 
-    @begins_at_once
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         exit_dual_level()
 

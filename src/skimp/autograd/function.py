@@ -76,12 +76,12 @@ class BackwardCFunction(Node, FunctionCtx):
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` kept."""
-        kept = self._saved
-        if self._freed or kept is None:
+        """What `save_for_backward` saved."""
+        saved = self._saved
+        if self._freed or saved is None:
             raise errors.freed(self)
         return tuple(
-            [saving.one(self, kept[i][0], kept[i][1], kept[i][2]) for i in range(len(kept))]
+            [saving.one(self, saved[i][0], saved[i][1], saved[i][2]) for i in range(len(saved))]
         )
 
     @property
@@ -325,7 +325,7 @@ def _kept(ctx: Any, t: Any, wrapped: tuple[Any, ...], outputs: tuple[Any, ...]) 
         ):
             result = i
             t = new
-    return [*saving.keep(ctx, t, result), result]
+    return [*saving.save(ctx, t, result), result]
 
 
 def _output(ctx: Any, i: int, t: Tensor, inputs: list[Tensor], recorded: bool) -> Tensor:

@@ -37,7 +37,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     """
 
     _is_param = True
-    _at_hand = True
+    _on_fast_path = True
     __torch_function__ = classmethod(disabled)
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
@@ -74,7 +74,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 class _MetaParameter(MetaTensor, Parameter):
     """A parameter without bytes."""
 
-    _at_hand = False
+    _on_fast_path = False
 
 
 _MetaParameter.__name__ = _MetaParameter.__qualname__ = "Parameter"

@@ -184,10 +184,10 @@ def update(
         and all([t._dtype is dtype for t in (*written, *read)])
     ):
         if first.numel() < config.small_below:
-            at_hand = [t.array() for t in (*written, *read)]
-            if all([a.flags.c_contiguous for a in at_hand]):
+            arrays = [t.array() for t in (*written, *read)]
+            if all([a.flags.c_contiguous for a in arrays]):
                 outs = [t.writable() for t in written]
-                _on_arrays(formula, outs, at_hand[len(written) :], numbers)
+                _on_arrays(formula, outs, arrays[len(written) :], numbers)
                 return
         order = layouts.memory_order(first.layout_of())
         leaves = [t.array().transpose(order) for t in read]

@@ -204,7 +204,7 @@ def test_list_of_what_is_kept() -> None:
     z = (y * y).sum()
     found = skimp.autograd.saved(z)
     assert [(s.op, s.name, s.kind, s.nbytes) for s in found] == [
-        ("MulBackward0", "other", "kept", 4000),
+        ("MulBackward0", "other", "saved", 4000),
         ("MulBackward0", "input", "shared", 0),
         ("ExpBackward0", "result", "shared", 0),
     ]
@@ -218,7 +218,7 @@ def test_list_of_what_is_kept() -> None:
 def test_leaves_are_told_apart() -> None:
     x = skimp.ones(10, requires_grad=True)
     kinds = [s.kind for s in skimp.autograd.saved((x * 2 * x).sum())]
-    assert kinds == ["leaf", "kept"]
+    assert kinds == ["leaf", "saved"]
 
 
 def test_promises_cost_nothing() -> None:

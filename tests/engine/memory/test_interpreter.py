@@ -17,7 +17,7 @@ import pytest
 import skimp
 from skimp._engine.autograd import modes
 from skimp._engine.memory.caching import Pool
-from skimp._engine.memory.interpreter import begins_at_once, breaks_between, refusal
+from skimp._engine.memory.interpreter import breaks_between, enters_uninterrupted, refusal
 from skimp._engine.memory.ledger import Ledger
 from skimp._engine.memory.rematerialize import Followed
 from skimp._engine.memory.segments import Segment
@@ -73,7 +73,7 @@ def test_what_must_not_be_interrupted_at_its_beginning_is_not(function: Any) -> 
 
 
 def test_a_marked_function_works_as_before() -> None:
-    @begins_at_once
+    @enters_uninterrupted
     def add(a: int, b: int = 2, *rest: int, word: str = "w", **more: Any) -> Any:
         """Adds."""
         return a + b, rest, word, more
@@ -83,7 +83,7 @@ def test_a_marked_function_works_as_before() -> None:
     assert add.__doc__ == "Adds."
     assert add.__name__ == "add"
 
-    @begins_at_once
+    @enters_uninterrupted
     def fails() -> None:
         raise ValueError("mine")
 

@@ -44,8 +44,8 @@ CALLS: dict[str, Callable[[Any, int], Any]] = {
 def test_programs_draw_pytorchs_numbers(seed: int, program: list[tuple[str, int, bool]]) -> None:
     skimp.manual_seed(seed)
     torch.manual_seed(seed)
-    for name, n, at_hand in program:
-        with using() if at_hand else using(small_below=0):
+    for name, n, small in program:
+        with using() if small else using(small_below=0):
             ours = CALLS[name](skimp, n)
         theirs = CALLS[name](torch, n)
         assert tuple(ours.shape) == tuple(theirs.shape)

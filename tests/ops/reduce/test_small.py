@@ -168,11 +168,11 @@ def test_fast_and_general_way_agree(name: str, dtype: str) -> None:
     for shape in SHAPES:
         for special in (False, True):
             a = _numbers(shape, dtype, special)
-            at_hand = _outcome(skimp, CALLS[name], a)
+            small = _outcome(skimp, CALLS[name], a)
             with using(small_below=0):
-                _identical(at_hand, _outcome(skimp, CALLS[name], a))
+                _identical(small, _outcome(skimp, CALLS[name], a))
             if not special and not (dtype in ("int64", "bool") and name.startswith(TIED)):
-                _close(at_hand, _outcome(torch, CALLS[name], a))
+                _close(small, _outcome(torch, CALLS[name], a))
 
 
 def test_softmax_decides_alike_beside_negative_zero_and_nan() -> None:
@@ -181,12 +181,12 @@ def test_softmax_decides_alike_beside_negative_zero_and_nan() -> None:
     for top in (-0.0, 0.0, 64.0, 65.0, np.nan, np.inf, -1.0):
         a = rows.copy()
         a[0, 0] = top
-        at_hand = skimp.from_numpy(a).clone().softmax(-1).numpy().copy()
+        small = skimp.from_numpy(a).clone().softmax(-1).numpy().copy()
         with using(small_below=0):
             behind = skimp.from_numpy(a).clone().softmax(-1).numpy().copy()
-        assert at_hand.tobytes() == behind.tobytes()
+        assert small.tobytes() == behind.tobytes()
         theirs = torch.from_numpy(a).softmax(-1).numpy()
-        np.testing.assert_allclose(at_hand, theirs, rtol=1e-6)
+        np.testing.assert_allclose(small, theirs, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["float", "double", "int", "half", "bool"])

@@ -1,7 +1,7 @@
 """In-place operations and views: who shares history with whom, and what must be refused.
 
-An in-place op calls `before_inplace(t)`; if it is recorded, `kept = prepare(t, rule, bindings)`;
-then it writes; then `rebase(t, kept)`, or `relaid` where only the layout changed. A view op calls
+An in-place op calls `before_inplace(t)`; if it is recorded, `saved = prepare(t, rule, bindings)`;
+then it writes; then `rebase(t, saved)`, or `relaid` where only the layout changed. A view op calls
 `view_of` (or `views_of` for several views that share one node).
 """
 

@@ -102,7 +102,7 @@ def grad(
     allow_unused = materialize_grads if allow_unused is None else allow_unused
     outs, ins = _tensors(outputs), _tensors(inputs)
     for t in (*outs, *ins):
-        if isinstance(t, Tensor) and not t._at_hand and t._asks():
+        if isinstance(t, Tensor) and not t._on_fast_path and t._asks():
             return t._hand_over(  # type: ignore[no-any-return]
                 grad,
                 outputs,

@@ -140,7 +140,13 @@ def run(
             captures.search(origins)
             wanted = captures.wanted
         leaves: Leaves | None = None
-        caller = lines.outside(_frame(1))  # for who runs a freed node again
+        frame: Any = _frame(1)
+        while frame.f_code.co_filename in lines.INSIDE and frame.f_back is not None:
+            frame = frame.f_back
+        caller = frame.f_code, frame.f_lasti  # for who runs a freed node again
+        if frame.f_code.co_filename not in lines.OUTSIDE:
+            caller = lines.outside(frame)
+        del frame
         while begins:
             to, index, r = begins.pop(0)
             if wanted is None or to in wanted:

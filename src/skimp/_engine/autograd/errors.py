@@ -96,11 +96,11 @@ def uncovered(base: Any, view: Any) -> RuntimeError:
 
 
 def withheld(node: Any, site: Any) -> RuntimeError:
-    """Nothing was kept for backward where the op ran."""
+    """Nothing was saved for backward where the op ran."""
     return RuntimeError(
         f"{node.name()} needs what it did not keep: the operation at {lines.of(node)} ran inside "
         f"disable_saved_tensors_hooks(), called without a message at {lines.describe(*site)}, "
-        f"where nothing is kept "
+        f"where nothing is saved "
         "for backward. Run it outside, or give disable_saved_tensors_hooks a message, which only "
         "refuses hooks."
     )

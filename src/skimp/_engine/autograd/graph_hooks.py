@@ -15,7 +15,7 @@ from skimp._engine.tensor.tensor import Tensor
 OFF = (
     "Saved tensor hooks are disabled here: inside disable_saved_tensors_hooks(), called without a "
     "message, nothing is "
-    "kept for backward, so there is nothing to pack."
+    "saved for backward, so there is nothing to pack."
 )
 
 
@@ -70,22 +70,22 @@ class save_on_cpu(saved_tensors_hooks):  # noqa: N801
 def disable_saved_tensors_hooks(error_message: str | None = None) -> Iterator[None]:
     """Entering `saved_tensors_hooks` inside raises `error_message`.
 
-    Without a message nothing is kept for backward inside either: memory falls, and a backward that
-    needs what was not kept raises, naming this region.
+    Without a message nothing is saved for backward inside either: memory falls, and a backward that
+    needs what was not saved raises, naming this region.
     """
     state = modes.state
-    before = state.hooks_off, state.keep_nothing
+    before = state.hooks_off, state.save_nothing
     message = OFF if error_message is None else error_message
     if state.hooks:
         raise RuntimeError(message)
     state.hooks_off = message
     if error_message is None:
-        state.keep_nothing = lines.here(3)
+        state.save_nothing = lines.here(3)
         saving.GUARDED.append(None)
     try:
         yield
     finally:
-        state.hooks_off, state.keep_nothing = before
+        state.hooks_off, state.save_nothing = before
         if error_message is None:
             saving.GUARDED.pop()
 

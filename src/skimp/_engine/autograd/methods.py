@@ -202,7 +202,7 @@ def register_post_accumulate_grad_hook(t: Tensor, hook: Callable[..., Any]) -> R
 
 def detach(input: Tensor) -> Tensor:
     """The same bytes and version, without the history: does not require grad."""
-    if not input._at_hand and input._asks():
+    if not input._on_fast_path and input._asks():
         return input._hand_over(detach, input)  # type: ignore[no-any-return]
     new = _new(Tensor)  # `ghost`, written out: the path of a small op
     new._np = input._np
@@ -241,7 +241,7 @@ def get_data(t: Tensor) -> Tensor:
     """The same bytes with a history and a version of their own: writes to it go unnoticed by
     autograd.
     """
-    if not t._at_hand and t._asks():
+    if not t._on_fast_path and t._asks():
         return t._hand_over(Tensor.data.__get__, t)  # type: ignore[no-any-return]
     new = ghost(t)
     mark(new, _counter=VersionCounter(), _inference=t._inference)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from skimp._engine.memory.interpreter import begins_at_once
+from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.tensor.inference import marks
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,7 +25,7 @@ class _State(threading.local):
     vmaps: tuple[
         Any, ...
     ] = ()  # the vmaps that are running, outermost first (_engine/dispatch/batched.py)
-    keep_nothing: Any = None  # the Site of a region in which nothing is kept for backward
+    save_nothing: Any = None  # the Site of a region in which nothing is saved for backward
 
 
 state: _State = _State()
@@ -69,7 +69,7 @@ class Mode:
     def __enter__(self) -> Any:
         raise NotImplementedError
 
-    @begins_at_once
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class set_grad_enabled(Mode):  # noqa: N801
     def __enter__(self) -> None:
         state.grad = self.mode
 
-    @begins_at_once
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         state.grad = self.previous
 
@@ -138,7 +138,7 @@ class _Grad(Mode):
         self.previous = state.grad
         state.grad = self.value
 
-    @begins_at_once
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         state.grad = self.previous
 
@@ -181,7 +181,7 @@ class inference_mode(Mode):  # noqa: N801
         _mark(self.mode)
         state.grad = not self.mode
 
-    @begins_at_once
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         state.grad, inference = self.previous
         _mark(inference)
@@ -196,6 +196,6 @@ class set_multithreading_enabled:  # noqa: N801  (PyTorch's name)
     def __enter__(self) -> None:
         return None
 
-    @begins_at_once
+    @enters_uninterrupted
     def __exit__(self, *_: object) -> None:
         return None

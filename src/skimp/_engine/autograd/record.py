@@ -167,17 +167,17 @@ def _for_write(node: OpNode, bindings: dict[str, Any], target: Tensor) -> dict[s
 
 
 def _save_inputs(node: OpNode, plan: Plan, bindings: dict[str, Any]) -> None:
-    kept: list[Any] = []
+    saved: list[Any] = []
     for kind, _, of, meta in plan.slots:
         if kind == ARG:
-            kept += saving.keep(node, bindings[of])
+            saved += saving.save(node, bindings[of])
         elif kind == ARG_META:
-            kept += (meta_of(bindings[of], meta), None)
+            saved += (meta_of(bindings[of], meta), None)
         elif kind == CONSTANT:
-            kept += (of, None)
+            saved += (of, None)
         else:
-            kept += (None, None)  # a result: when there is one
-    node._saved = kept
+            saved += (None, None)  # a result: when there is one
+    node._saved = saved
 
 
 def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
@@ -201,9 +201,9 @@ def finish(node: OpNode, outputs: Any, nondiff: tuple[int, ...] = ()) -> None:
 
 def save_results(node: OpNode, results: Sequence[Tensor]) -> None:
     """Save what the formulas read of the outputs."""
-    kept = node._saved
+    saved = node._saved
     for i, (kind, _, of, meta) in enumerate(node._plan.slots):
         if kind == RESULT:
-            kept[2 * i : 2 * i + 2] = saving.keep(node, results[of], of)
+            saved[2 * i : 2 * i + 2] = saving.save(node, results[of], of)
         elif kind == RESULT_META:
-            kept[2 * i] = meta_of(results[of], meta)
+            saved[2 * i] = meta_of(results[of], meta)

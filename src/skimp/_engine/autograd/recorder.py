@@ -40,7 +40,7 @@ def written(recording: Recording, count: int | None) -> Any:
         "guarded": saving.GUARDED,
         "here": sys._getframe,
         "inside": lines.INSIDE,
-        "keep": saving.keep,
+        "keep": saving.save,
         "loops": recording.loops,
         "meta_of": saving.meta_of,
         "next_number": sequence.__next__,
@@ -168,7 +168,7 @@ def _of_plan(
 def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
     """The lines that keep a slot's value, and the text of its (value, version).
 
-    A small plain tensor is kept here, any other by `saving.keep`.
+    A small plain tensor is saved here, any other by `saving.save`.
     """
     if slot.kind in (ARG_META, RESULT_META):
         known = is_tensor or slot.kind == RESULT_META

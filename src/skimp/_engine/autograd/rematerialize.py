@@ -25,7 +25,7 @@ _new = object.__new__
 
 def instead_of(t: Tensor) -> Tensor:
     """An alias of `t`, which requires grad, on an expression of its bytes; `t` where the bytes
-    themselves are better kept."""
+    themselves are better saved."""
     base = t if t._base is None else t._base
     node: Any = base._node
     if node is None or base._index or t._conj or t._neg or t._counter is not None:
@@ -60,8 +60,8 @@ def instead_of(t: Tensor) -> Tensor:
 
 def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
     """A deferred storage with the values of `base`, from what `node` saved."""
-    kept = node._saved
-    if not kept:
+    saved = node._saved
+    if not saved:
         return None
     found = {slot.name: i for i, slot in enumerate(node._plan.slots)}
     values = []
@@ -69,7 +69,7 @@ def _deferred(node: Any, rule: Any, base: Tensor) -> Storage | None:
         i = found.get(name)
         if i is None:
             return None
-        value, version = kept[2 * i], kept[2 * i + 1]
+        value, version = saved[2 * i], saved[2 * i + 1]
         if hasattr(value, "unpack"):  # whatever a hook has made of it
             return None
         if isinstance(value, Tensor) and (

@@ -3,19 +3,19 @@ inputs that need one.
 
     Rule("MulBackward0", {"input": lambda g, other: g * other, "other": lambda g, input: g * input})
 
-The names of a formula's parameters say what is kept for it:
+The names of a formula's parameters say what is saved for it:
 
     g, g0, g1, ...      gradients of the outputs (None where nothing arrived)
     grads               all of them as a list, zeros where nothing arrived
     result, result0 ... outputs
     NAME_shape, NAME_strides, NAME_dtype, NAME_layout
-                        of a tensor argument or of the result, which is not kept
+                        of a tensor argument or of the result, which is not saved
     needs               the names of the arguments whose gradient is wanted
     any other name      the argument's value (tensors are saved), else the parameter's default
 
 With `again`, a function of such parameters that makes the result once more for little work, a large
-result that another node saves is not kept as bytes (`rematerialize.py`). With `releases_early`, the
-last formula runs first, and large values go with the last formula that reads them (`runner.py`).
+result that another node saves has no bytes of its own (`rematerialize.py`). With `releases_early`,
+the last formula runs first, and large values go with the last one that reads them (`runner.py`).
 
 A key may be a tuple of names: its formula then returns that many gradients. A formula of a list
 argument returns a list.

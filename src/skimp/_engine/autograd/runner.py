@@ -41,7 +41,7 @@ def runner(plan: Plan) -> Runner:
     made = f"[{', '.join(results)}]"
     text = ["def function(node, grads, wanted, keep):", "    edges = node._edges"]
     if plan.slots:
-        text += ["    kept = node._saved", "    if kept is None:", "        raise freed(node)"]
+        text += ["    saved = node._saved", "    if saved is None:", "        raise freed(node)"]
     text += [f"    {line}" for line in _gradients(names, _released(plan))]
     if any([slot.kind == RESULT for slot in plan.slots]):
         text.append("    revive = state.grad")
@@ -95,18 +95,18 @@ def _released(plan: Plan) -> list[str]:
     if not plan.frees_if_tensor:
         return []
     held = [
-        f"kept[{i + 1}] is not None or type(kept[{i}]) in SPECIAL" for i in plan.frees_if_tensor
+        f"saved[{i + 1}] is not None or type(saved[{i}]) in SPECIAL" for i in plan.frees_if_tensor
     ]
     return [f"if not keep and ({' or '.join(held)}):", "    node._saved = None"]
 
 
 def _unpacked(i: int, slot: Slot) -> list[str]:
     """The lines that take a saved value out, checked."""
-    text = [f"v{i} = kept[{2 * i}]"]
+    text = [f"v{i} = saved[{2 * i}]"]
     if slot.kind not in (ARG, RESULT):
         return text
     text += [
-        f"version = kept[{2 * i + 1}]",
+        f"version = saved[{2 * i + 1}]",
         "if version is None:",
         f"    if type(v{i}) in SPECIAL:",
         f"        v{i} = v{i}.unpack(node)",
@@ -148,8 +148,8 @@ def _early(plan: Plan, made: str) -> list[str]:
     slots = [i for i, slot in enumerate(plan.slots) if slot.kind == ARG]
     large = ["g._np is None", *[f"(type(v{i}) is Tensor and v{i}._np is None)" for i in slots]]
     return [
-        f"    if kept and ({' or '.join(large)}) and not (keep or g._hollow or traceless):",
-        "        node._saved = kept = t = None",
+        f"    if saved and ({' or '.join(large)}) and not (keep or g._hollow or traceless):",
+        "        node._saved = saved = t = None",
         *[f"        {line}" for line in _shedding(plan)],
         f"        return {made}",
     ]

@@ -15,7 +15,7 @@ from skimp._engine.tensor.tensor import Tensor
 class Saved(NamedTuple):
     """One tensor that one node keeps.
 
-    `kind`: "kept" (alive because of the graph, as far as it knows), "leaf" (a leaf's own bytes),
+    `kind`: "saved" (alive because of the graph, as far as it knows), "leaf" (a leaf's own bytes),
     "shared" (bytes that an entry above keeps already), "deferred" (it costs nothing yet),
     "packed" (whatever a hook made of it).
     """
@@ -71,16 +71,16 @@ def nodes(outputs: Iterable[Any]) -> list[Node]:
 
 
 def _entries(node: Any) -> Iterator[tuple[str, Any]]:
-    kept = node._saved
-    if not kept:
+    saved = node._saved
+    if not saved:
         return
     plan = node._plan
     if not isinstance(plan, Plan):  # a Function: [value, version, result]
-        for i, entry in enumerate(kept):
+        for i, entry in enumerate(saved):
             yield f"saved_tensors[{i}]", entry[0]
         return
     for i, slot in enumerate(plan.slots):
-        value = kept[2 * i]
+        value = saved[2 * i]
         if isinstance(value, Many):
             for k, one in enumerate(value.pairs[::2]):
                 yield f"{slot.name}[{k}]", one
@@ -98,7 +98,7 @@ def _entry(node: Node, name: str, value: Any, seen: set[int]) -> Saved:
     elif id(s) in seen:
         kind, nbytes = "shared", 0
     else:
-        kind = "leaf" if value._rg and value._node is None and value._base is None else "kept"
+        kind = "leaf" if value._rg and value._node is None and value._base is None else "saved"
         nbytes = len(s)
     seen.add(id(s))
     return Saved(node.name(), name, shape_of(value), value._dtype, nbytes, kind, line)

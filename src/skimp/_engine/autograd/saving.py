@@ -1,8 +1,8 @@
-"""The one door through which tensors are kept for backward and come out again.
+"""The one door through which tensors are saved for backward and come out again.
 
-In: the version is noted, `saved_tensors_hooks` pack, a region that keeps nothing keeps nothing.
+In: the version is noted, `saved_tensors_hooks` pack, a region that saves nothing saves nothing.
 Out: the version is checked, the hooks unpack, a saved result gets its history back. A result is
-kept as an alias without history: the node would keep itself alive otherwise.
+saved as an alias without history: the node would keep itself alive otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skimp._engine.tensor.tensor import Tensor, mark_bytes
 
 GUARDED: list[
     None
-    # one for each open region with hooks, or that keeps nothing, in any thread: empty opens the
+    # one for each open region with hooks, or that saves nothing, in any thread: empty opens the
     # short
     # way
 ] = []
@@ -105,13 +105,13 @@ class Many:
 
 
 class Entries:
-    """A saved sparse tensor: its values are what is kept and checked."""
+    """A saved sparse tensor: its values are what is saved and checked."""
 
     __slots__ = ("sparse", "value", "version")
 
     def __init__(self, node: Node, sparse: Any) -> None:
         self.sparse = sparse
-        self.value, self.version = keep(node, sparse._values())
+        self.value, self.version = save(node, sparse._values())
 
     def unpack(self, node: Node) -> Any:
         values = one(node, self.value, self.version, None)
@@ -119,7 +119,7 @@ class Entries:
 
 
 class Withheld:
-    """Stands for a tensor that was not kept, because of where the op ran."""
+    """Stands for a tensor that was not saved, because of where the op ran."""
 
     __slots__ = ("site",)
 
@@ -178,30 +178,30 @@ def edge_of(t: Tensor) -> tuple[Node | None, int]:
 # -- in --------------------------------------------------------------------------------------------
 
 
-def keep(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | None]:
+def save(node: Node, value: Any, result: int | None = None) -> tuple[Any, int | None]:
     """(what to store, version) for a value that a formula reads; `result`: which output of `node`
     it is.
     """
     if isinstance(value, Tensor):
         if GUARDED or value._inference:
-            return _keep_tensor(node, value, result)
+            return _save_tensor(node, value, result)
         if value._np is None and value._rg and result is None:
             value = rematerialized.instead_of(value)
         return _kept(value, result)
     if isinstance(value, (list, tuple)) and any([isinstance(v, Tensor) for v in value]):
         pairs: list[Any] = []
         for v in value:
-            pairs += keep(node, v)
+            pairs += save(node, v)
         return Many(pairs), None
     return value, None
 
 
-def _keep_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | None]:
+def _save_tensor(node: Node, t: Tensor, result: int | None) -> tuple[Any, int | None]:
     if t._inference:
         raise RuntimeError(errors.INFERENCE_SAVED)
     state = modes.state
-    if state.keep_nothing is not None:
-        return Withheld(state.keep_nothing), None
+    if state.save_nothing is not None:
+        return Withheld(state.save_nothing), None
     if state.hooks:
         pack, unpack = state.hooks[-1]
         return Packed(t if result is None else revived(t, node, result), pack, unpack, result), None
@@ -216,7 +216,7 @@ def _kept(t: Tensor, result: int | None) -> tuple[Tensor, int]:
 
 
 def meta_of(value: Any, meta: str) -> Any:
-    """The shape, strides, dtype or layout of an argument that is not kept; of a list, of each."""
+    """The shape, strides, dtype or layout of an argument that is not saved; of a list, of each."""
     if isinstance(value, (list, tuple)):
         return [meta_of(v, meta) for v in value]
     if not isinstance(value, Tensor):
@@ -237,11 +237,11 @@ def meta_of(value: Any, meta: str) -> Any:
 
 def holds_tensor(node: Any) -> bool:
     """Whether a tensor is among what `node` saved of arguments that have no gradient."""
-    kept = node._saved
-    if kept is None:
+    saved = node._saved
+    if saved is None:
         return False
     for at in node._plan.frees_if_tensor:
-        if kept[at + 1] is not None or type(kept[at]) in SPECIAL:
+        if saved[at + 1] is not None or type(saved[at]) in SPECIAL:
             return True
     return False
 
@@ -324,7 +324,7 @@ class SavedTensor:
         return one(self.node, self.box[self.at], self.box[self.at + 1], self.result)
 
     def register_hooks(self, pack_hook: Any, unpack_hook: Any) -> None:
-        """Replace what is kept by `pack_hook` of it; `unpack_hook` gives it back when backward
+        """Replace what is saved by `pack_hook` of it; `unpack_hook` gives it back when backward
         needs it.
         """
         if not (callable(pack_hook) and callable(unpack_hook)):

@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from skimp._engine.budget import places
-from skimp._engine.memory.interpreter import begins_at_once
+from skimp._engine.memory.interpreter import enters_uninterrupted
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +52,7 @@ class Place:
         self.number = 0  # how many were written before it
         self.waiting = True  # for somebody to want the bytes, which are nowhere else
 
-    @begins_at_once
+    @enters_uninterrupted
     def __del__(self) -> None:
         self.file.left.append((self.offset, self.size))
 

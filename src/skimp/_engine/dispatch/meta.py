@@ -106,12 +106,12 @@ def _written(
         outs.check_castable_out(row.name, out, result, shape, tensors if modes.state.grad else ())
         outs.resize_out(row.name, out, shape)
         outs.check_overlap(out, row.aligned(args))
-    kept = None
+    saved = None
     if inplace and row.rule is not None and modes.state.grad and any([t._rg for t in tensors]):
-        kept = history.prepare(out, row.rule, bindings(row, args, params))
+        saved = history.prepare(out, row.rule, bindings(row, args, params))
     out.bump()
-    if kept is not None:
-        history.rebase(out, kept)
+    if saved is not None:
+        history.rebase(out, saved)
     return out
 
 

@@ -431,12 +431,12 @@ def _write(
         outs.check_overlap(out, row.aligned(args))
         if row.overlap is not None:
             return _write_beside(row, args, params, out)
-    kept = None
+    saved = None
     if inplace and tracked and row.rule is not None:
-        kept = history.prepare(out, row.rule, bindings(row, args, params))
+        saved = history.prepare(out, row.rule, bindings(row, args, params))
     assign(row, kernel, args, compute, result, out)
-    if kept is not None:
-        history.rebase(out, kept)
+    if saved is not None:
+        history.rebase(out, saved)
     return out
 
 

@@ -1,6 +1,6 @@
 """The forms of a pointwise row: function, method, `name_`, `out=`, operators.
 
-The short way of small tensors: operands at hand (`_np`), of one dtype for which the row's ufunc is
+The short way of small tensors: small operands (`_np`), of one dtype for which the row's ufunc is
 the whole op, meet in one NumPy call. Python numbers take it too, beside float tensors: NumPy gives
 them the tensor's type, as PyTorch does. What does not fit (other types, large tensors, `out=`) goes
 the general way, `pointwise.call`.
@@ -242,7 +242,7 @@ def whole(row: Pointwise) -> tuple[Any, frozenset[dtypes.dtype]]:
     return kernel.fn, frozenset(d for d in row.plain if row.kernels.get(d) is kernel)
 
 
-def target_at_hand(target: Tensor, *others: Any) -> bool:
+def target_is_small(target: Tensor, *others: Any) -> bool:
     """Whether an in-place op may write to a small target without a further look: row-major floats,
     beside tensors of the same kind and shape; nothing is recorded.
     """

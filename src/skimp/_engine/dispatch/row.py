@@ -50,7 +50,7 @@ REQUIRED = _Required()  # the default of an argument that has none
 class Op:
     """One declared op.
 
-    `fast` is the op on small arrays at hand (`Tensor._np`), or None where a call is not for it; the
+    `fast` is the op on small arrays (`Tensor._np`), or None where a call is not for it; the
     wrapper asks it first, and records what it gives.
     `batch` is its rule under vmap (without one, a composite op's parts are batched and any other op
     runs sample by sample); `autocast` names the class of its casts ("lower", "float32", "widest");

@@ -187,14 +187,14 @@ def run_inplace(op: Op, given: dict[str, Any]) -> Tensor:
         return target
     result = unrecorded(op, given) if tracked else call(op, given)
     outs.check_inplace(op.name, target, result._dtype, tuple(result.shape))
-    kept = (
+    saved = (
         history.prepare(target, rule_for(op, given), given)
         if tracked and op.rule is not None
         else None
     )
     move(target, result)
-    if kept is not None:
-        history.rebase(target, kept)
+    if saved is not None:
+        history.rebase(target, saved)
     return target
 
 
@@ -233,9 +233,9 @@ def run_view_inplace(op: Op, given: dict[str, Any]) -> Tensor:
     layout: Layout = _view_layout(op, given, input)
     rule = op.inplace_rule
     rule = rule(given) if rule is not None and not isinstance(rule, Rule) else rule
-    kept = history.prepare(input, rule, given) if rule and modes.state.grad and input._rg else None
+    saved = history.prepare(input, rule, given) if rule and modes.state.grad and input._rg else None
     input.bump()
     input._np = None
     input._layout = layout
-    history.relaid(input, kept)
+    history.relaid(input, saved)
     return input

@@ -23,7 +23,7 @@ _new = object.__new__
 _FAST_VIEW_TEXT = """\
         a = input._np
         if a is None:
-            a = at_hand(input)
+            a = small_array(input)
         if a is not None:
             try:
                 a = {fast_view}
@@ -83,7 +83,7 @@ _TURNS = """\
                     new._turned = True"""
 
 
-def array_at_hand(t: Tensor) -> Any:
+def small_array(t: Tensor) -> Any:
     """The ndarray of a small tensor whose bytes are there; None for any other."""
     if t._np is not None:
         return t._np
@@ -93,7 +93,7 @@ def array_at_hand(t: Tensor) -> Any:
     return t.array() if layouts.numel(layout.shape) < config.small_below else None
 
 
-def view_at_hand(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
+def small_view(input: Tensor, a: Any, rule: Rule, given: dict[str, Any]) -> Tensor:
     """The view of `input` that `a`, a view of its small array, is."""
     new = _on_array(input, a)
     if 1 in a.shape:  # NumPy leaves strides of size-1 dims as they come
@@ -107,7 +107,7 @@ def _regular(input: Tensor, a: Any) -> Layout:
     return Layout(a.shape, layouts.contiguous_strides(a.shape), input.layout_of().offset)
 
 
-def views_at_hand(
+def small_views(
     input: Tensor, arrays: list[Any], rule: Rule, given: dict[str, Any]
 ) -> tuple[Tensor, ...]:
     """The views of one call, by their ndarrays, which are views of the small array of `input`."""
@@ -129,14 +129,14 @@ def _on_array(input: Tensor, a: Any) -> Tensor:
 
 
 def write_view(lines: list[str], space: dict[str, Any], o: Op, p: Parameters) -> None:
-    """A view by its ndarray where that is at hand, and without a dict of arguments and a second
+    """A view by its ndarray where the tensor is small, and without a dict of arguments and a second
     frame where nobody differentiates it.
     """
     rest = p.passed(("input", "out"))
     space.update(
         raw=o.raw, alias=alias, view_of=history.view_of, Tensor=Tensor, rule=o.rule, np=np,
         plain=history.plain_view, make=object.__new__, state=modes.state, ref=weakref.ref,
-        at_hand=array_at_hand, mark=mark, many=history.MANY,
+        small_array=small_array, mark=mark, many=history.MANY,
     )  # fmt: skip
     layout = f"raw(input.layout_of(){', ' if rest else ''}{rest})"
     usual, later = plain_call(p, "ordinary"), []

@@ -4,9 +4,9 @@
    signal handlers and collects garbage only where a function begins, where a call returns and where
    a loop jumps back. The ledger, the pool and the segments change their counters in such statements
    instead of under locks (ledger.py says how). `breaks_between` finds what would break a step.
-2. **A function whose first instruction says so begins without such a moment** (`begins_at_once`).
-   An exception that a signal handler raises at the beginning of `__del__` would be printed and
-   forgotten, and the storage's bytes would stay counted for ever.
+2. **A function whose first instruction says so begins without such a moment**
+   (`enters_uninterrupted`). An exception that a signal handler raises at the beginning of
+   `__del__` would be printed and forgotten, and the storage's bytes would stay counted for ever.
 3. **Objects die with their last reference, and `sys.getrefcount` counts references.** What is freed
    when follows from the first; which block a result may take over, and which gradient may be added
    to in place, from the second (storage.py, autograd's engine.py and leaves.py).
@@ -61,7 +61,7 @@ def require() -> None:
         raise ImportError(message)
 
 
-def begins_at_once(function: F) -> F:
+def enters_uninterrupted(function: F) -> F:
     """Have a function begin without a moment for signal handlers and other threads.
 
     CPython asks for them in the instruction with which a function begins, unless that says that it

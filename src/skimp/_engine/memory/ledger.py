@@ -40,7 +40,7 @@ from typing import Any, Final, Protocol
 
 from skimp._engine.memory import call_site
 from skimp._engine.memory.call_site import Site
-from skimp._engine.memory.interpreter import begins_at_once
+from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.refusal import out_of_memory
 from skimp.errors import Live, OutOfMemoryError
 
@@ -262,7 +262,7 @@ class Ledger:
         if self.watched:
             self._tell_allocated(nbytes, owner)
 
-    @begins_at_once
+    @enters_uninterrupted
     def fell(self, nbytes: int, owner_id: int) -> None:
         """Tell the observers of a free that was counted."""
         for observer in self._observers:

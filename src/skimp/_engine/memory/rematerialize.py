@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from skimp._engine.memory.interpreter import begins_at_once
+from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.pending import LOCK, forget
 from skimp._engine.memory.storage import Storage
 
@@ -21,7 +21,7 @@ class Followed(Storage):
 
     followers: list[weakref.ref[Rematerialized]] | None = None
 
-    @begins_at_once
+    @enters_uninterrupted
     def __del__(self) -> None:
         Storage.__del__(self)  # first: nothing can come before it
         for ref in self.followers or ():

@@ -20,7 +20,7 @@ from skimp._engine.eval import into, run
 from skimp._engine.eval.expr import COPY, Expr, Leaf
 from skimp._engine.memory import call_site
 from skimp._engine.memory.caching import POOLED, pool
-from skimp._engine.memory.interpreter import begins_at_once
+from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import (
@@ -77,7 +77,7 @@ class Storage:
     spare: bool = False  # it waits for its reader alone (_engine/memory/rematerialize.py)
     _flat: Array | None = None
 
-    @begins_at_once
+    @enters_uninterrupted
     def __del__(self) -> None:
         n = self.nbytes
         if n >= 0:
@@ -374,7 +374,7 @@ share_names(
 
 def vacate(s: Storage) -> None:
     """Give the bytes back, and stay without any: `refill` comes before anybody looks again. The
-    tensors on it must have no arrays at hand.
+    tensors on it must hold no ndarrays.
     """
     s.will_write()
     host.refund(s)

@@ -46,7 +46,7 @@ class VersionCounter:
 class Tensor:
     """A multi-dimensional array of one dtype: a view of a Storage that other tensors may share."""
 
-    # Elements at hand: an ndarray while the tensor is small, resident and plain; None sends an op
+    # The elements: an ndarray while the tensor is small, resident and plain; None sends an op
     # the general way.
     _np: Array | None = None
     _layout: Layout | None = None  # None: the layout of `_np`
@@ -84,12 +84,12 @@ class Tensor:
     _post_hooks: Any = None
     _retains: bool = False
 
-    _at_hand: bool = True  # small ones of this class take the fast paths
+    _on_fast_path: bool = True  # small ones of this class take the fast paths
 
     def __init_subclass__(cls, **words: Any) -> None:
         super().__init_subclass__(**words)
-        if "_at_hand" not in cls.__dict__:
-            cls._at_hand = False
+        if "_on_fast_path" not in cls.__dict__:
+            cls._on_fast_path = False
 
     __array_priority__ = 1000  # NumPy's operators leave mixed expressions to ours
 
@@ -143,7 +143,7 @@ class Tensor:
             a = np.conjugate(a)
         if self._neg:
             a = np.negative(a)
-        if a.size < config.small_below and self._at_hand and not (self._conj or self._neg):
+        if a.size < config.small_below and self._on_fast_path and not (self._conj or self._neg):
             self._np = a
             self._turned = not a.flags.c_contiguous and a.ndim > 1
         return a

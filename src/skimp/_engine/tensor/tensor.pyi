@@ -57,7 +57,7 @@ class Tensor:
     _hooks: Any
     _post_hooks: Any
     _retains: builtins.bool
-    _at_hand: builtins.bool
+    _on_fast_path: builtins.bool
     __array_priority__: builtins.int
     name: Any
     volatile: builtins.bool

@@ -330,7 +330,7 @@ def array_wrap(
     if array.dtype == np.bool_:
         array = array.astype(np.uint8)
     made = on_array(array)
-    return converted(made, type(self)) if not self._at_hand and self._asks() else made
+    return converted(made, type(self)) if not self._on_fast_path and self._asks() else made
 
 
 # -- the Array API standard ------------------------------------------------------------------------

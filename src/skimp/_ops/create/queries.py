@@ -152,7 +152,7 @@ def _new(cls: type[Tensor], *args: Any, device: Any = None, **_: Any) -> Tensor:
     """`torch.Tensor(2, 3)` and `torch.Tensor([1, 2])`: of the default dtype, whatever the data."""
     made = tensor_types.made(promotion.get_default_dtype(), args)
     if cls is Tensor:
-        return made if made._at_hand else _plain(made)
+        return made if made._on_fast_path else _plain(made)
     new = made.detach() if made is (args[0] if args else None) else made
     given_class(new, cls)
     return new

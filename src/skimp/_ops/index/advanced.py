@@ -15,7 +15,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.dispatch.view_forms import array_at_hand
+from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.positions import (
     Joint,
     bits,
@@ -204,7 +204,7 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
     tensor of positions, a mask of all dims, or a tensor for each of the first dims; else None.
     """
     if type(index) is list and x.size and set(map(type, index)) == _NUMBERS:
-        index = _list_at_hand(index)
+        index = _small_list(index)
     indices = (index,) if type(index) is Tensor else index
     if type(indices) is not tuple or not x.flags.c_contiguous:
         return None
@@ -228,7 +228,7 @@ def picked(input: Tensor, x: Array, index: Any) -> Tensor | None:
 _NUMBERS = {int}
 
 
-def _list_at_hand(index: list[int]) -> Tensor | None:
+def _small_list(index: list[int]) -> Tensor | None:
     try:
         return fresh(np.array(index, np.int64), dtypes.int64)
     except OverflowError:  # the general way has PyTorch's words
@@ -243,7 +243,7 @@ def _index_arrays(indices: Sequence[Any], x: Array) -> tuple[Array, ...] | None:
     for one in indices:
         if type(one) is not Tensor:
             return None
-        a = one._np if one._np is not None else array_at_hand(one)
+        a = one._np if one._np is not None else small_array(one)
         if a is None or not a.flags.c_contiguous or not a.ndim:
             return None
         if one._dtype is not dtypes.int64 and (
@@ -306,7 +306,7 @@ def _joint(array: Array, where: Where) -> Joint:
 
 
 def _small_put(x: Array, indices: Any, values: Any, accumulate: bool = False) -> bool:
-    source = array_at_hand(values) if type(values) is Tensor else None
+    source = small_array(values) if type(values) is Tensor else None
     if type(indices) not in (tuple, list) or source is None or source.dtype != x.dtype:
         return False
     arrays = _index_arrays(indices, x)

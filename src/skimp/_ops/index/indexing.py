@@ -59,7 +59,7 @@ _SELECT, _SLICE, _ALIAS = [
 def getitem(self: Tensor, index: Any) -> Tensor:
     x = self._np
     if x is None and not self._hollow and self._storage.deferred is None and not self._rg:
-        self.array()  # a small one stays at hand
+        self.array()  # a small one gets its ndarray back
         x = self._np
     if x is not None and self._rg and not active and type(self) in ORDINARY:
         picked = _recorded(self, x, index)
@@ -71,7 +71,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
         if type(index) is int and x.ndim and -(n := len(x)) <= index < n:
             found = x[index, ...]
         else:
-            found = _at_hand(x, index)
+            found = _small_item(x, index)
         if found is None:
             picked = advanced.picked(self, x, index)
             if picked is not None:
@@ -108,7 +108,7 @@ def _recorded(self: Tensor, x: Any, index: Any) -> Tensor | None:
     """The view of a small array that plain ints and slices make, recorded as the last of the views
     that they stand for; None sends the index the general way.
     """
-    if self._marked or not _state.grad or (found := _at_hand(x, index)) is None:
+    if self._marked or not _state.grad or (found := _small_item(x, index)) is None:
         return None
     items = index if type(index) is tuple else (index,)
     record = _last(x.shape, items)
@@ -145,7 +145,7 @@ def _last(shape: tuple[int, ...], items: tuple[Any, ...]) -> Recording | None:
     return _SLICE if len(items) == 1 else _ALIAS
 
 
-def _at_hand(x: Any, index: Any) -> Any:
+def _small_item(x: Any, index: Any) -> Any:
     """NumPy's own view for plain ints and slices within bounds; None sends the index the general
     way.
     """
@@ -182,7 +182,7 @@ def _with_numbers(x: Any, index: tuple[Any, ...]) -> Any:
     """The same for slices between small tensors of one integer, `data[i : i + 8]`."""
     found = tuple([_number_slice(i) if type(i) is slice else i for i in index])
     changed = any([a is not b for a, b in zip(found, index, strict=True)])
-    return _at_hand(x, found) if changed else None
+    return _small_item(x, found) if changed else None
 
 
 def _number_slice(i: slice) -> slice:
@@ -445,7 +445,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
         check_number(value, self._dtype)
         a = self._np
         if a is not None and not self._rg and self._dtype in FLOATS and type(value) is not complex:
-            place = _at_hand(a, index) if a.flags.c_contiguous else None
+            place = _small_item(a, index) if a.flags.c_contiguous else None
             if place is not None:
                 history.before_inplace(self)
                 self.writable()

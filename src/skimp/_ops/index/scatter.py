@@ -12,7 +12,7 @@ from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.targets import blank
-from skimp._engine.dispatch.view_forms import array_at_hand
+from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.eval.positions import Along, bits, first_outside, in_windows, span, windows
 from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import dtypes, meta
@@ -75,7 +75,7 @@ def _sizes(t: Tensor) -> tuple[int, ...]:
     return tuple(t.shape) or (1,)
 
 
-# -- small tensors at hand ------------------------------------------------------------------------
+# -- small tensors ------------------------------------------------------------------------
 
 _FEW = 1 << 12  # elements of an index below which places are computed at once
 
@@ -105,7 +105,7 @@ def small_places(x: Array, dim: Any, index: Any) -> Array | None:
     """
     if type(index) is not Tensor or index._dtype is not dtypes.int64 or type(dim) is not int:
         return None
-    where, ndim = array_at_hand(index), x.ndim
+    where, ndim = small_array(index), x.ndim
     if where is None or where.ndim != ndim or not 0 < where.size < _FEW or not -ndim <= dim < ndim:
         return None
     dim %= ndim
@@ -128,7 +128,7 @@ def _within(index: Array, n: int) -> bool:
 
 def _small_source(x: Array, index: Tensor, src: Any) -> Array | None:
     """The elements of `src`, of the type of `x`, that an index as large as it names in C order."""
-    values = array_at_hand(src) if type(src) is Tensor else None
+    values = small_array(src) if type(src) is Tensor else None
     if values is None:
         return None
     fits = values.dtype == x.dtype and values.shape == index.shape and values.flags.c_contiguous
@@ -141,7 +141,7 @@ def _small_source(x: Array, index: Tensor, src: Any) -> Array | None:
 def _small_gather(
     input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False
 ) -> Tensor | None:
-    x = array_at_hand(input)
+    x = small_array(input)
     if x is None or not x.flags.c_contiguous:
         return None
     places = small_places(x, dim, index)

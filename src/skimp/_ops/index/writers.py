@@ -22,7 +22,7 @@ from skimp._engine.dispatch.forms import OPS, Function, Op, spread, wrapper
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.dispatch.runners import call, move, needed
 from skimp._engine.dispatch.transforms import tensors_in
-from skimp._engine.dispatch.view_forms import array_at_hand
+from skimp._engine.dispatch.view_forms import small_array
 from skimp._engine.dispatch.wrappers import Parameters, plain_call
 from skimp._engine.memory import layout as layouts, layout_overlap as overlap
 from skimp._engine.memory.layout import Layout
@@ -47,7 +47,7 @@ def writer(
     `row_major`: the copy is, as where PyTorch's op allocates its result; else it is laid out as the
     input, and with None has the input's very strides, dense or not.
     `function=False`: there are only the methods and, in place, no function.
-    `fast` writes to the small row-major ndarray at hand of its first argument, and says True; or it
+    `fast` writes to the small row-major ndarray of its first argument, and says True; or it
     writes nothing, where a call is not for it.
     """
 
@@ -80,7 +80,7 @@ def _short_ways(fast: Function | None) -> tuple[Any, Any]:
         first = p.names()[0]
         lines += [
             f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
-            f"        x = {first}._np if {first}._np is not None else at_hand({first})",
+            f"        x = {first}._np if {first}._np is not None else small_array({first})",
             "        if x is not None and x.flags.c_contiguous:",
             "            x = x.copy()",
             f"            if fast(x, {rest}):",
@@ -96,7 +96,7 @@ def _short_ways(fast: Function | None) -> tuple[Any, Any]:
         first = p.names()[0]
         lines += [
             f"    if {' and '.join(plain_call(p, 'ordinary'))}:",
-            f"        x = {first}._np if {first}._np is not None else at_hand({first})",
+            f"        x = {first}._np if {first}._np is not None else small_array({first})",
             "        if x is not None and x.flags.c_contiguous and not (",
             f"            state.grad and needed({', '.join(p.names())})",
             "        ):",
@@ -113,7 +113,7 @@ def _short_ways(fast: Function | None) -> tuple[Any, Any]:
 def _shared_names(space: dict[str, Any], fast: Function, o: Op, p: Parameters) -> str:
     """Give the text of a fast path its names; the arguments after the first, as passed on."""
     space.update(
-        at_hand=array_at_hand, fast=fast, op=o, state=modes.state, needed=needed,
+        small_array=small_array, fast=fast, op=o, state=modes.state, needed=needed,
         record=record, rule_for=_rule_for, fresh=fresh, before_inplace=history.before_inplace,
     )  # fmt: skip
     return p.passed((p.names()[0], "out"))

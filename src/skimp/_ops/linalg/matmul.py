@@ -43,7 +43,7 @@ def lies_in_columns(shape: Ints, strides: Ints) -> bool:
 
 def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Ints) -> Tensor:
     """The gradient of the first factor, in the first factor's memory order."""
-    pair = _at_hand(g, mat2, input_shape)
+    pair = _small_pair(g, mat2, input_shape)
     turned = input_strides[0] == 1 and lies_in_columns(input_shape, input_strides)
     if pair is not None:
         if turned:
@@ -66,7 +66,7 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
         and math.prod(mat2_shape) < config.small_below
     ):
         return fresh(_multiply(x.T, y), g._dtype)
-    pair = _at_hand(g, input, mat2_shape)
+    pair = _small_pair(g, input, mat2_shape)
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
         if turned:
@@ -75,7 +75,7 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
     return mm(g.t(), conj(input)).t() if turned else mm(conj(input).t(), g)
 
 
-def _at_hand(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, Any] | None:
+def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, Any] | None:
     """The arrays of small real matrices whose product, of `shape` or its transpose, is small and
     not recorded, and what multiplies them: no tensor is made of their transposes.
     """

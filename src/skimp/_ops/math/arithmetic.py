@@ -24,7 +24,7 @@ from skimp._engine.dispatch.pointwise_forms import (
     operators,
     plain_operators,
     short_inplace,
-    target_at_hand,
+    target_is_small,
     to_write,
     unary,
 )
@@ -150,7 +150,7 @@ def _scaled(row: Pointwise, doc: str, aliases: tuple[str, ...] = ()) -> tuple[An
             return input if short_inplace(ufunc, ok, input, x, other) else None
         if (type(alpha) is not float and type(alpha) is not int) or not -_WIDE < alpha < _WIDE:
             return None
-        if not target_at_hand(input, other):
+        if not target_is_small(input, other):
             return None
         product = np.multiply(other._np, alpha)
         step(x, product, out=to_write(input))

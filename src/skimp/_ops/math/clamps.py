@@ -13,7 +13,7 @@ from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_at_hand, to_write
+from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_is_small, to_write
 from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT, INT, conj
 from skimp._engine.dispatch.targets import c_name
@@ -168,7 +168,7 @@ def _small_clamp(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
 
 
 def _small_clamp_(input: Any, min: Any = None, max: Any = None) -> Tensor | None:
-    if not target_at_hand(input) or not _numbers(min, max):
+    if not target_is_small(input) or not _numbers(min, max):
         return None
     x = input._np
     K.clamp(x, min, max, out=to_write(input))
@@ -256,7 +256,7 @@ def lerp_(input: Tensor, end: Tensor, weight: Any) -> Tensor:
 
 
 def _small_lerp_(input: Any, end: Any, weight: Any) -> Tensor | None:
-    if type(weight) is not float or not target_at_hand(input, end):
+    if type(weight) is not float or not target_is_small(input, end):
         return None
     x, y = input._np, end._np
     w = x.dtype.type(weight)

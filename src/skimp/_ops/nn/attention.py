@@ -294,7 +294,7 @@ def _small(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Of small tensors at hand whose shapes go together as they are."""
+    """Of small tensors whose shapes go together as they are."""
     if attn_mask is not None or dropout_p or enable_gqa:
         return None
     if type(key) not in ORDINARY or type(value) not in ORDINARY:

@@ -128,7 +128,7 @@ def line_back(
     return a, b, -(total * a / n + mean * b), product * rstd, total
 
 
-def at_hand(t: Any, input: Any) -> Array | None:
+def small_sums(t: Any, input: Any) -> Array | None:
     """A small tensor of the input's type, row-major and of full precision; None for any other."""
     a: Array | None = t._np
     if a is None or t._dtype is not input._dtype or input._dtype not in _FULL:

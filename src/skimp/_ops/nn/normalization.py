@@ -22,12 +22,12 @@ from skimp._ops.reduce.softmax import HALVES, SMALL, contiguous_array, floating,
 Ints = tuple[int, ...]
 
 
-# -- small arrays at hand: what `_norm_block` and `_back_block` do, in one block -------------------
+# -- small arrays: what `_norm_block` and `_back_block` do, in one block -------------------
 
 _FULL: Final = (dtypes.float32, dtypes.float64)
 
 
-def _rows_at_hand(t: Any, dtype: Any) -> Array | None:
+def _small_rows(t: Any, dtype: Any) -> Array | None:
     """A small tensor of the type, row by row; None for any other."""
     a = t._np
     if a is None or t._dtype is not dtype or not a.flags.c_contiguous or not 0 < a.size < SMALL:
@@ -37,7 +37,7 @@ def _rows_at_hand(t: Any, dtype: Any) -> Array | None:
 
 def _small_layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
     dtype = input._dtype
-    x = _rows_at_hand(input, dtype)
+    x = _small_rows(input, dtype)
     if x is None or dtype not in _FULL or normalized_shape != x.shape[1:]:
         return None
     w = b = None
@@ -75,7 +75,7 @@ def _normalize(x: Array, w: Array | None, b: Array | None, eps: Any) -> tuple[Ar
 
 def _small_norm_back(g: Any, input: Any, mean: Any, rstd: Any, weight: Any, needs: Any) -> Any:
     dtype = input._dtype
-    x, grad = _rows_at_hand(input, dtype), g._np
+    x, grad = _small_rows(input, dtype), g._np
     if x is None or grad is None or dtype not in _FULL or mean._np is None or rstd._np is None:
         return None
     w = None if weight is None else weight.array()

@@ -113,7 +113,7 @@ def _batch_back_in_rows(g0: Any, input: Any, weight: Any, result1: Any, result2:
     scale = None if weight is None else _as_wide(weight).array()
     n = input.numel() // input.shape[1]
     *line, dw, db = quietly(channel_sums.line_back, n, mean, rstd, scale, *sums)
-    own, seen = channel_sums.at_hand(g0, input), channel_sums.at_hand(input, input)
+    own, seen = channel_sums.small_sums(g0, input), channel_sums.small_sums(input, input)
     if own is not None and seen is not None:
         dx = fresh(
             quietly(channel_sums.blended, own, seen, *channel_sums.beside(seen, line)), input._dtype
@@ -216,7 +216,9 @@ def _batch_norm(
         mean, var = [_as_wide(t).array().reshape(-1) for t in (running_mean, running_var)]
     rstd, a, b = quietly(channel_sums.line, mean, var, eps, *affine)
     own = (
-        channel_sums.at_hand(input, input) if input._np is not None and not input._turned else None
+        channel_sums.small_sums(input, input)
+        if input._np is not None and not input._turned
+        else None
     )
     if own is not None and a.dtype == own.dtype == b.dtype:
         y = fresh(

@@ -54,7 +54,7 @@ NORMAL = Rule(
 )
 
 
-def _shape_at_hand(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
+def _small_shape(size: tuple[Any, ...]) -> tuple[int, tuple[int, ...]] | None:
     """The number of elements and the shape of a small tensor; None where the general way looks."""
     shape = small_shape(size)
     if shape is None or (n := math.prod(shape)) > FEW or modes.state.vmaps:
@@ -68,7 +68,7 @@ def _few(draw: Callable[[int, Engine], Array | None]) -> Callable[..., Tensor | 
     lock, default_dtype = engine.lock, promotion.get_default_dtype
 
     def fast(*size: Any) -> Tensor | None:
-        found = _shape_at_hand(size)
+        found = _small_shape(size)
         if found is None or default_dtype() is not dtypes.float32:
             return None
         n, shape = found
@@ -218,7 +218,7 @@ def _few_integers(*args: Any) -> Tensor | None:
     high, size = args[-2:]
     if type(low) is not int or type(high) is not int or not low < high <= _LARGE or low < -_LARGE:
         return None
-    found = None if type(size) is int else _shape_at_hand((size,))
+    found = None if type(size) is int else _small_shape((size,))
     if found is None:
         return None
     n, shape = found

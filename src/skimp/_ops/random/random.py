@@ -43,8 +43,8 @@ def draw_into(t: Tensor, draw: Draw, scattered: Draw | None = None) -> None:
     `scattered` draws instead where the tensor is not contiguous (PyTorch has no vector code for
     those).
     """
-    at_hand = t._np
-    if at_hand is not None and at_hand.flags.c_contiguous:
+    array = t._np
+    if array is not None and array.flags.c_contiguous:
         array = t.writable()
         with LOCK():
             draw(array)

@@ -1,4 +1,4 @@
-"""Reductions of small row-major arrays at hand: the fast paths of `reductions.py` and `softmax.py`.
+"""Reductions of small row-major arrays: the fast paths of `reductions.py` and `softmax.py`.
 
 Each gives the bits of the general way, whose cuts (`eval/reduce.py`) leave arrays of this size in
 one piece: rows of fewer than `_PIECE` elements are one NumPy sum, and so are few short columns.
@@ -31,7 +31,7 @@ _ROWS: Final = 1 << 14  # elements up to which functions of rows take all rows a
 
 
 def floats(input: Any) -> Array | None:
-    """The small row-major array of a tensor of floats, if it is at hand and not empty."""
+    """The row-major ndarray of a small tensor of floats that is not empty."""
     x = input._np
     if x is None or input._dtype not in _FLOATS or not x.flags.c_contiguous or not x.size:
         return None

@@ -194,7 +194,7 @@ def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
 
 
 def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
-    """`_softmax_back_block` on small arrays at hand."""
+    """`_softmax_back_block` on small arrays."""
     if type(g) is not Tensor or type(y) is not Tensor or g._dtype is not y._dtype:
         return None
     a, b = few_rows(g, dim), few_rows(y, dim)
@@ -207,7 +207,7 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
 
 
 def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
-    """`_log_softmax_back_block` on small arrays at hand."""
+    """`_log_softmax_back_block` on small arrays."""
     if type(g) is not Tensor or type(y) is not Tensor or g._dtype is not y._dtype:
         return None
     a, b = few_rows(g, dim), few_rows(y, dim)

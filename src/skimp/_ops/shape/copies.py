@@ -158,7 +158,7 @@ COPY_ROWS = {
 COPIED = Rule("CopyBackwards", {"other": lambda g, other_dtype: g.to(other_dtype)})
 
 
-def _at_hand_to_write(input: Tensor) -> Any:
+def _small_target(input: Tensor) -> Any:
     """The row-major array of a small tensor whose writes nobody records; None for any other."""
     x = input._np
     if x is None or not x.flags.c_contiguous or (input._rg and modes.state.grad):
@@ -171,7 +171,7 @@ def _small_copy(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor
         return None
     if type(non_blocking) is not bool:  # the general way refuses it
         return None
-    x, y = _at_hand_to_write(input), other._np
+    x, y = _small_target(input), other._np
     if x is None or y is None or y.shape != x.shape or (other._rg and modes.state.grad):
         return None
     if other._storage is input._storage:
@@ -315,7 +315,7 @@ def fill(target: Tensor, value: Any) -> None:
 
 
 def _small_zero(input: Tensor) -> Tensor | None:
-    if _at_hand_to_write(input) is None:
+    if _small_target(input) is None:
         return None
     history.before_inplace(input)
     input.writable().fill(0)
@@ -323,7 +323,7 @@ def _small_zero(input: Tensor) -> Tensor | None:
 
 
 def _small_fill(input: Tensor, value: Any) -> Tensor | None:
-    if input._dtype not in FLOATS or _at_hand_to_write(input) is None:
+    if input._dtype not in FLOATS or _small_target(input) is None:
         return None
     if type(value) not in (int, float) or not -_EXACT <= value <= _EXACT:
         return None

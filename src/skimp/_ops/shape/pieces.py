@@ -7,7 +7,7 @@ from typing import Any
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, general, view
-from skimp._engine.dispatch.view_forms import array_at_hand, views_at_hand
+from skimp._engine.dispatch.view_forms import small_array, small_views
 from skimp._engine.memory import layout_splits as S, layout_views as V
 from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes
@@ -51,9 +51,9 @@ _sections = _cut("_sections", _SECTIONS)
 _unsafe_pieces = _cut("_unsafe_pieces", _UNSAFE)
 
 
-def _at_hand(input: Tensor, dim: Any) -> Array | None:
+def _small_array(input: Tensor, dim: Any) -> Array | None:
     """The small array of a tensor, where `dim` is one of its dims."""
-    x = array_at_hand(input)
+    x = small_array(input)
     if x is None or not x.size or type(dim) is not int:
         return None
     return x if -x.ndim <= dim < x.ndim else None
@@ -68,7 +68,7 @@ def _small_pieces(
         if not length:
             return None
         arrays.append(x[(*lead, slice(start, start + length))])
-    views = views_at_hand(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
+    views = small_views(input, arrays, rule, {"input": input, "pieces": pieces, "dim": dim})
     if 1 in x.shape or any([length == 1 for _, length in pieces]):
         layout = input.layout_of()  # NumPy leaves strides of size-1 dims as they come
         for view_, (start, length) in zip(views, pieces, strict=True):
@@ -77,21 +77,21 @@ def _small_pieces(
 
 
 def _small_split(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
-    x = _at_hand(self, dim)
+    x = _small_array(self, dim)
     if x is None or type(split_size) is not int:
         return _small_sections(self, split_size, dim)
     return _small_pieces(self, x, S.split(x.shape, split_size, dim), dim, _PIECES)
 
 
 def _small_sections(self: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...] | None:
-    x = _at_hand(self, dim)
+    x = _small_array(self, dim)
     if x is None or type(sizes) not in (list, tuple):
         return None
     return _small_pieces(self, x, S.split_with_sizes(x.shape, ints((sizes,)), dim), dim, _SECTIONS)
 
 
 def _small_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...] | None:
-    x = _at_hand(input, dim)
+    x = _small_array(input, dim)
     return (
         None if x is None else _small_pieces(input, x, S.chunk(x.shape, chunks, dim), dim, _PIECES)
     )
@@ -211,12 +211,12 @@ _UNBOUND = Rule("UnbindBackward0", {"input": lambda grads, dim: _stacked(grads, 
 
 
 def _small_unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...] | None:
-    x = _at_hand(input, dim)
+    x = _small_array(input, dim)
     if x is None:
         return None
     lead: tuple[Any, ...] = (slice(None),) * (dim % x.ndim)
     arrays = [x[(*lead, i, ...)] for i in range(x.shape[dim])]
-    views = views_at_hand(input, arrays, _UNBOUND, {"input": input, "dim": dim})
+    views = small_views(input, arrays, _UNBOUND, {"input": input, "dim": dim})
     if 1 in x.shape:
         layout = input.layout_of()
         for i, view_ in enumerate(views):

@@ -12,7 +12,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import OPS, copy_twin, export, general, view
-from skimp._engine.dispatch.view_forms import array_at_hand, view_at_hand
+from skimp._engine.dispatch.view_forms import small_array, small_view
 from skimp._engine.memory import layout as layouts, layout_bits as B, layout_views as V
 from skimp._engine.memory.copies import told
 from skimp._engine.memory.layout import Layout
@@ -170,7 +170,7 @@ _VIEW: Callable[..., Tensor] = Tensor.view
 
 
 def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | None:
-    x = array_at_hand(input)
+    x = small_array(input)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = tuple(sizes[0])
     if x is None or not x.size or shape is not None or not set(map(type, sizes)) <= _INT:
@@ -182,7 +182,7 @@ def _small_reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor | No
     if a.shape != sizes and -1 not in sizes:  # NumPy takes any negative size for the unknown one
         return None
     if x.flags.c_contiguous:
-        return view_at_hand(input, a, _VIEWED, {"input": input})
+        return small_view(input, a, _VIEWED, {"input": input})
     if a.base is None or a.base is x or a.base is x.base:  # a view of what has gaps
         return None
     told(x.nbytes, "reshape", lambda: f"reshape of {describe(input)}", input)
@@ -232,7 +232,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor | None:
-    x = array_at_hand(input)
+    x = small_array(input)
     if x is None or not x.flags.c_contiguous or not x.size or type(start_dim) is not int:
         return None
     ndim, end = x.ndim, end_dim + x.ndim if end_dim < 0 else end_dim
@@ -240,7 +240,7 @@ def _small_flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tens
     if not 0 <= start < end < ndim:
         return None
     shape = (*x.shape[:start], prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
-    return view_at_hand(input, x.reshape(shape), _VIEWED, {"input": input})
+    return small_view(input, x.reshape(shape), _VIEWED, {"input": input})
 
 
 @general(fast=_small_flatten)

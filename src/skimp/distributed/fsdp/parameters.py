@@ -118,7 +118,7 @@ class ShardedParameter:
     def release(self, keep_small: bool) -> None:
         """Give the bytes back; the shard is what the modules have.
 
-        Arrays of small ones may be at hand in what autograd has saved: these stay until backward
+        Arrays of small ones may be held by what autograd has saved: these stay until backward
         is over.
         """
         if self.gathering is not None:
