@@ -165,7 +165,14 @@ class Ended:
 
 def _run(words: list[str], variables: dict[str, str], ended: Ended) -> int:
     process = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    told: list[int] = []  # an exception could be raised where nobody sees it, as in a callback
+
+    def end(number: int, _: Any) -> None:
+        told.append(number)
+        process.terminate()
+
+    heard = [s for s in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(s) != signal.SIG_IGN]
+    before = [(s, signal.signal(s, end)) for s in heard]
     try:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -174,20 +181,20 @@ def _run(words: list[str], variables: dict[str, str], ended: Ended) -> int:
         threads = [threading.Thread(target=_copy, args=pipe, daemon=True) for pipe in pipes]
         for thread in threads:
             thread.start()
-        while any([thread.is_alive() for thread in threads]):
+        while any([thread.is_alive() for thread in threads]) and signal.SIGINT not in told:
             threads[0].join(0.1)
             if ended.all_and_badly():  # mpiexec would wait for the last to stay its time
                 time.sleep(DRAIN)
                 silent.set()
                 process.terminate()
                 break
-        return process.wait()
-    except KeyboardInterrupt:
-        process.terminate()
-        _wait_or_kill(process)
-        return INTERRUPTED
+        if signal.SIGINT in told:
+            _wait_or_kill(process)
+        code = process.wait()
+        return INTERRUPTED if signal.SIGINT in told else code
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
