@@ -54,7 +54,7 @@ explore: $(VENV)/.skimp-test
 
 # Whether steps leave anything behind, in rounds of 10,000 steps of each family.
 leaks: $(VENV)/.skimp-test
-	SKIMP_LEAKS=$${SKIMP_LEAKS:-10000} $(BIN)/python -m pytest -q tests/surface/test_leaks.py
+	SKIMP_LEAKS=$${SKIMP_LEAKS:-10000} $(BIN)/python -m pytest -q --timeout 0 tests/surface/test_leaks.py
 
 # Random programs for as long as you like: make fuzz COUNT=1000000 SEED=...
 fuzz: $(VENV)/.skimp-test

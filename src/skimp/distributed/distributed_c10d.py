@@ -23,6 +23,8 @@ from skimp.distributed.groups import (
     ProcessGroup,
     _get_default_group,
     _get_default_store,
+    _get_process_group_name,
+    _rank_not_in_group,
     get_backend,
     get_backend_config,
     get_default_backend_for_device,
@@ -60,7 +62,8 @@ from skimp.distributed.work import Work
 
 __all__ = [
     "Backend", "GroupMember", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store", "Work",
-    "_get_default_group", "_get_default_store", "_make_nccl_premul_sum", "all_gather",
+    "_get_default_group", "_get_default_store", "_get_process_group_name",
+    "_make_nccl_premul_sum", "_rank_not_in_group", "all_gather",
     "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
     "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single", "barrier",
     "batch_isend_irecv", "broadcast", "broadcast_object_list", "destroy_process_group", "gather",

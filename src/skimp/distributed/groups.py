@@ -138,9 +138,19 @@ def chosen(group: Any) -> ProcessGroup:
     return found
 
 
+def _rank_not_in_group(group: Any) -> bool:
+    """Whether this rank is not in the group."""
+    return group is not None and bool(group == GroupMember.NON_GROUP_MEMBER)
+
+
+def _get_process_group_name(group: ProcessGroup) -> str:
+    """The name that the group has on all of its ranks."""
+    return group.group_name
+
+
 def outside(group: Any, name: str) -> bool:
     """Whether this rank is not in the group, which is warned of."""
-    if group is None or group != GroupMember.NON_GROUP_MEMBER:
+    if not _rank_not_in_group(group):
         return False
     rank = -1 if world.default is None else world.default.rank()
     call_site.warn(
