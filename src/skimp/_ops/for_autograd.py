@@ -9,8 +9,13 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp._ops.shape.strided_gradient import gather_strided_gradient
 
 
-def _to(t: Any, *args: Any, **words: Any) -> Any:
-    return t.to(*args, **words)  # a sparse tensor has its own
+def _own(name: str) -> Any:
+    """The method of that name that a tensor's class has: one of sparse tensors, or under vmap."""
+
+    def run(t: Any, *args: Any, **words: Any) -> Any:
+        return getattr(t, name)(*args, **words)
+
+    return run
 
 
 def settle() -> None:
@@ -21,17 +26,17 @@ def settle() -> None:
             add_=methods.add_,
             any=methods.any,
             as_strided=methods.as_strided,
-            clone=methods.clone,
-            conj=methods.conj,
-            contiguous=methods.contiguous,
+            clone=_own("clone"),
+            conj=_own("conj"),
+            contiguous=_own("contiguous"),
             copy_=methods.copy_,
             expand=methods.expand,
-            new_empty=methods.new_empty,
-            new_zeros=methods.new_zeros,
+            new_empty=_own("new_empty"),
+            new_zeros=_own("new_zeros"),
             real=methods.real.__get__,
             strided_gradient=gather_strided_gradient,
             sum=methods.sum,
-            to=_to,
+            to=_own("to"),
             view=methods.view,
             view_as_complex=methods.view_as_complex,
             view_as_real=methods.view_as_real,

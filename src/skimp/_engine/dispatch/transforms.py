@@ -31,15 +31,21 @@ active = regions.active  # the transforms that are on for a region, in any threa
 class Call:
     """One call that is on its way down the transforms."""
 
-    __slots__ = ("args", "form", "kwargs", "place")
+    __slots__ = ("args", "form", "kwargs", "place", "usual")
 
     def __init__(
-        self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any], place: int = 0
+        self,
+        form: Form,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        place: int = 0,
+        usual: bool = False,
     ) -> None:
         self.form = form
         self.args = args
         self.kwargs = kwargs
         self.place = place
+        self.usual = usual  # only the transforms of regions need be asked
 
     @property
     def op(self) -> Op:
@@ -63,6 +69,7 @@ class Call:
                 self.args if args is None else args,
                 self.kwargs if kwargs is None else kwargs,
                 self.place + 1,
+                self.usual,
             )
         )
 
@@ -98,6 +105,7 @@ class Batches(Rows, Protocol):
 TRANSFORMS: list[Transform | None] = [None] * 7
 NOTED = ["budget"]  # what is active while a budget is obeyed and nothing else
 OVERRIDES, PROFILING, AUTOCAST, BATCHING, SPARSE, META, BUDGET = range(7)
+REGIONS = frozenset({"autocast", "budget", "profile"})  # which of `active` make no tensor unusual
 
 
 class Straight(threading.local):
@@ -113,23 +121,30 @@ def dispatch(form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call with something unusual about it: its transforms, then the general way of the op."""
     if straight.now:
         return form.run(*args, **kwargs)
-    # with a budget alone, arguments that concern no other transform need not be shown to them
-    noted = active == NOTED and _usual(args) and (not kwargs or _usual(kwargs.values()))
-    return _down(Call(form, args, kwargs, BUDGET if noted else 0))
+    # in such regions, arguments that concern no other transform need not be shown to them
+    usual = REGIONS.issuperset(active) and _usual(args) and (not kwargs or _usual(kwargs.values()))
+    if not usual:
+        return _down(Call(form, args, kwargs))
+    return _down(Call(form, args, kwargs, BUDGET if active == NOTED else PROFILING, True))
 
 
 def _usual(values: Any) -> bool:
-    if not KNOWN.issuperset(map(type, values)):
+    kinds = set(map(type, values))
+    if not KNOWN.issuperset(kinds):
         return False
-    return not any([unusual(v) for v in values if type(v) is list or type(v) is tuple])
+    if list in kinds or tuple in kinds:
+        return not any([unusual(v) for v in values])
+    return True
 
 
 def _down(call: Call) -> Any:
-    while call.place < len(TRANSFORMS):
-        transform = TRANSFORMS[call.place]
+    while (place := call.place) < len(TRANSFORMS):
+        if place == BATCHING and call.usual:
+            place = call.place = BUDGET
+        transform = TRANSFORMS[place]
         if transform is not None and transform.concerns(call):
             return transform.run(call)
-        call.place += 1
+        call.place = place + 1
     return call.form.run(*call.args, **call.kwargs)
 
 
