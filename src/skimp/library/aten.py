@@ -190,7 +190,12 @@ def _unique2(
     return _three(found, return_inverse, return_counts)
 
 
+def _index(self: Tensor, indices: Any) -> Any:
+    return self[tuple([slice(None) if i is None else i for i in indices])]
+
+
 _OTHERWISE: dict[str, Function] = {
+    "index": _index,
     "convolution": _convolution,
     "_unique2": _unique2,
     "_cdist_forward": lambda x1, x2, p, mode: NAMESPACES[""]["cdist"](x1, x2, p),

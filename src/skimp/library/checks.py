@@ -62,7 +62,7 @@ def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for (name, now), (_, then) in pairs:
         for a, b in zip(_tensors(now), _tensors(then), strict=True):
             if not _writes(op, name) and not _same(a, b):
-                raise AssertionError(f"Argument {name} is not defined as mutable but was mutated")
+                raise RuntimeError(f"Argument {name} is not defined as mutable but was mutated")
 
 
 def _same(a: Tensor, b: Tensor) -> bool:

@@ -174,6 +174,8 @@ def _promoted(data: Any) -> dtypes.dtype:
     """The dtype of all elements, whatever the sizes; of none, the default one."""
     if not is_sequence(data) or isinstance(data, _TEXT):
         return _own_dtype(data)
+    if isinstance(data, np.ndarray) and data.dtype in dtypes.FROM_NUMPY:
+        return dtypes.FROM_NUMPY[data.dtype]
     below = [_promoted(one) for one in data]
     return reduce(promotion.promote_types, below) if below else promotion.get_default_dtype()
 

@@ -130,7 +130,10 @@ def dense_tensor(
     elif not isinstance(dtype := dtypes.asked(dtype), dtypes.dtype):
         raise TypeError(f"dtype must be torch.dtype, not {type(dtype).__name__}")
     if where is devices.CPU and memory_format is None and numel(shape) < config.small_below:
-        return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
+        try:
+            return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
+        except ValueError:  # NumPy counts an array without elements as if its zeros were ones
+            raise RuntimeError("Stride calculation overflowed") from None
     strides = contiguous_strides(shape)
     if memory_format in (formats.channels_last, formats.channels_last_3d):
         strides = layouts.channels_last_strides(shape)

@@ -123,11 +123,24 @@ class UntypedStorage:
                 raise TypeError(f"Trying to slice with a step of {i.step}, but only a step of 1 is "
                                 "supported")  # fmt: skip
             return UntypedStorage(storages.external(self._storage.export()[i]))
+        if isinstance(i, (int, np.integer)) and not -len(self) <= i < len(self):
+            raise IndexError(f"index {i} out of range for storage of size {len(self)}")
         return int(self._bytes()[i])
 
     def __setitem__(self, i: Any, value: Any) -> None:
+        if not isinstance(i, (int, np.integer, slice)):
+            raise RuntimeError(f"can't index a torch.UntypedStorage with {type(i).__name__}")
+        if not isinstance(value, (int, np.integer)):
+            raise RuntimeError(
+                "can only set storage content with a int types, but got "
+                f"{type(value).__name__} instead"
+            )
+        if not -(1 << 63) <= value < 1 << 63:
+            raise OverflowError("int too big to convert")
+        if not isinstance(i, slice) and not 0 <= i < len(self):
+            raise RuntimeError("out of bounds")
         self._storage.will_write()
-        self._bytes()[i] = value
+        self._bytes()[i] = value & 255
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())

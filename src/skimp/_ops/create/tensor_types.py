@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from skimp._engine.memory.layout import check_shape
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, empty
@@ -67,7 +68,9 @@ def made(dtype: dtypes.dtype, args: tuple[Any, ...]) -> Tensor:
             raise TypeError(f"expected {dtype} (got {data.dtype})")
         return data if isinstance(data, Tensor) else tensor(data, dtype=dtype)
     shape = args[0] if len(args) == 1 and not isinstance(args[0], int) else args
-    return empty(tuple([int(n) for n in shape]) if shape else (0,), dtype)
+    sizes = tuple([int(n) for n in shape]) if shape else (0,)
+    check_shape(sizes)
+    return empty(sizes, dtype)
 
 
 class _StorageType(type):

@@ -21,6 +21,7 @@ from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V
 from skimp._engine.memory.call_site import warn
 from skimp._engine.memory.copies import written
+from skimp._engine.memory.layout import check_width
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.tensor import Tensor, alias, fresh, mark
@@ -357,6 +358,7 @@ class Plan:
         dim = self.dim
         n = self.layout.shape[dim] if dim < len(self.layout.shape) else 0
         if not -n <= i < n:
+            check_width((i,))
             raise IndexError(
                 f"index {i} is out of bounds for dimension {dim + self.selects} with size {n}"
             )

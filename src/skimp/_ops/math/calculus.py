@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.operands import require_tensor
 from skimp._engine.memory import layout as layouts
@@ -64,7 +65,15 @@ def trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor
         return y.new_zeros((*y.shape[:at], *y.shape[at + 1 :]))
     _check_points(y, dim)
     sums, step, dim = _pairs("trapezoid", y, x, dx, dim)
-    return (sums * step).sum(dim) / 2.0  # type: ignore[no-any-return]
+    return _halved((sums * step).sum(dim))
+
+
+def _halved(total: Tensor) -> Tensor:
+    """Divided by a number, which PyTorch does with an op of its own."""
+    half: Tensor = total / 2.0
+    if half._node is not None:
+        present(half, "DivBackward1", [total], [])
+    return half
 
 
 def _check_points(y: Any, dim: int) -> None:
@@ -78,7 +87,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = None, dim: int = -1
     if isinstance(y, Tensor) and y.ndim == 0:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     sums, step, dim = _pairs("cumulative_trapezoid", y, x, dx, dim)
-    return (sums * step).cumsum(dim) / 2.0  # type: ignore[no-any-return]
+    return _halved((sums * step).cumsum(dim))
 
 
 def trapz(y: Tensor, x: Any = None, *, dx: Any = None, dim: int = -1) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.autograd.shown import present
 from skimp._engine.dispatch.forms import export, rowwise
 from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.targets import blank
@@ -444,7 +445,12 @@ def _of_probabilities(
     if reduction == "none":
         return -product.sum(dim)
     total = -product.sum()
-    return total if reduction == "sum" else total / max(1, input.numel() // n)
+    if reduction == "sum":
+        return total
+    mean = total / max(1, input.numel() // n)
+    if mean._node is not None:  # PyTorch divides by a number with an op of its own
+        present(mean, "DivBackward1", [total], [])
+    return mean
 
 
 export("cross_entropy", cross_entropy, ("nn.functional",), method=False, autocast="float32")

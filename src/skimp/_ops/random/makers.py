@@ -327,6 +327,7 @@ def multinomial(
             f"multinomial expects Long tensor out, got: {promotion.scalar_type_name(out._dtype)}"
         )
     outs.resize_out("multinomial", out, tuple(result.shape))
+    outs.check_no_overlap(out, (input,))
     copy(out.writable(), result.array())
     return out
 

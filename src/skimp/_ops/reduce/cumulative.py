@@ -342,7 +342,8 @@ def diff(
         if t is not None:
             _check_ends(input, t, dim)
     if n == 0:
-        return input.clone()
+        made: Tensor = NAMESPACES[""]["zeros_like"](input).copy_(input)
+        return made
     if prepend is not None or append is not None:
         input = _cat([t for t in (prepend, input, append) if t is not None], dim)
     n = min(n, input.shape[dim])

@@ -20,6 +20,7 @@ from skimp._engine.dispatch.operands import check_number, constant, empty_dense
 from skimp._engine.dispatch.pointwise import WHOLE, Pointwise, assign
 from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.dispatch.rows import zeros
 from skimp._engine.eval.copy import copy
 from skimp._engine.eval.expr import COPY, Expr
 from skimp._engine.memory import (
@@ -155,7 +156,12 @@ COPY_ROWS = {
     )
     for d in (*dtypes.ALL, *dtypes.NARROW)
 }
-COPIED = Rule("CopyBackwards", {"other": lambda g, other_dtype: g.to(other_dtype)})
+_COPY_BACK: dict[Any, Any] = {
+    "input": lambda g: zeros(g),  # it has an edge in PyTorch, before the source's
+    "other": lambda g, other_dtype: g.to(other_dtype),
+}
+COPIED = Rule("CopyBackwards", _COPY_BACK)
+FILLED_FROM = Rule("FillBackward3", _COPY_BACK)
 
 
 def _small_target(input: Tensor) -> Any:
@@ -215,13 +221,13 @@ def copy_(input: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     return input
 
 
-def write(target: Tensor, src: Tensor) -> None:
+def write(target: Tensor, src: Tensor, rule: Rule = COPIED) -> None:
     """`target[...] = src`, recorded: broadcast, converted, in place."""
     if target.shape != src.shape:  # raises where the shapes don't fit
         layout_views.expand(src.layout_of(), tuple(target.shape), src._dtype)
     tracked = modes.state.grad and (target._rg or src._rg)
     history.before_inplace(target)
-    kept = history.prepare(target, COPIED, {"input": target, "other": src}) if tracked else None
+    kept = history.prepare(target, rule, {"input": target, "other": src}) if tracked else None
     if not _is_same(target, src):
         outs.check_overlap(target, (src,))
     if _shares(target, src):
@@ -344,8 +350,8 @@ def fill_(input: Tensor, value: Any) -> Tensor:
                 f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
                 f"dimensions."
             )
-        if value._rg or value._dtype.is_complex:
-            write(input, value)
+        if value._rg or input._rg or value._dtype.is_complex:
+            write(input, value, FILLED_FROM)
             return input
         history.before_inplace(input)
         outs.check_overlap(input, ())

@@ -37,10 +37,10 @@ def trim_sigfig(x: float, n: int) -> float:
     if x == 0:
         return 0.0
     scale = 10.0 ** (math.ceil(math.log10(abs(x))) - n)
-    return float(round(x / scale) * scale)
+    return float(np.float32(round(x / scale) * scale))  # PyTorch's is a float32's
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TaskSpec:
     """What is timed: a statement and its labels."""
 
@@ -138,6 +138,8 @@ class Measurement:
         return self.task_spec.sub_label or self.task_spec.stmt
 
     def __repr__(self) -> str:
+        if not self.raw_times:
+            raise ValueError("cannot convert float NaN to integer")
         unit, size = select_unit(self.median)
         n = len(self.times)
         lines = [object.__repr__(self), self.task_spec.summarize()]
@@ -173,7 +175,4 @@ class Measurement:
 
 
 def _merged(spec: TaskSpec, group: Sequence[Measurement]) -> Measurement:
-    number = group[0].number_per_run
-    if any([m.number_per_run != number for m in group]):
-        return Measurement(1, [t for m in group for t in m.times], spec)
-    return Measurement(number, [t for m in group for t in m.raw_times], spec)
+    return Measurement(1, [t for m in group for t in m.times], spec)
