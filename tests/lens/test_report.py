@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from skimp import lens as report
 from skimp._engine.memory.call_site import Site
 from skimp._engine.memory.ledger import Ledger
-from skimp.lens.collect import BATCH, Collector
+from skimp.lens.collect import Collector
 from skimp.lens.sections import ROWS
 
 LOAD, RELU, COPY = (
@@ -138,6 +138,7 @@ def test_copies_add_up_by_line_op_and_reason() -> None:
     assert result.copies[1].place.file == __file__
 
 
+MANY = 2048
 SITES = (LOAD, RELU, COPY, Site("", 0, "add"))
 EVENTS = st.lists(
     st.one_of(
@@ -179,19 +180,19 @@ def test_no_event_is_lost_between_threads() -> None:
     program = Program()
 
     def work(base: int) -> None:
-        for i in range(BATCH):
+        for i in range(MANY):
             program.take(base + i, 3, LOAD)
             program.collector.copied(1, "clone", "asked for", LOAD)
-        for i in range(BATCH):
+        for i in range(MANY):
             program.drop(base + i)
 
-    threads = [threading.Thread(target=work, args=(n * BATCH,)) for n in range(4)]
+    threads = [threading.Thread(target=work, args=(n * MANY,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     result = program.report()
-    assert (result.allocations, result.live, result.copied) == (4 * BATCH, 0, 4 * BATCH)
+    assert (result.allocations, result.live, result.copied) == (4 * MANY, 0, 4 * MANY)
 
 
 def test_no_event_is_lost_when_a_storage_dies_inside_of_another_event() -> None:
@@ -209,13 +210,13 @@ def test_no_event_is_lost_when_a_storage_dies_inside_of_another_event() -> None:
     old = gc.get_threshold()
     gc.set_threshold(20)
     try:
-        for _ in range(3 * BATCH):
+        for _ in range(3 * MANY):
             Dies()
     finally:
         gc.set_threshold(*old)
     gc.collect()
     result = program.report()
-    assert (result.live, result.allocations) == (0, 3 * BATCH)
+    assert (result.live, result.allocations) == (0, 3 * MANY)
 
 
 # -- showing --------------------------------------------------------------------------------------

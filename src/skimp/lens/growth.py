@@ -45,7 +45,6 @@ def look(collector: Collector, before: Look | None = None, search: bool = True) 
     """Whether at least two steps have left something that is still there, and who holds it: found
     by a search, or as it was found `before`.
     """
-    collector.count()
     left = survivors(collector)
     by_step: Counter[int] = Counter()
     for record in left:

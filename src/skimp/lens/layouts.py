@@ -22,7 +22,7 @@ from skimp._engine.tensor.tensor import Tensor
 
 _STALE: Final = "_stale"
 _LAID: Final = "_laid_at"
-_SEEN: Final = "_has_laid"  # a base some of whose views don't lie row by row
+_SEEN: Final = "_has_laid"  # where the last view of a base that does not lie row by row was made
 
 
 class Source(NamedTuple):
@@ -77,7 +77,7 @@ def _first(frame: FrameType) -> Any:
 class Views:
     """In place of `Tensor._stale`: notes who made each view that does not lie row by row."""
 
-    def __init__(self, find: Callable[[], Site | None]) -> None:
+    def __init__(self, find: Callable[[], Site]) -> None:
         self._find = find
 
     def __get__(self, view: Any, _: Any = None) -> Any:
@@ -87,14 +87,17 @@ class Views:
         known = view.__dict__
         fresh = _STALE not in known
         known[_STALE] = value
-        if fresh and not _lies_in_rows(view):
-            base = view._base
-            seen = base is not None and _SEEN in base.__dict__
-            laid = (seen and _inherited()) or self._find()
-            if laid is not None:
-                known[_LAID] = laid
-                if base is not None:
-                    base.__dict__[_SEEN] = True
+        if not fresh or _lies_in_rows(view):
+            return
+        laid = self._find()
+        base = view._base
+        if base is not None:
+            others = base.__dict__
+            last = others.get(_SEEN)
+            others[_SEEN] = laid
+            if last is not None and last is not laid:  # perhaps a view of that one
+                laid = _inherited() or laid
+        known[_LAID] = laid
 
 
 def _lies_in_rows(view: Any) -> bool:
@@ -112,7 +115,7 @@ def _inherited() -> Site | None:
     return given.__dict__.get(_LAID) if isinstance(given, Tensor) else None
 
 
-def watch(find: Callable[[], Site | None]) -> None:
+def watch(find: Callable[[], Site]) -> None:
     """Note who makes views from now on; `find` tells the place of the op, if it counts."""
     Tensor._stale = Views(find)  # type: ignore[assignment]
 

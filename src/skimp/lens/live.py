@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from skimp._engine.memory.call_site import Site
+
+if TYPE_CHECKING:  # which imports this module
+    from skimp.lens.steps import Kept
 
 BEFORE: Final = Site("", 0, "before the report began")  # of everything that was allocated already
 
@@ -21,11 +23,11 @@ class Record:
     )  # fmt: skip
 
     def __init__(
-        self, nbytes: int, site: Site, order: int, born: float, step: int, count: int = 1
+        self, nbytes: int, site: Site, born: float, step: int, count: int = 1
     ) -> None:
         self.bytes = nbytes
         self.site = site
-        self.order = order
+        self.order = 0  # the event that made it
         self.born = born
         self.step = step
         self.count = count  # allocations: one, but for what was there before
@@ -50,65 +52,79 @@ class Record:
 
 
 class Live:
-    """The records that are live, those at the highest peak so far, and what has changed since.
+    """The records that are live, and those that were at the highest peak so far: of them, who is
+    gone since. Events are numbered in their order.
 
-    A new peak folds the changes in. That costs at most as much as there were events since the
-    last one, and never a copy of everything that is live.
+    `add` and `remove` count in statements without calls, from the event's number on: nothing else
+    happens between those (_engine/memory/interpreter.py), on any thread, and so each event counts
+    whole although a storage may die inside of any other.
     """
+
+    __slots__ = (
+        "before", "count_before", "bytes_before", "order", "owners", "peak", "peak_order",
+        "peak_record", "total", "went",
+    )  # fmt: skip
 
     def __init__(self, total: int, allocations: int) -> None:
         """What is live already."""
         self.total = self.peak = total
-        self.before = Record(total, BEFORE, 0, 0.0, 0, allocations)
+        self.order = 0
+        self.before = Record(total, BEFORE, 0.0, 0, allocations)
+        self.owners: dict[int, Record] = {}
         self.peak_record = self.before
         self.peak_order = 0
-        self.owners: dict[int, Record] = {}
-        self._at_peak: dict[int, Record] = {}  # by the event of their birth
-        self._came: dict[int, Record] = {}
-        self._went: dict[int, Record] = {}
-        self._before_at_peak = [total, allocations]
+        self.bytes_before = total  # of `before` at the peak
+        self.count_before = allocations
+        self.went: list[Record] = []  # freed since the peak
 
-    def add(self, owner: int, record: Record) -> None:
+    def add(self, owner: int, record: Record, step: Kept) -> bool:
+        """An allocation of a step; whether nothing was higher before."""
+        self.order = record.order = order = self.order + 1
         self.owners[owner] = record
-        self.total += record.bytes
-        self._came[record.order] = record
-        if self.total > self.peak:
-            self._fold()
-            self.peak, self.peak_record, self.peak_order = self.total, record, record.order
+        self.total = total = self.total + record.bytes
+        if total <= step.peak:
+            return False
+        step.peak = total
+        if total <= self.peak:
+            return False
+        self.peak = total
+        self.peak_record = record
+        self.peak_order = order
+        self.bytes_before = self.before.bytes
+        self.count_before = self.before.count
+        if self.went:
+            self.went.clear()
+        return True
 
     def adopt(self, owner: int, record: Record) -> None:
         """One of those that were live before gets a record of its own."""
+        self.order = self.peak_order = record.order = self.order + 1
         self.owners[owner] = record
-        self._at_peak[record.order] = record
         self.before.bytes -= record.bytes
         self.before.count -= 1
-        self._before_at_peak = [self.before.bytes, self.before.count]
+        self.bytes_before = self.before.bytes
+        self.count_before = self.before.count
 
     def remove(self, owner: int, nbytes: int) -> Record | None:
-        self.total -= nbytes
+        """A free; None for one of those that have no record of their own."""
         record = self.owners.pop(owner, None)
+        self.order = order = self.order + 1
+        self.total = self.total - nbytes
         if record is None:
             self.before.bytes -= nbytes
             self.before.count -= 1
-        elif self._came.pop(record.order, None) is None:
-            self._went[record.order] = record
+            return None
+        record.gone = order
+        if record.order <= self.peak_order:
+            self.went.append(record)
         return record
 
-    def at_peak(self) -> Iterator[Record]:
+    def at_peak(self) -> list[Record]:
         """Who was live then."""
-        yield from self._at_peak.values()
-        nbytes, count = self._before_at_peak
-        if nbytes:
-            yield Record(nbytes, BEFORE, 0, 0.0, 0, count)
-
-    def _fold(self) -> None:
-        self._at_peak.update(self._came)
-        self._came.clear()
-        for order in self._went:
-            self._at_peak.pop(order, None)
-        self._went.clear()
-        self._before_at_peak = [self.before.bytes, self.before.count]
-
-    def now(self) -> dict[int, Any]:
-        """The live records by their owner's id."""
-        return self.owners
+        order = self.peak_order
+        there = [r for r in [*self.owners.values(), *self.went] if r.order <= order]
+        if self.bytes_before:
+            there.append(
+                Record(self.bytes_before, BEFORE, 0.0, 0, self.count_before)
+            )
+        return there

@@ -78,7 +78,6 @@ class Recording:
     def _advise(self, excess: int) -> str:
         """What would make a refused allocation fit, by what is known of the step with the peak."""
         collector = self.collector
-        collector.count()
         places = Places(self.watch.stacks, self.watch.paths)
         report = make(self.program, collector, places)
         if self.watch.batch:  # of a forward that has not returned yet

@@ -15,6 +15,7 @@ from skimp.lens.data import (
     Frame,
     Growth,
     Held,
+    Mark,
     Peak,
     Place,
     Report,
@@ -76,7 +77,6 @@ class Places:
 
 def make(program: str, collector: Collector, places: Places | None = None) -> Report:
     """Everything from the collector's beginning until now, but for what only a search can tell."""
-    collector.count()
     places = places or Places(None, None)
     live = collector.live
     made, allocated, unwritten = collector.since()
@@ -84,7 +84,7 @@ def make(program: str, collector: Collector, places: Places | None = None) -> Re
         live.peak,
         live.peak_record.born,
         places.of(live.peak_record.site),
-        _held(list(live.at_peak()), live.peak_order, places),
+        _held(live.at_peak(), live.peak_order, places),
         collector.steps.peak.number,
     )
     detail = _detail(collector, places)
@@ -99,7 +99,7 @@ def make(program: str, collector: Collector, places: Places | None = None) -> Re
         copies=_copied(collector, places),
         saved=_saved(live.at_peak(), live.peak_order, places),
         steps=(*collector.steps.rows, _last(collector)),
-        marks=tuple([m for kept in collector.steps.kept() for m in kept.marks]),
+        marks=tuple([Mark(*m) for kept in collector.steps.kept() for m in list(kept.marks)]),
         detail=detail,
         places=tuple(places.numbers),
         frames=tuple(places.frames),

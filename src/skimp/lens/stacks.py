@@ -7,9 +7,11 @@ are equal. Frames of this package are folded; the outermost frame of the engine 
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from bisect import bisect_right
+from itertools import count
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -20,12 +22,14 @@ from skimp._engine.memory.call_site import Site, op_name
 from skimp._engine.memory.storage import sequence
 from skimp.lens.data import Frame
 
-_USER, _ENGINE, _FOLDED, _BOUNDARY, _START = range(5)
+_USER, _ENGINE, _FOLDED, _BOUNDARY, _START = range(1, 6)
 _CLI: Final = call_site.OWN_CODE[0] + "cli"  # starts the program: what is above is not its own
+_RESUMED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MARKS: Final = 1 << 17  # entries and exits of modules that are remembered to place old nodes
 
 OUTSIDE: Final = 0  # of every module: the number of the module path of nobody
 _next_number = sequence.__next__
+_recordings = count()
 
 
 class Spot(Site):
@@ -38,9 +42,25 @@ class Spot(Site):
     phase: str
     serial: int
     kept: bool
+    latest: list[int]  # the stack with which its line in its module ran last, for backward
 
 
-class Here(threading.local):
+class Called:
+    """Stands in a frame's `f_trace` as long as that runs: the stack that called it, which can't
+    change meanwhile. A tracer that begins later calls it in vain.
+    """
+
+    __slots__ = ("of", "stack")
+
+    def __init__(self, of: int, stack: int) -> None:
+        self.of = of  # the recording's number: frames may run longer
+        self.stack = stack
+
+    def __call__(self, *_: Any) -> None:
+        """Trace nothing."""
+
+
+class Here:
     """What a thread is doing."""
 
     def __init__(self) -> None:
@@ -49,6 +69,7 @@ class Here(threading.local):
         self.owners: list[Any] = []  # the modules themselves
         self.optimizing = 0
         self.node: Node | None = None  # that runs in backward
+        self.spot: Spot | None = None  # its place, once somebody asked
         self.depth = 0  # how many modules ran when it began
         self.saved: list[int] = []  # owners of what it lets go of when it has run
         # of each backward that runs: what it interrupted, and when
@@ -66,11 +87,12 @@ class Here(threading.local):
 
     def leave(self) -> None:
         """The call ends, however."""
-        self.modules.pop()
+        modules = self.modules
+        modules.pop()
         self.stacks.pop()
         self.owners.pop()
         self.numbers.append(_next_number())
-        self.paths.append(self.modules[-1] if self.modules else OUTSIDE)
+        self.paths.append(modules[-1] if modules else OUTSIDE)
         if len(self.numbers) > _MARKS:
             del self.numbers[: _MARKS // 2], self.paths[: _MARKS // 2]
 
@@ -80,20 +102,27 @@ class Here(threading.local):
         return self.paths[at] if at >= 0 else OUTSIDE
 
 
+class _Threads(threading.local):
+    """What each thread is doing: a plain object, since every attribute of this one costs more."""
+
+    def __init__(self) -> None:
+        self.here = Here()
+
+
 class Stacks:
     """Everything that was seen of a program's stacks, by number."""
 
     def __init__(self) -> None:
-        self.here = Here()
+        self.of_thread = _Threads()
+        self._number = next(_recordings)
         self.spots: list[Spot] = []
         self.graph_waits = False  # a graph was made since the last backward: forward goes on
         self._codes: dict[int, int] = {}  # by a code object's id: whose it is
         self._kept: list[CodeType] = []  # so that the ids stay theirs
-        self._names: dict[int, str] = {}
         self._stacks: dict[tuple[int, int, int], int] = {}
         self._parents: list[tuple[int, CodeType | None, int]] = [(0, None, 0)]
         self._spots: dict[Any, Spot] = {}
-        self._forward: dict[tuple[int, int, int], int] = {}  # stacks by (code, place, module)
+        self._latest: dict[tuple[int, int, int], list[int]] = {}  # by (code, place, module)
         self._boundary: CodeType | None = None
 
     def fold_at(self, boundary: CodeType) -> None:
@@ -104,68 +133,59 @@ class Stacks:
 
     def find(self) -> Spot:
         """The place of the op that runs now."""
-        here = self.here
-        node = here.node
-        if node is not None and len(here.modules) == here.depth:
-            return self.of_node(node)
+        here = self.of_thread.here
+        if here.node is not None and len(here.modules) == here.depth:
+            return here.spot or self._of_node(here)
         codes = self._codes
-        frame: FrameType | None = sys._getframe(3)
+        frame: FrameType | None = sys._getframe(2)
         entry: CodeType | None = None
         folded: CodeType | None = None
-        path: list[Any] = []
-        base = 0
+        stack = 0
         while frame is not None:
             code = frame.f_code
             kind = codes.get(id(code))
             if kind == _ENGINE:
-                if not path:
-                    entry = code
+                entry = code
+            elif kind == _USER:
+                stack = self._of_frame(here, frame, code, -1)
+                break
+            elif kind == _BOUNDARY and here.stacks:  # an op that a module of ours calls
+                stack = self._of_call(here, frame, -1)
+                break
             elif kind is None:
                 self._learn(code)
                 continue
-            elif kind == _USER:
-                path.append((code, frame.f_lasti))
-            elif kind == _BOUNDARY and here.stacks:
-                if not path:
-                    path.append(None)
-                base = self._of_call(-1, frame)
-                break
             elif kind == _START:
                 break
-            elif not path:
+            else:
                 folded = code
             frame = frame.f_back
-        caller = entry or folded
-        if caller is None:
-            op = ""
-        else:
-            known = self._names.get(id(caller))
-            op = known if known is not None else self._name(caller)
-        if path and path[0] is None:  # an op that a module of ours calls: the line of the call
-            path.pop()
-        stack = self._chain(base, path)
         module = here.modules[-1] if here.modules else OUTSIDE
-        _, user, lasti = self._parents[stack]
-        self._forward[id(user), lasti, module] = stack
-        return self._spot(op, stack, module, self._phase(op))
+        caller = entry or folded
+        doing = 1 if here.optimizing else 2 if here.outer else 3 if self.graph_waits else 0
+        key = id(caller), stack, module, doing
+        spot = self._spots.get(key)
+        if spot is None:
+            op = "" if caller is None else op_name(caller)
+            spot = self._spots[key] = self._spot(op, stack, module, self._phase(here, op))
+        spot.latest[0] = stack
+        return spot
 
-    def find_view(self) -> Spot | None:
-        """The place of a view that is made now; None in backward, whose views are its own."""
-        return None if self.here.outer else self.find()
-
-    def of_node(self, node: Node) -> Spot:
+    def _of_node(self, here: Here) -> Spot:
         """The place of what a node allocates in backward: its forward op's."""
-        module = self.here.module_of(node)
+        node = here.node
+        assert node is not None
+        module = here.module_of(node)
         code = node._code
         if code is None:
             stack = 0
         else:
-            found = self._forward.get((id(code), node._lasti, module))
-            stack = self._chain(0, [(code, node._lasti)]) if found is None else found
-        return self._spot(node.name(), stack, module, "backward")
+            found = self._latest.get((id(code), node._lasti, module))
+            stack = self._alone(code, node._lasti) if found is None else found[0]
+        here.spot = spot = self._spot(node.name(), stack, module, "backward")
+        return spot
 
-    def _phase(self, op: str) -> str:
-        here = self.here
+    def _phase(self, here: Here, op: str) -> str:
         if here.optimizing:
             return "optimizer"
         if here.outer:
@@ -191,48 +211,62 @@ class Stacks:
         made = Spot(file, 0 if code is None else number(code, lasti), op)
         made.stack, made.module, made.phase = stack, module, phase
         made.kept, made.serial = kept, len(self.spots)
+        made.latest = self._latest.setdefault((id(code), lasti, module), [stack])
         self.spots.append(made)
         return self._spots.setdefault(key, made)
 
     # -- stacks -----------------------------------------------------------------------------------
 
-    def _of_call(self, at: int, frame: FrameType) -> int:
-        """The stack that called a module, whose frame `frame` is."""
-        here = self.here
-        known = here.stacks[at]
-        if known >= 0:
-            return known
-        path: list[Any] = []
-        base = 0
-        above = frame.f_back
-        while above is not None:
-            code = above.f_code
-            kind = self._codes.get(id(code))
-            if kind is None:
-                kind = self._learn(code)
-            if kind == _USER:
-                path.append((code, above.f_lasti))
-            elif kind == _BOUNDARY and len(here.stacks) >= 1 - at:
-                base = self._of_call(at - 1, above)
-                break
-            elif kind == _START:
-                break
-            above = above.f_back
-        here.stacks[at] = found = self._chain(base, path)
-        return found
+    def _of_frame(self, here: Here, frame: FrameType, code: CodeType, at: int) -> int:
+        """The stack whose innermost line is a frame's of the program, inside of module `at`."""
+        called: Any = frame.f_trace
+        if type(called) is Called and called.of == self._number:
+            base = called.stack
+        else:
+            base = self._above(here, frame, code, at)
+        key = base, id(code), frame.f_lasti
+        found = self._stacks.get(key)
+        return self._new(key, code) if found is None else found
 
-    def _chain(self, base: int, path: list[Any]) -> int:
-        """The number of a stack: `base`, and then `path`, innermost first."""
-        stacks = self._stacks
-        for code, lasti in reversed(path):
-            key = base, id(code), lasti
-            found = stacks.get(key)
-            if found is None:
-                self._kept.append(code)
-                self._parents.append((base, code, lasti))
-                found = stacks.setdefault(key, len(self._parents) - 1)
-            base = found
+    def _above(self, here: Here, frame: FrameType, code: CodeType, at: int) -> int:
+        """The stack that called a frame's function. Noted there, but for a generator's frame, which
+        others may go on with, and where a debugger traces, whose place this is.
+        """
+        base = self._caller(here, frame.f_back, at)
+        if not code.co_flags & _RESUMED and sys.gettrace() is None:
+            frame.f_trace = Called(self._number, base)
         return base
+
+    def _caller(self, here: Here, frame: FrameType | None, at: int) -> int:
+        """The stack from a frame on; `at` is the module that runs there, from the end: -1, -2, ..."""
+        while frame is not None:
+            code = frame.f_code
+            kind = self._codes.get(id(code)) or self._learn(code)
+            if kind == _USER:
+                return self._of_frame(here, frame, code, at)
+            if kind == _BOUNDARY and len(here.stacks) >= -at:
+                return self._of_call(here, frame, at)
+            if kind == _START:
+                break
+            frame = frame.f_back
+        return 0
+
+    def _of_call(self, here: Here, frame: FrameType, at: int) -> int:
+        """The stack that called module `at`, whose frame `frame` is."""
+        known = here.stacks[at]
+        if known < 0:
+            known = here.stacks[at] = self._caller(here, frame.f_back, at - 1)
+        return known
+
+    def _alone(self, code: CodeType, lasti: int) -> int:
+        """The stack of one line of which nothing is known but itself."""
+        key = 0, id(code), lasti
+        return self._stacks.get(key) or self._new(key, code)
+
+    def _new(self, key: tuple[int, int, int], code: CodeType) -> int:
+        self._kept.append(code)
+        self._parents.append((key[0], code, key[2]))
+        return self._stacks.setdefault(key, len(self._parents) - 1)
 
     def frames(self, stack: int) -> list[Frame]:
         """The lines of a stack, outermost first."""
@@ -262,10 +296,6 @@ class Stacks:
             kind = _USER
         self._codes[id(code)] = kind
         return kind
-
-    def _name(self, code: CodeType) -> str:
-        name = self._names[id(code)] = op_name(code)
-        return name
 
 
 # ops that make data of nothing, whatever else goes on

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Final
 
-from skimp.lens.data import Mark, Step
+from skimp.lens.data import Step
 from skimp.lens.live import Record
 
 ROWS: Final = 2048  # figures that are kept at most
@@ -29,7 +29,7 @@ class Kept:
         self.total = total  # bytes then
         self.peak = total
         self.records: deque[Record] = deque(maxlen=EVENTS)
-        self.marks: deque[Mark] = deque(maxlen=4096)
+        self.marks: deque[tuple[str, str, float, float]] = deque(maxlen=4096)  # as of `Mark`
         self.end: float | None = None
         self.last_order = order
 

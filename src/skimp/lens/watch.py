@@ -56,7 +56,7 @@ class Watch:
         Hooked.__call__ = call  # type: ignore[method-assign]
         Storage.saved = _Noted(self)  # type: ignore[assignment]
         watched.observe(self)
-        layouts.watch(self.stacks.find_view)
+        layouts.watch(self.stacks.find)
         self.collector.given = layouts.of_op
         call_site.finder = self.stacks.find
         steps.LISTENERS.append(self._explicit_step)
@@ -115,14 +115,15 @@ class Watch:
 
     def backward_begins(self) -> None:
         """A backward begins on this thread, perhaps inside of another's node."""
-        here = self.stacks.here
+        here = self.stacks.of_thread.here
         here.outer.append((here.node, here.depth, here.saved, time.perf_counter()))
         here.node = None
 
     def backward_ends(self) -> None:
         """It is over."""
-        here = self.stacks.here
+        here = self.stacks.of_thread.here
         here.node, here.depth, here.saved, start = here.outer.pop()
+        here.spot = None
         if not here.outer:
             self.stacks.graph_waits = False
             self.collector.marked("backward", "", start, time.perf_counter())
@@ -131,14 +132,15 @@ class Watch:
         """A node of backward runs from now on; without `keep` it lets go of what it saved. What
         fits its gradients to their tensors is still its own.
         """
-        here = self.stacks.here
+        here = self.stacks.of_thread.here
         here.node = node
+        here.spot = None
         here.depth = len(here.modules)
         here.saved = [] if keep or not node._saved else _saved_by(node)
 
     def node_ends(self, node: Node) -> None:
         """It has run."""
-        saved = self.stacks.here.saved
+        saved = self.stacks.of_thread.here.saved
         if saved:
             self.collector.unsaved(saved)
         if type(node) is AccumulateGrad:
@@ -152,7 +154,7 @@ class Watch:
     # -- optimizers -------------------------------------------------------------------------------
 
     def _optimizer_begins(self, optimizer: Any, *_: Any) -> None:
-        here = self.stacks.here
+        here = self.stacks.of_thread.here
         here.optimizing += 1
         if here.optimizing > 1:
             return
@@ -174,7 +176,7 @@ class Watch:
                     became(id(g._storage), Role("gradient", of))
 
     def _optimizer_ends(self, optimizer: Any, *_: Any) -> None:
-        here = self.stacks.here
+        here = self.stacks.of_thread.here
         here.optimizing -= 1
         if here.optimizing > 0:
             return
@@ -208,19 +210,21 @@ class Watch:
 
 
 def _watched_call(watch: Watch, call: Any) -> Any:
-    here, paths = watch.stacks.here, watch.paths
+    of_thread, path_of = watch.stacks.of_thread, watch.paths.of
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not here.modules:
-            return outermost(self, args, kwargs)
-        here.enter(self, paths.of(self, here.owners[-1], here.modules[-1]))
+        here = of_thread.here
+        modules = here.modules
+        if not modules:
+            return outermost(here, self, args, kwargs)
+        here.enter(self, path_of(self, here.owners[-1], modules[-1]))
         try:
             return call(self, *args, **kwargs)
         finally:
             here.leave()
 
-    def outermost(self: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-        here.enter(self, paths.of(self, None, OUTSIDE))
+    def outermost(here: Any, self: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        here.enter(self, path_of(self, None, OUTSIDE))
         start = time.perf_counter()
         result = None
         try:

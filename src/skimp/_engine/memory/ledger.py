@@ -258,9 +258,10 @@ class Ledger:
             living = self.made - self.dropped
             if living > self.most_made:
                 self.most_made = living
-        self._aim()
-        if self.watched:
+        if self.watched:  # the ceiling stays below everything
             self._tell_allocated(nbytes, owner)
+        else:
+            self._aim()
 
     @enters_uninterrupted
     def fell(self, nbytes: int, owner_id: int) -> None:
@@ -282,7 +283,7 @@ class Ledger:
             observer.copied(nbytes, op, reason, site, source, forced)
 
     def _tell_allocated(self, nbytes: int, owner: object) -> None:
-        site = _site_of(owner)
+        site = getattr(owner, "site", None) or (call_site.finder or call_site.find)()
         for observer in self._observers:
             observer.allocated(id(owner), nbytes, site)
 
