@@ -62,7 +62,12 @@ class Copies:
 
 
 class Collector:
-    """Counts a ledger's events exactly, the moment of the peak included, each when it happens."""
+    """Counts a ledger's events exactly, the moment of the peak included, each when it happens.
+
+    A storage may die inside of any other event (the garbage collector decides) and on any thread.
+    So an event is counted in statements without calls, between which nothing else happens
+    (_engine/memory/interpreter.py): from where it takes its number on, until all totals agree.
+    """
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.perf_counter) -> None:
         self._ledger = ledger
@@ -80,13 +85,25 @@ class Collector:
     # -- the ledger calls these -------------------------------------------------------------------
 
     def allocated(self, owner: int, nbytes: int, site: Site) -> None:
-        now = self.steps.now
+        now, live = self.steps.now, self.live
         record = Record(nbytes, site, self._clock() - self._start, now.number)
+        live.order = record.order = order = live.order + 1
+        live.owners[owner] = record
+        live.total = total = live.total + nbytes
+        if total > now.peak:
+            now.peak = total
+            if total > live.peak:
+                live.peak = total
+                live.peak_record = record
+                live.peak_order = order
+                live.bytes_before = live.before.bytes
+                live.count_before = live.before.count
+                self.steps.peak = now
+                if live.went:
+                    live.went.clear()
+        now.records.append(record)
         if getattr(site, "kept", False):
             record.saves = 1
-        if self.live.add(owner, record, now):
-            self.steps.peak = now
-        now.records.append(record)
         if self._waiting and owner in self._waiting:
             self._become(record, self._waiting.pop(owner))
         if site.op in BY_NATURE:
@@ -94,12 +111,21 @@ class Collector:
             self._copied(nbytes, Copy(site, site.op, BY_NATURE[site.op], False), given)
 
     def freed(self, owner: int, nbytes: int) -> None:
-        record = self.live.remove(owner, nbytes)
-        if record is not None:
-            record.freed = self._clock() - self._start
-            now = self.steps.now
-            if record.step != now.number:
-                now.records.append(record)
+        now, live = self.steps.now, self.live
+        when = self._clock() - self._start
+        record = live.owners.pop(owner, None)
+        live.order = order = live.order + 1
+        live.total = live.total - nbytes
+        if record is None:  # one of those that have no record of their own
+            live.before.bytes -= nbytes
+            live.before.count -= 1
+            return
+        record.gone = order
+        record.freed = when
+        if record.order <= live.peak_order:
+            live.went.append(record)
+        if record.step != now.number:
+            now.records.append(record)
 
     def copied(
         self, nbytes: int, op: str, reason: str, site: Site, given: Any = None, forced: bool = True

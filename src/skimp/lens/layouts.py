@@ -87,7 +87,10 @@ class Views:
         known = view.__dict__
         fresh = _STALE not in known
         known[_STALE] = value
-        if not fresh or _lies_in_rows(view):
+        if not fresh:
+            return
+        a = view._np
+        if a.flags.c_contiguous if a is not None else _lies_in_rows(view):
             return
         laid = self._find()
         base = view._base
@@ -101,9 +104,6 @@ class Views:
 
 
 def _lies_in_rows(view: Any) -> bool:
-    a = view._np
-    if a is not None:
-        return bool(a.flags.c_contiguous)
     layout = view._layout
     return bool(layout is None or layout.strides == contiguous_strides(layout.shape))
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from skimp._engine.memory.call_site import Site
-
-if TYPE_CHECKING:  # which imports this module
-    from skimp.lens.steps import Kept
 
 BEFORE: Final = Site("", 0, "before the report began")  # of everything that was allocated already
 
@@ -22,9 +19,7 @@ class Record:
         "site", "step", "unsaved", "unsaved_at",
     )  # fmt: skip
 
-    def __init__(
-        self, nbytes: int, site: Site, born: float, step: int, count: int = 1
-    ) -> None:
+    def __init__(self, nbytes: int, site: Site, born: float, step: int, count: int = 1) -> None:
         self.bytes = nbytes
         self.site = site
         self.order = 0  # the event that made it
@@ -54,15 +49,19 @@ class Record:
 class Live:
     """The records that are live, and those that were at the highest peak so far: of them, who is
     gone since. Events are numbered in their order.
-
-    `add` and `remove` count in statements without calls, from the event's number on: nothing else
-    happens between those (_engine/memory/interpreter.py), on any thread, and so each event counts
-    whole although a storage may die inside of any other.
     """
 
     __slots__ = (
-        "before", "count_before", "bytes_before", "order", "owners", "peak", "peak_order",
-        "peak_record", "total", "went",
+        "before",
+        "bytes_before",
+        "count_before",
+        "order",
+        "owners",
+        "peak",
+        "peak_order",
+        "peak_record",
+        "total",
+        "went",
     )  # fmt: skip
 
     def __init__(self, total: int, allocations: int) -> None:
@@ -77,25 +76,6 @@ class Live:
         self.count_before = allocations
         self.went: list[Record] = []  # freed since the peak
 
-    def add(self, owner: int, record: Record, step: Kept) -> bool:
-        """An allocation of a step; whether nothing was higher before."""
-        self.order = record.order = order = self.order + 1
-        self.owners[owner] = record
-        self.total = total = self.total + record.bytes
-        if total <= step.peak:
-            return False
-        step.peak = total
-        if total <= self.peak:
-            return False
-        self.peak = total
-        self.peak_record = record
-        self.peak_order = order
-        self.bytes_before = self.before.bytes
-        self.count_before = self.before.count
-        if self.went:
-            self.went.clear()
-        return True
-
     def adopt(self, owner: int, record: Record) -> None:
         """One of those that were live before gets a record of its own."""
         self.order = self.peak_order = record.order = self.order + 1
@@ -105,26 +85,10 @@ class Live:
         self.bytes_before = self.before.bytes
         self.count_before = self.before.count
 
-    def remove(self, owner: int, nbytes: int) -> Record | None:
-        """A free; None for one of those that have no record of their own."""
-        record = self.owners.pop(owner, None)
-        self.order = order = self.order + 1
-        self.total = self.total - nbytes
-        if record is None:
-            self.before.bytes -= nbytes
-            self.before.count -= 1
-            return None
-        record.gone = order
-        if record.order <= self.peak_order:
-            self.went.append(record)
-        return record
-
     def at_peak(self) -> list[Record]:
         """Who was live then."""
         order = self.peak_order
         there = [r for r in [*self.owners.values(), *self.went] if r.order <= order]
         if self.bytes_before:
-            there.append(
-                Record(self.bytes_before, BEFORE, 0.0, 0, self.count_before)
-            )
+            there.append(Record(self.bytes_before, BEFORE, 0.0, 0, self.count_before))
         return there

@@ -22,7 +22,7 @@ from skimp._engine.memory.call_site import Site, op_name
 from skimp._engine.memory.storage import sequence
 from skimp.lens.data import Frame
 
-_USER, _ENGINE, _FOLDED, _BOUNDARY, _START = range(1, 6)
+_USER, _ENGINE, _FOLDED, _START = range(1, 5)
 _CLI: Final = call_site.OWN_CODE[0] + "cli"  # starts the program: what is above is not its own
 _RESUMED: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _MARKS: Final = 1 << 17  # entries and exits of modules that are remembered to place old nodes
@@ -117,8 +117,8 @@ class Stacks:
         self._number = next(_recordings)
         self.spots: list[Spot] = []
         self.graph_waits = False  # a graph was made since the last backward: forward goes on
-        self._codes: dict[int, int] = {}  # by a code object's id: whose it is
-        self._kept: list[CodeType] = []  # so that the ids stay theirs
+        self._files: dict[str, int] = {}  # whose code a file's is
+        self._kept: list[CodeType] = []  # so that their ids stay theirs
         self._stacks: dict[tuple[int, int, int], int] = {}
         self._parents: list[tuple[int, CodeType | None, int]] = [(0, None, 0)]
         self._spots: dict[Any, Spot] = {}
@@ -136,29 +136,29 @@ class Stacks:
         here = self.of_thread.here
         if here.node is not None and len(here.modules) == here.depth:
             return here.spot or self._of_node(here)
-        codes = self._codes
+        files = self._files
         frame: FrameType | None = sys._getframe(2)
         entry: CodeType | None = None
         folded: CodeType | None = None
         stack = 0
         while frame is not None:
             code = frame.f_code
-            kind = codes.get(id(code))
+            try:
+                kind = files[code.co_filename]
+            except KeyError:
+                kind = self._learn(code)
             if kind == _ENGINE:
                 entry = code
             elif kind == _USER:
                 stack = self._of_frame(here, frame, code, -1)
                 break
-            elif kind == _BOUNDARY and here.stacks:  # an op that a module of ours calls
-                stack = self._of_call(here, frame, -1)
-                break
-            elif kind is None:
-                self._learn(code)
-                continue
-            elif kind == _START:
-                break
-            else:
+            elif kind == _FOLDED:
+                if code is self._boundary and here.stacks:  # an op that a module of ours calls
+                    stack = self._of_call(here, frame, -1)
+                    break
                 folded = code
+            else:
+                break
             frame = frame.f_back
         module = here.modules[-1] if here.modules else OUTSIDE
         caller = entry or folded
@@ -166,6 +166,8 @@ class Stacks:
         key = id(caller), stack, module, doing
         spot = self._spots.get(key)
         if spot is None:
+            if caller is not None:
+                self._kept.append(caller)
             op = "" if caller is None else op_name(caller)
             spot = self._spots[key] = self._spot(op, stack, module, self._phase(here, op))
         spot.latest[0] = stack
@@ -241,10 +243,10 @@ class Stacks:
         """The stack from a frame on; `at` is the module that runs there, from the end: -1, -2, ..."""
         while frame is not None:
             code = frame.f_code
-            kind = self._codes.get(id(code)) or self._learn(code)
+            kind = self._files.get(code.co_filename) or self._learn(code)
             if kind == _USER:
                 return self._of_frame(here, frame, code, at)
-            if kind == _BOUNDARY and len(here.stacks) >= -at:
+            if code is self._boundary and len(here.stacks) >= -at:
                 return self._of_call(here, frame, at)
             if kind == _START:
                 break
@@ -280,21 +282,18 @@ class Stacks:
     # -- code -------------------------------------------------------------------------------------
 
     def _learn(self, code: CodeType) -> int:
-        self._kept.append(code)
         name = code.co_filename
-        if code is self._boundary:
-            kind = _BOUNDARY
-        elif call_site.is_surface(name):
+        if name == "<string>":  # of many: what the interpreter was given, or a dataclass's
+            return _FOLDED if code.co_name == "<module>" else _USER
+        if call_site.is_surface(name) or name.startswith("<frozen "):
             kind = _FOLDED
         elif name.startswith(_CLI):
             kind = _START
         elif name.startswith(call_site.OWN_CODE):
             kind = _ENGINE
-        elif name.startswith("<frozen ") or (name == "<string>" and code.co_name == "<module>"):
-            kind = _FOLDED
         else:
             kind = _USER
-        self._codes[id(code)] = kind
+        self._files[name] = kind
         return kind
 
 

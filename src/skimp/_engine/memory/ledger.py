@@ -258,10 +258,12 @@ class Ledger:
             living = self.made - self.dropped
             if living > self.most_made:
                 self.most_made = living
-        if self.watched:  # the ceiling stays below everything
-            self._tell_allocated(nbytes, owner)
-        else:
+        if not self.watched:
             self._aim()
+            return
+        site = getattr(owner, "site", None) or (call_site.finder or call_site.find)()
+        for observer in self._observers:
+            observer.allocated(id(owner), nbytes, site)
 
     @enters_uninterrupted
     def fell(self, nbytes: int, owner_id: int) -> None:

@@ -51,6 +51,7 @@ function plain(runs) {
   const notes = runs.flatMap(told);
   $("growth").hidden = !notes.length;
   $("told").replaceChildren(...notes.map(textContent => element("li", {textContent})));
+  budgets(runs.filter(run => run.budget));
   const saved = runs.flatMap(run => run.saved || []);
   $("saved").hidden = !saved.length;
   table($("saved-table"), [["op", r => r.op], ["line", r => lineOf(r.place)], ["module", r => r.place.module],
@@ -62,6 +63,23 @@ function plain(runs) {
     ["bytes", r => r.bytes, true, readable], ["times", r => r.times, true],
     ["shape", r => `(${(r.shape || []).join(", ")})`], ["strides", r => `(${(r.strides || []).join(", ")})`],
     ["came from", r => r.made ? `${lineOf(r.made)} ${r.made.op}` : ""]], copies, "bytes");
+}
+
+// What had to go for a budget, and what it took to have it back.
+function budgets(runs) {
+  $("budget").hidden = !runs.length;
+  if (!runs.length) return;
+  const words = ({budget: b}) => `At most ${readable(b.peak)} were held${b.budget ? ` of ${readable(b.budget)}` : ""}. `
+    + (!b.evictions ? "Nothing had to go." : `Bytes went ${count(b.evictions, "time")} (${readable(b.evicted)}, of which ${readable(b.dropped)} to be made again); `
+      + `made again: ${readable(b.remade)} in ${seconds(b.remade_seconds)}; written: ${readable(b.written)}, read: ${readable(b.read)} in ${seconds(b.spill_seconds)}; `
+      + `choosing: ${seconds(b.search_seconds)}; all of it ${Math.round(100 * b.spent / Math.max(b.seconds, 1e-9))}% of the program's ${seconds(b.seconds)} of processor time.`);
+  $("budget-words").replaceChildren(...runs.map(run => element("p", {textContent: (runs.length > 1 ? `${run.program}: ` : "") + words(run)})));
+  const again = runs.flatMap(run => run.budget.again);
+  $("budget-table").hidden = !again.length;
+  const [way, op, file, line, times, bytes, took] = [0, 1, 2, 3, 4, 5, 6];
+  table($("budget-table"), [["line", r => r[line] ? lineOf({file: r[file], line: r[line]}) : ""], ["op", r => r[op]],
+    ["how", r => r[way] === "made" ? "made again" : r[way]], ["bytes", r => r[bytes], true, readable],
+    ["times", r => r[times], true], ["seconds", r => r[took], true, seconds]], again, "seconds");
 }
 
 async function main() {
