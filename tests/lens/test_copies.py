@@ -49,6 +49,41 @@ def test_a_forced_copy_names_the_line_that_laid_its_source_out(n: int) -> None:
         assert (copy.made.op, copy.made.line) == ("t", line(work, 2))
 
 
+@pytest.mark.parametrize("n", [8, 512])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float32])
+def test_views_of_any_dtype_name_their_line(n: int, dtype: Any) -> None:
+    def work() -> Any:
+        x = torch.ones(n, 2 * n).to(dtype)
+        turned = x.t()
+        return turned.reshape(-1), x[:, :3].contiguous()
+
+    found = copies(work)
+    for op, plus in (("reshape", 2), ("contiguous", 3)):
+        made = found[op].made
+        assert made is not None
+        assert (made.file, made.line) == (__file__, line(work, plus))
+    assert found["reshape"].made.op == "t"
+    assert found["contiguous"].made.op == "getitem"
+
+
+def test_views_made_in_backward_name_the_forward_line() -> None:
+    def work() -> Any:
+        x = torch.ones(6, 8, requires_grad=True)
+        y = x.t()
+        y.sum(1).pow(2).sum().backward()
+        y = x.permute(1, 0)
+        y.reshape(-1).pow(2).sum().backward()
+        return x.grad
+
+    with Recording() as recording:
+        kept = work()
+        report = recording.report()
+    del kept
+    backward = [c for c in report.copies if c.place.phase == "backward"]
+    assert backward
+    assert all(c.made is not None and c.made.line for c in backward), backward
+
+
 def test_what_lies_in_rows_was_laid_out_by_who_made_it() -> None:
     def work() -> Any:
         x = torch.ones(3, 5)

@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from skimp._engine.budget.statistics import Again, Outcome
 from skimp.lens.data import (
     Advice,
     Alias,
@@ -136,7 +138,14 @@ def _fields(one: Report) -> dict[str, Any]:
 @pytest.mark.parametrize("engines", [("skimp",), ("skimp", "torch")])
 def test_a_browser_shows_it(tmp_path: Path, engines: tuple[str, ...]) -> None:
     path = tmp_path / "report.html"
-    path.write_text(to_html(*map(report, engines)))
+    again = (Again("made", "relu", "net.py", 9, 3, 6 << 20, 0.25),)
+    outcome = Outcome(
+        budget=8 << 20, peak=7 << 20, seconds=4.0, spent=1.0, evictions=5, evicted=9 << 20,
+        dropped=6 << 20, remade=6 << 20, remade_seconds=0.25, written=3 << 20, read=2 << 20,
+        spill_seconds=0.5, search_seconds=0.001, again=again,
+    )  # fmt: skip
+    first, *others = map(report, engines)
+    path.write_text(to_html(replace(first, budget=outcome), *others))
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--virtual-time-budget=9000"]
     command += [f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -148,5 +157,9 @@ def test_a_browser_shows_it(tmp_path: Path, engines: tuple[str, ...]) -> None:
     assert "checkpoint blocks.0 (saves 3.00 MiB of the peak)" in shown
     assert "rows[0]: float32 (8, 2), strides (2, 1), offset 4" in shown
     assert "3 more tensors" in shown
+    assert "At most 7.00 MiB were held of 8.00 MiB. Bytes went 5 times (9.00 MiB" in shown
+    assert "made again: 6.00 MiB in 250.00 ms" in shown
+    assert "25% of the program's 4.000 s" in shown
+    assert re.search("net.py:9</td>.*relu</td>.*made again</td>.*6.00 MiB</td>.*3</td>", shown)
     assert ">difference" in shown if len(engines) == 2 else ">tensors" in shown
     assert shown.count("<canvas") == len(engines)

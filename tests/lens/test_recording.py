@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import types
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -236,3 +237,34 @@ def objects(*roots: Any) -> int:
 
 
 _SHARED = (type, types.ModuleType, types.FunctionType, types.CodeType, types.BuiltinFunctionType)
+
+
+def _each(n: int) -> Iterator[Any]:
+    for _ in range(n):
+        yield torch.ones(100)
+
+
+def _one(batches: Iterator[Any]) -> Any:
+    return next(batches)
+
+
+def _other(batches: Iterator[Any]) -> Any:
+    return next(batches)
+
+
+def _stacks(report: Report) -> set[tuple[str, ...]]:
+    found = {tuple([report.frames[i].function for i in h.place.stack]) for h in report.peak.held}
+    return {names[names.index("test_a_stack_is_that_of_its_moment") + 1 :] for names in found}
+
+
+def test_a_stack_is_that_of_its_moment() -> None:
+    """What called a function is noted in its frame: a generator's caller changes, and a frame may
+    run longer than a recording.
+    """
+    batches = _each(4)
+    for _ in range(2):
+        with Recording() as recording:
+            kept = [_one(batches), _other(batches), torch.ones(50)]
+            report = recording.report()
+        del kept
+        assert _stacks(report) == {("_one", "_each"), ("_other", "_each"), ()}

@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 from skimp import lens as report
 from skimp._engine.memory.call_site import Site
+from skimp._engine.memory.interpreter import breaks_between
 from skimp._engine.memory.ledger import Ledger
 from skimp.lens.collect import Collector
 from skimp.lens.sections import ROWS
@@ -217,6 +218,17 @@ def test_no_event_is_lost_when_a_storage_dies_inside_of_another_event() -> None:
     gc.collect()
     result = program.report()
     assert (result.live, result.allocations) == (0, 3 * MANY)
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "last"),
+    [
+        (Collector.allocated, "live.order = record.order", "if live.went:"),
+        (Collector.freed, "live.order = order", "live.total = "),
+    ],
+)
+def test_an_event_counts_whole(function: Any, first: str, last: str) -> None:
+    assert list(breaks_between(function, first, last)) == []
 
 
 # -- showing --------------------------------------------------------------------------------------

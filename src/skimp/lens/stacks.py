@@ -240,7 +240,7 @@ class Stacks:
         return base
 
     def _caller(self, here: Here, frame: FrameType | None, at: int) -> int:
-        """The stack from a frame on; `at` is the module that runs there, from the end: -1, -2, ..."""
+        """The stack from a frame on; `at` is the module that runs there: -1, -2, ..."""
         while frame is not None:
             code = frame.f_code
             kind = self._files.get(code.co_filename) or self._learn(code)

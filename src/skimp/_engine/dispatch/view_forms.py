@@ -57,6 +57,7 @@ _FAST_VIEW_TEXT = """\
                     return new
                 if dtype.category < 2:  # its base will never require grad
                     new._base = base
+                    new._stale = 0
                     return new
                 views = base._views
                 if views is None or len(views) > many or not state.grad:

@@ -95,6 +95,7 @@ def getitem(self: Tensor, index: Any) -> Tensor:
             views = base._views
             if dtype.category < 2:  # its base will never require grad
                 t._base = base
+                t._stale = 0
             elif views is None or len(views) > _MANY or not _state.grad:
                 _plain_view(base, t)
             else:
