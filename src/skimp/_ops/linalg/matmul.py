@@ -17,6 +17,7 @@ from skimp._engine.dispatch.forms import NAMESPACES, general, move
 from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.pointwise_forms import offered
 from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.memory.call_site import named
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import c_name, check_out
 from skimp._engine.dispatch.transforms import active
@@ -351,6 +352,7 @@ def into(out: Tensor, result: Tensor, row_major: bool) -> Tensor:
     return out
 
 
+@named("__matmul__")
 def _operator(self: Tensor, other: Any) -> Tensor:
     if type(other) in ORDINARY and not active:
         made = _small_mm(self, other)
@@ -363,6 +365,7 @@ def _operator(self: Tensor, other: Any) -> Tensor:
     return matmul(self, other)
 
 
+@named("__rmatmul__")
 def _roperator(self: Tensor, other: Any) -> Tensor:
     if not isinstance(other, Tensor):
         return offered(other, matmul, other, self)  # type: ignore[no-any-return]
