@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st

@@ -21,8 +21,8 @@
 8. **The collector knows every storage** (`gc.get_objects`), and who refers to what
    (`gc.get_referrers`): a budget begins so among tensors that are there already, and errors and
    `memory.holders` name who holds bytes.
-9. **A frame's `f_trace` is nobody's unless a tracer runs, and lives as long as its function.** While
-   memory is recorded, the stack that called a function is noted there (lens/stacks.py).
+9. **A frame's `f_trace` is nobody's unless a tracer runs, and lives as long as its function.**
+   While memory is recorded, the stack that called a function is noted there (lens/stacks.py).
 
 `tests/engine/memory/test_interpreter.py` asks the running interpreter for each. An interpreter
 without them is refused when skimp is imported, since it would count and free wrongly, not slowly.

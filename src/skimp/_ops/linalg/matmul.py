@@ -17,11 +17,11 @@ from skimp._engine.dispatch.forms import NAMESPACES, general, move
 from skimp._engine.dispatch.pointwise import PLAIN
 from skimp._engine.dispatch.pointwise_forms import offered
 from skimp._engine.dispatch.row import ORDINARY
-from skimp._engine.memory.call_site import named
 from skimp._engine.dispatch.rows import conj
 from skimp._engine.dispatch.targets import c_name, check_out
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts, layout_views as V
+from skimp._engine.memory.call_site import named
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
