@@ -174,7 +174,7 @@ def sigmoid(x: Array, *, out: Array) -> None:
 
 def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
     """g y (1 - y), conjugated for complex y."""
-    if np.iscomplexobj(y):
+    if y.dtype.kind == "c":
         y = np.conj(y)
     np.subtract(1, y, out=out)
     np.multiply(out, y, out=out)
@@ -183,7 +183,7 @@ def sigmoid_backward(g: Array, y: Array, *, out: Array) -> None:
 
 def tanh_backward(g: Array, y: Array, *, out: Array) -> None:
     """g (1 - y**2), conjugated for complex y."""
-    if np.iscomplexobj(y):
+    if y.dtype.kind == "c":
         y = np.conj(y)
     np.multiply(y, y, out=out)
     np.subtract(1, out, out=out)

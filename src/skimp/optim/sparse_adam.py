@@ -5,6 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+
+from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.dispatch.pointwise_forms import FLOATS
+from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.tensor.checks import require, require_positive
 from skimp._engine.tensor.tensor import Tensor
 from skimp.optim.steps import PerParameter, fractions, hyperparameters, number, zeros
@@ -61,16 +66,67 @@ class SparseAdam(PerParameter):
             return
         first, second = (number(b) for b in group["betas"])
         mean, square = state["exp_avg"], state["exp_avg_sq"]
+        n = state["step"]
+        size = number(group["lr"]) * math.sqrt(1 - second**n) / (1 - first**n)
+        if _are_small(p, mean, square, grad):
+            _step_on_arrays(p, mean, square, grad, first, second, size, number(group["eps"]))
+            return
         places = tuple(grad._indices().unbind(0))  # each is there once
         old_mean, old_square = _of(mean, places), _of(square, places)
         up = (g - old_mean).mul_(1 - first).add_(old_mean)
         new_square = (g * g).sub_(old_square).mul_(1 - second).add_(old_square)
         _put(mean, places, up)
         _put(square, places, new_square)
-        n = state["step"]
-        size = number(group["lr"]) * math.sqrt(1 - second**n) / (1 - first**n)
         step = up.div_(new_square.sqrt_().add_(group["eps"]))
         _put(p, places, _of(p, places).add_(step.mul_(-size)))
+
+
+def _are_small(p: Tensor, mean: Tensor, square: Tensor, grad: Any) -> bool:
+    """Whether the rows of the gradient are few, and all is of a type that NumPy computes in."""
+    values, places = grad._values(), grad._indices()
+    if values._np is None or places.shape[0] != 1:
+        return False
+    rows = places.array()[0]  # sorted
+    fits: bool = rows[0] >= 0 and rows[-1] < p.shape[0] and values.shape[1:] == p.shape[1:]
+    return fits and all(
+        [
+            type(t) in ORDINARY and t._dtype is values._dtype and t._dtype in FLOATS and not t._neg
+            for t in (p, mean, square)
+        ]
+    )
+
+
+def _step_on_arrays(
+    p: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    grad: Any,
+    first: float,
+    second: float,
+    size: float,
+    eps: float,
+) -> None:
+    """The step written out in NumPy, each operation as the general way has it."""
+    rows, g = grad._indices().array()[0], grad._values().array()
+    for t in (p, mean, square):
+        before_inplace(t)
+    old = mean.array()[rows]
+    up = g - old
+    up *= 1 - first
+    up += old
+    old = square.array()[rows]
+    scale = g * g
+    scale -= old
+    scale *= 1 - second
+    scale += old
+    mean.writable()[rows] = up
+    square.writable()[rows] = scale
+    np.sqrt(scale, out=scale)
+    scale += eps
+    up /= scale
+    up *= -size
+    up += p.array()[rows]
+    p.writable()[rows] = up
 
 
 def _of(t: Tensor, places: tuple[Tensor, ...]) -> Tensor:

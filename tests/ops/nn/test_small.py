@@ -179,13 +179,14 @@ def plain_both_ways(call: Callable[..., Any], arrays: list[Any], laid: str) -> N
 
 @given(st.data(), LAID, TYPES)
 @settings(max_examples=80, deadline=None)
-def test_linear_without_gradients(data: Any, laid: str, dtype: Any) -> None:
+def test_linear(data: Any, laid: str, dtype: Any) -> None:
     draw = data.draw
     shape = tuple(draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)))
     outs = draw(st.integers(1, 5))
     bias = [numbers(draw, outs, dtype=dtype)] if draw(st.booleans()) else []
     arrays = [numbers(draw, *shape, dtype=dtype), numbers(draw, outs, shape[-1], dtype=dtype)]
     plain_both_ways(F.linear, [*arrays, *bias], laid)
+    same_both_ways(F.linear, [*arrays, *bias], laid)
 
 
 @given(st.data(), LAID)

@@ -336,6 +336,30 @@ def test_tables_learn(case: str) -> None:
     np.testing.assert_allclose(ours[:-1], theirs[:-1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_few_rows_are_stepped_on_as_many_are(dtype: str, maximize: bool) -> None:
+    """SparseAdam's step over small arrays has the general way's bits and versions."""
+
+    def steps() -> Any:
+        numbers = np.random.default_rng(0).standard_normal((9, 3))
+        p = skimp.tensor(numbers, dtype=getattr(skimp, dtype), requires_grad=True)
+        optimizer = skimp.optim.SparseAdam([p], lr=0.1, maximize=maximize)
+        versions = []
+        for rows in ([1, 2, 1], [8, 0, 4, 4], [3]):
+            optimizer.zero_grad()
+            skimp.nn.functional.embedding(skimp.tensor(rows), p, sparse=True).exp().sum().backward()
+            optimizer.step()
+            versions.append(p._version)
+        kept = [p.detach(), *[v for v in optimizer.state[p].values() if skimp.is_tensor(v)]]
+        return versions, [t.numpy().tobytes() for t in kept]
+
+    with skimp.config.using(defer="never", small_below=0):
+        want = steps()
+    with skimp.config.using(defer="never"):
+        assert steps() == want
+
+
 def test_gradients_of_tables_meet() -> None:
     def run(lib: Any) -> Any:
         table = lib.nn.Embedding(5, 2, sparse=True)

@@ -48,6 +48,7 @@ def written(recording: Recording, count: int | None) -> Any:
         "node_of_view": node_of_view,
         "outside": lines.outside,
         "shape_of": shape_of,
+        "strides_of": saving.strides_of,
         "users": lines.OUTSIDE,
     }
     text = [f"def function({every}):", *_outputs(count, every), "    bits = 0"]
@@ -175,7 +176,7 @@ def _kept(slot: Slot, i: int, x: str, is_tensor: bool) -> tuple[Lines, str]:
         if slot.meta == "_shape" and known:
             return [], f"shape_of({x}) if {x}._np is None else {x}._np.shape, None"
         if slot.meta == "_strides" and known:  # of a leaf it is there after the first time
-            return [], f"{x}._layout.strides if {x}._layout else meta_of({x}, '_strides'), None"
+            return [], f"{x}._layout.strides if {x}._layout else strides_of({x}), None"
         return [], f"meta_of({x}, {slot.meta!r}), None"
     result = slot.kind == RESULT
     general = f"keep(node, {x}{f', {slot.of}' if result else ''})"

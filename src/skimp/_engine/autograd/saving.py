@@ -224,12 +224,20 @@ def meta_of(value: Any, meta: str) -> Any:
     if meta == "_shape":
         return shape_of(value)
     if meta == "_strides":
-        a = value._np
-        if a is not None and value._layout is None and value._node is not None:
-            size = a.itemsize
-            return tuple([s // size for s in a.strides])
-        return value.layout_of().strides
+        return strides_of(value)
     return value._dtype if meta == "_dtype" else value.layout_of()
+
+
+def strides_of(t: Tensor) -> tuple[int, ...]:
+    """The strides of a tensor that is not kept; those of a leaf are found once."""
+    a = t._np
+    if a is None or t._layout is not None or t._node is None:
+        return t.layout_of().strides
+    size = a.itemsize
+    if a.ndim == 2:
+        down, right = a.strides
+        return down // size, right // size
+    return tuple([s // size for s in a.strides])
 
 
 # -- out -------------------------------------------------------------------------------------------

@@ -285,7 +285,9 @@ def narrow(layout: Layout, dim: int, start: int, length: int) -> Layout:
         start += size
     if start + length > size:
         raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
-    return slice_(layout, dim, start, start + length)
+    strides = layout.strides
+    place = layout.offset + start * strides[dim]
+    return Layout(_replaced(layout.shape, dim, length), strides, place)
 
 
 def unfold(layout: Layout, dim: int, size: int, step: int) -> Layout:

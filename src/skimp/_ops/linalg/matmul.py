@@ -22,10 +22,10 @@ from skimp._engine.dispatch.targets import c_name, check_out
 from skimp._engine.dispatch.transforms import active
 from skimp._engine.memory import layout as layouts, layout_views as V
 from skimp._engine.memory.call_site import named
+from skimp._engine.memory.layout import Layout
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type
 from skimp._engine.tensor.tensor import Array, Tensor, as_it_lies, fresh
-from skimp._kernels import products
 from skimp._kernels.products import has_unit_stride
 from skimp._ops import batching
 from skimp._ops.linalg.matmul_vector import _multiply, dot, mv, product, refuse_type, tell
@@ -48,7 +48,7 @@ def mm_first_back(g: Tensor, mat2: Tensor, input_shape: Ints, input_strides: Int
     turned = input_strides[0] == 1 and lies_in_columns(input_shape, input_strides)
     if pair is not None:
         if turned:
-            return as_it_lies(pair[2](pair[1], pair[0].T).T, g._dtype)
+            return _turned(pair[2](pair[1], pair[0].T), g._dtype)
         return fresh(pair[2](pair[0], pair[1].T), g._dtype)
     return mm(conj(mat2), g.t()).t() if turned else mm(g, conj(mat2).t())
 
@@ -71,9 +71,18 @@ def mm_second_back(g: Tensor, input: Tensor, mat2_shape: Ints, mat2_strides: Int
     turned = mat2_strides[0] == 1 and lies_in_columns(mat2_shape, mat2_strides)
     if pair is not None:
         if turned:
-            return as_it_lies(pair[2](pair[0].T, pair[1]).T, g._dtype)
+            return _turned(pair[2](pair[0].T, pair[1]), g._dtype)
         return fresh(pair[2](pair[1].T, pair[0]), g._dtype)
     return mm(g.t(), conj(input)).t() if turned else mm(conj(input).t(), g)
+
+
+def _turned(product: Array, dtype: dtypes.dtype) -> Tensor:
+    """The transpose of a row-major product."""
+    made = as_it_lies(product.T, dtype)
+    if 1 in product.shape:  # NumPy takes such a transpose for row-major too
+        rows, columns = product.shape
+        made._layout = Layout((columns, rows), (1, max(columns, 1)), 0)
+    return made
 
 
 def _small_pair(g: Tensor, other: Tensor, shape: Ints) -> tuple[Array, Array, Any] | None:
@@ -105,9 +114,8 @@ REAL = frozenset({dtypes.float32, dtypes.float64})
 
 
 def _times(x: Array, y: Array) -> Array:
-    """A product of which one factor is one element, expanded."""
-    made = np.empty((len(x), y.shape[1]), x.dtype)
-    products.product(x, y, made)
+    """A product of which one factor is one element, expanded: written out, as BLAS needs it."""
+    made: Array = np.matmul(np.ascontiguousarray(x), y) if y.flags.forc else x @ y.copy()
     return made
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd import alias as history, modes
+from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
 from skimp._engine.dispatch.forms import export, general, move
@@ -157,11 +158,13 @@ ADDMM = Rule("AddmmBackward0", {
     "mat2": lambda g, mat1, mat2_shape, mat2_strides, alpha: scaled(
         mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)},
     releases_early=True)  # fmt: skip
+ADDING = recording(ADDMM, ("input", "mat1", "mat2", "beta", "alpha"))
 
 
-def _small_addmm(
+def small_addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor | None:
+    """`addmm` of small matrices of one type, not recorded; None for any other."""
     w, x, y = input._np, mat1._np, mat2._np
     if w is None or x is None or y is None or beta != 1 or alpha != 1:
         return None
@@ -187,7 +190,7 @@ def _small_addmm(
 @general(
     inplace=True,
     overlap=("input",),
-    fast=_small_addmm,
+    fast=small_addmm,
     autocast="lower",
     rule=ADDMM,
     batch=batching.products.plus_product,

@@ -17,16 +17,24 @@ from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._kernels import gemm
 from skimp._ops import batching
 from skimp._ops.linalg.matmul import into, matmul
-from skimp._ops.linalg.matmul_add import addmm
+from skimp._ops.linalg.matmul_add import ADDING, addmm, small_addmm
 
 
 def _small_linear(input: Any, weight: Any, bias: Any = None) -> Tensor | None:
-    """What nobody differentiates, of small tensors; what somebody does is ops of its own."""
-    if bias is None or (modes.state.grad and (input._rg or weight._rg or bias._rg)):
-        return None
-    if type(weight) not in ORDINARY or type(bias) not in ORDINARY:
+    """Small tensors: one product where nobody differentiates it, else the transpose and the sum
+    with a product that the general way records too.
+    """
+    if bias is None or type(weight) not in ORDINARY or type(bias) not in ORDINARY:
         return None
     x, w, b = input._np, weight._np, bias._np
+    if modes.state.grad and (input._rg or weight._rg or bias._rg):
+        if x is None or w is None or x.ndim != 2 or w.ndim != 2:
+            return None
+        turned = weight.t()
+        made = small_addmm(bias, input, turned)
+        if made is not None:
+            ADDING.record(made, bias, input, turned, 1, 1)
+        return made
     if x is None or w is None or b is None or x.ndim < 2 or w.ndim != 2:
         return None
     dtype = input._dtype

@@ -72,7 +72,7 @@ def _small_pieces(
     if 1 in x.shape or any([length == 1 for _, length in pieces]):
         layout = input.layout_of()  # NumPy leaves strides of size-1 dims as they come
         for view_, (start, length) in zip(views, pieces, strict=True):
-            view_._layout = V.slice_(layout, dim, start, start + length, 1)
+            view_._layout = V.narrow(layout, dim, start, length)
     return views
 
 
