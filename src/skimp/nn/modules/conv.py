@@ -15,14 +15,14 @@ from skimp._engine.tensor.checks import (
 from skimp._engine.tensor.options import own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F, init
-from skimp.nn.modules.module import Module
+from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.utils import ntuple, reversed_twice, single
 
 _MODES = {"zeros", "reflect", "replicate", "circular"}
 _STRINGS = {"same", "valid"}
 
 
-class _ConvNd(Module):
+class _ConvNd(ByRank):
     """A convolution's weights and hyperparameters; all sizes are tuples here."""
 
     weight: Any
@@ -137,8 +137,17 @@ def _around(padding: Any, kernel_size: tuple[int, ...], dilation: tuple[int, ...
 class _ForwardConv(_ConvNd):
     """A convolution in `_dims` dimensions, made as PyTorch's are."""
 
-    _dims: int
-    _function: str
+    _family = "conv"
+    _about = """Cross-correlation of channels with learnt kernels, plus bias.
+
+    Shape: {input}, C in_channels; each length L becomes
+    floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1. weight is (out_channels,
+    in_channels / groups, *kernel_size), bias (out_channels,).
+    Dtypes: input, weight and bias alike.
+    Raises: ValueError for options that don't fit each other; RuntimeError in forward for other
+    ranks, channels and dtypes, and for a kernel longer than the padded input.
+    Memory: a new tensor.
+    """
 
     def __init__(
         self,
@@ -180,23 +189,12 @@ class _ForwardConv(_ConvNd):
 
 
 @own_init
-class Conv1d(_ForwardConv):
-    """Cross-correlation of channels with learnt kernels, plus bias.
-
-    Shape: (N, C, L) or (C, L), C in_channels; each length L becomes
-    floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1. weight is (out_channels,
-    in_channels / groups, *kernel_size), bias (out_channels,).
-    Dtypes: input, weight and bias alike.
-    Raises: ValueError for options that don't fit each other; RuntimeError in forward for other
-    ranks, channels and dtypes, and for a kernel longer than the padded input.
-    Memory: a new tensor.
-    """
-
-    _dims, _function = 1, "conv1d"
+class Conv1d(_ForwardConv, dims=1):
+    pass
 
 
 @own_init
-class Conv2d(_ForwardConv):
+class Conv2d(_ForwardConv, dims=2):
     """Cross-correlation of channels with learnt kernels, plus bias.
 
     "same" pads so that the output is as long as the input, one more on the right where the sum is
@@ -214,23 +212,10 @@ class Conv2d(_ForwardConv):
     Memory: a new tensor.
     """
 
-    _dims, _function = 2, "conv2d"
-
 
 @own_init
-class Conv3d(_ForwardConv):
-    """Cross-correlation of channels with learnt kernels, plus bias.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W), C in_channels; each length L becomes
-    floor((L + 2 padding - dilation (kernel_size - 1) - 1) / stride) + 1. weight is (out_channels,
-    in_channels / groups, *kernel_size), bias (out_channels,).
-    Dtypes: input, weight and bias alike.
-    Raises: ValueError for options that don't fit each other; RuntimeError in forward for other
-    ranks, channels and dtypes, and for a kernel longer than the padded input.
-    Memory: a new tensor.
-    """
-
-    _dims, _function = 3, "conv3d"
+class Conv3d(_ForwardConv, dims=3):
+    pass
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -238,8 +223,19 @@ class _ConvTransposeNd(_ConvNd):
     to its input.
     """
 
-    _dims: int
-    _function: str
+    _family = "conv_transpose"
+    _about = """The gradient of a convolution with respect to its input, plus bias.
+
+    Shape: {input}, C in_channels; each length L becomes
+    (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1, or what
+    `output_size` of forward chooses among those that a convolution brings to L. weight is
+    (in_channels, out_channels / groups, *kernel_size).
+    Dtypes: input, weight and bias alike.
+    Raises: ValueError for options that don't fit each other, padding modes but "zeros", and an
+    `output_size` out of range; RuntimeError in forward for other ranks, channels and dtypes.
+    Memory: a new tensor.
+    Source: Zeiler et al. 2010, Deconvolutional networks.
+    """
 
     def __init__(
         self,
@@ -322,54 +318,15 @@ class _ConvTransposeNd(_ConvNd):
 
 
 @own_init
-class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of a convolution with respect to its input, plus bias.
-
-    Shape: (N, C, L) or (C, L), C in_channels; each length L becomes
-    (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1, or what
-    `output_size` of forward chooses among those that a convolution brings to L. weight is
-    (in_channels, out_channels / groups, *kernel_size).
-    Dtypes: input, weight and bias alike.
-    Raises: ValueError for options that don't fit each other, padding modes but "zeros", and an
-    `output_size` out of range; RuntimeError in forward for other ranks, channels and dtypes.
-    Memory: a new tensor.
-    Source: Zeiler et al. 2010, Deconvolutional networks.
-    """
-
-    _dims, _function = 1, "conv_transpose1d"
+class ConvTranspose1d(_ConvTransposeNd, dims=1):
+    pass
 
 
 @own_init
-class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of a convolution with respect to its input, plus bias.
-
-    Shape: (N, C, H, W) or (C, H, W), C in_channels; each length L becomes
-    (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1, or what
-    `output_size` of forward chooses among those that a convolution brings to L. weight is
-    (in_channels, out_channels / groups, *kernel_size).
-    Dtypes: input, weight and bias alike.
-    Raises: ValueError for options that don't fit each other, padding modes but "zeros", and an
-    `output_size` out of range; RuntimeError in forward for other ranks, channels and dtypes.
-    Memory: a new tensor.
-    Source: Zeiler et al. 2010, Deconvolutional networks.
-    """
-
-    _dims, _function = 2, "conv_transpose2d"
+class ConvTranspose2d(_ConvTransposeNd, dims=2):
+    pass
 
 
 @own_init
-class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of a convolution with respect to its input, plus bias.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W), C in_channels; each length L becomes
-    (L - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1, or what
-    `output_size` of forward chooses among those that a convolution brings to L. weight is
-    (in_channels, out_channels / groups, *kernel_size).
-    Dtypes: input, weight and bias alike.
-    Raises: ValueError for options that don't fit each other, padding modes but "zeros", and an
-    `output_size` out of range; RuntimeError in forward for other ranks, channels and dtypes.
-    Memory: a new tensor.
-    Source: Zeiler et al. 2010, Deconvolutional networks.
-    """
-
-    _dims, _function = 3, "conv_transpose3d"
+class ConvTranspose3d(_ConvTransposeNd, dims=3):
+    pass

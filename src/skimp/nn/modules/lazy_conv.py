@@ -21,10 +21,16 @@ from skimp.nn.parameter import UninitializedParameter
 class _LazyConv(LazyModuleMixin):
     """Beside a convolution class."""
 
+    _about = """A convolution class whose in_channels the first input tells; then it is one.
+
+    Shape: {input}, C any at the first call.
+    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
+    don't divide.
+    """
+    _dims: int
     weight: Any
     bias: Any
     in_channels: int
-    _dims: int
 
     def __init__(
         self,
@@ -102,72 +108,30 @@ class _LazyConvTranspose(_LazyConv):
 
 
 @own_init
-class LazyConv1d(_LazyConv, Conv1d):
-    """A Conv1d whose in_channels the first input tells; then it is one.
-
-    Shape: (N, C, L) or (C, L), C any at the first call.
-    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
-    don't divide.
-    """
-
+class LazyConv1d(_LazyConv, Conv1d, dims=1):
     cls_to_become = Conv1d
 
 
 @own_init
-class LazyConv2d(_LazyConv, Conv2d):
-    """A Conv2d whose in_channels the first input tells; then it is one.
-
-    Shape: (N, C, H, W) or (C, H, W), C any at the first call.
-    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
-    don't divide.
-    """
-
+class LazyConv2d(_LazyConv, Conv2d, dims=2):
     cls_to_become = Conv2d
 
 
 @own_init
-class LazyConv3d(_LazyConv, Conv3d):
-    """A Conv3d whose in_channels the first input tells; then it is one.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W), C any at the first call.
-    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
-    don't divide.
-    """
-
+class LazyConv3d(_LazyConv, Conv3d, dims=3):
     cls_to_become = Conv3d
 
 
 @own_init
-class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
-    """A ConvTranspose1d whose in_channels the first input tells; then it is one.
-
-    Shape: (N, C, L) or (C, L), C any at the first call.
-    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
-    don't divide.
-    """
-
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d, dims=1):
     cls_to_become = ConvTranspose1d
 
 
 @own_init
-class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
-    """A ConvTranspose2d whose in_channels the first input tells; then it is one.
-
-    Shape: (N, C, H, W) or (C, H, W), C any at the first call.
-    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
-    don't divide.
-    """
-
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d, dims=2):
     cls_to_become = ConvTranspose2d
 
 
 @own_init
-class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
-    """A ConvTranspose3d whose in_channels the first input tells; then it is one.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W), C any at the first call.
-    Raises: in the first call, RuntimeError for other ranks, ValueError for channels that the groups
-    don't divide.
-    """
-
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d, dims=3):
     cls_to_become = ConvTranspose3d

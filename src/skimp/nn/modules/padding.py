@@ -17,16 +17,15 @@ from skimp._engine.tensor.checks import require_ndim
 from skimp._engine.tensor.options import options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
-from skimp.nn.modules.module import Module
+from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.utils import ntuple
 
 
 @options
-class _PadNd(Module):
+class _PadNd(ByRank):
     """Padding around the last `_dims` dimensions."""
 
     _shows = "padding"
-    _dims: ClassVar[int]
     _mode: ClassVar[str]
     padding: Any
 
@@ -38,6 +37,11 @@ class _PadNd(Module):
 
 
 class _CircularPadNd(_PadNd):
+    _about = """Padded with the other end.
+
+    Shape: {input}.
+    Raises: ValueError for other ranks.
+    """
     _mode = "circular"
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -49,36 +53,18 @@ class _CircularPadNd(_PadNd):
 
 
 @own_init
-class CircularPad1d(_CircularPadNd):
-    """Padded with the other end.
-
-    Shape: (N, C, L) or (C, L).
-    Raises: ValueError for other ranks.
-    """
-
-    _dims = 1
+class CircularPad1d(_CircularPadNd, dims=1):
+    pass
 
 
 @own_init
-class CircularPad2d(_CircularPadNd):
-    """Padded with the other end.
-
-    Shape: (N, C, H, W) or (C, H, W).
-    Raises: ValueError for other ranks.
-    """
-
-    _dims = 2
+class CircularPad2d(_CircularPadNd, dims=2):
+    pass
 
 
 @own_init
-class CircularPad3d(_CircularPadNd):
-    """Padded with the other end.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W).
-    Raises: ValueError for other ranks.
-    """
-
-    _dims = 3
+class CircularPad3d(_CircularPadNd, dims=3):
+    pass
 
 
 @options
@@ -91,33 +77,27 @@ class _ConstantPadNd(_PadNd):
 
 
 @own_init
-class ConstantPad1d(_ConstantPadNd):
+class ConstantPad1d(_ConstantPadNd, dims=1):
     """Padded with one value.
 
     Shape: any of at least one dimension; the last grows.
     """
 
-    _dims = 1
-
 
 @own_init
-class ConstantPad2d(_ConstantPadNd):
+class ConstantPad2d(_ConstantPadNd, dims=2):
     """Padded with one value.
 
     Shape: any of at least two dimensions; the last two grow.
     """
 
-    _dims = 2
-
 
 @own_init
-class ConstantPad3d(_ConstantPadNd):
+class ConstantPad3d(_ConstantPadNd, dims=3):
     """Padded with one value.
 
     Shape: any of at least three dimensions; the last three grow.
     """
-
-    _dims = 3
 
 
 class ZeroPad1d(ConstantPad1d):
@@ -161,61 +141,47 @@ class ZeroPad3d(ConstantPad3d):
         super().__init__(padding, 0.0)
 
 
-@own_init
-class ReflectionPad1d(_PadNd):
-    """Padded with what the edge mirrors, the edge itself once.
+class _ReflectionPadNd(_PadNd):
+    _mode = "reflect"
+    _about = """Padded with what the edges mirror, the edge itself once.
 
-    Shape: (N, C, L) or (C, L).
+    Shape: {input}.
     """
-
-    _dims, _mode = 1, "reflect"
 
 
 @own_init
-class ReflectionPad2d(_PadNd):
-    """Padded with what the edges mirror, the edge itself once.
-
-    Shape: (N, C, H, W) or (C, H, W).
-    """
-
-    _dims, _mode = 2, "reflect"
+class ReflectionPad1d(_ReflectionPadNd, dims=1):
+    pass
 
 
 @own_init
-class ReflectionPad3d(_PadNd):
-    """Padded with what the edges mirror, the edge itself once.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W).
-    """
-
-    _dims, _mode = 3, "reflect"
+class ReflectionPad2d(_ReflectionPadNd, dims=2):
+    pass
 
 
 @own_init
-class ReplicationPad1d(_PadNd):
-    """Padded with the edge.
+class ReflectionPad3d(_ReflectionPadNd, dims=3):
+    pass
 
-    Shape: (N, C, L) or (C, L).
+
+class _ReplicationPadNd(_PadNd):
+    _mode = "replicate"
+    _about = """Padded with the edges.
+
+    Shape: {input}.
     """
-
-    _dims, _mode = 1, "replicate"
 
 
 @own_init
-class ReplicationPad2d(_PadNd):
-    """Padded with the edges.
-
-    Shape: (N, C, H, W) or (C, H, W).
-    """
-
-    _dims, _mode = 2, "replicate"
+class ReplicationPad1d(_ReplicationPadNd, dims=1):
+    pass
 
 
 @own_init
-class ReplicationPad3d(_PadNd):
-    """Padded with the edges.
+class ReplicationPad2d(_ReplicationPadNd, dims=2):
+    pass
 
-    Shape: (N, C, D, H, W) or (C, D, H, W).
-    """
 
-    _dims, _mode = 3, "replicate"
+@own_init
+class ReplicationPad3d(_ReplicationPadNd, dims=3):
+    pass

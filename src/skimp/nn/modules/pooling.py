@@ -14,20 +14,25 @@ Memory: a new tensor.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from skimp._engine.tensor.checks import require
 from skimp._engine.tensor.options import InitVar, options, own_init
 from skimp._engine.tensor.tensor import Tensor
 from skimp.nn import functional as F
+from skimp.nn.modules.by_rank import ByRank
 from skimp.nn.modules.module import Module
 from skimp.nn.modules.utils import ntuple, single
 
 
 @options
-class _MaxPoolNd(Module):
+class _MaxPoolNd(ByRank):
+    _family = "max_pool"
+    _about = """The maximum of each window, and where it was with `return_indices`; NaN wins.
+
+    Shape: {input}.
+    """
     _shows = "kernel_size=, stride=, padding=, dilation=, ceil_mode="
-    _function: ClassVar[str]
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -50,16 +55,11 @@ class _MaxPoolNd(Module):
         )
 
 
-class MaxPool1d(_MaxPoolNd):
-    """The maximum of each window, and where it was with `return_indices`; NaN wins.
-
-    Shape: (N, C, L) or (C, L).
-    """
-
-    _function = "max_pool1d"
+class MaxPool1d(_MaxPoolNd, dims=1):
+    pass
 
 
-class MaxPool2d(_MaxPoolNd):
+class MaxPool2d(_MaxPoolNd, dims=2):
     """The maximum of each window, and where it was with `return_indices`; NaN wins.
 
     Padding is minus infinity, never a maximum:
@@ -72,23 +72,22 @@ class MaxPool2d(_MaxPoolNd):
     Shape: (N, C, H, W) or (C, H, W).
     """
 
-    _function = "max_pool2d"
 
-
-class MaxPool3d(_MaxPoolNd):
-    """The maximum of each window, and where it was with `return_indices`; NaN wins.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W).
-    """
-
-    _function = "max_pool3d"
+class MaxPool3d(_MaxPoolNd, dims=3):
+    pass
 
 
 @options
-class _MaxUnpoolNd(Module):
+class _MaxUnpoolNd(ByRank):
+    _family = "max_unpool"
+    _about = """Maxima back where the indices of MaxPool{dims}d say they were, zeros elsewhere.
+
+    Shape: {input}, indices the same; `output_size` chooses among the sizes that pool to the
+    input's.
+    Raises: ValueError in forward for an `output_size` that cannot be; RuntimeError for indices
+    outside it.
+    """
     _shows = "kernel_size=, stride=, padding="
-    _dims: ClassVar[int]
-    _function: ClassVar[str]
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -104,41 +103,18 @@ class _MaxUnpoolNd(Module):
 
 
 @own_init
-class MaxUnpool1d(_MaxUnpoolNd):
-    """Maxima back where MaxPool1d's indices say they were, zeros elsewhere.
-
-    Shape: (N, C, L) or (C, L), indices the same; `output_size` chooses among the lengths that pool
-    to the input's.
-    Raises: ValueError in forward for an `output_size` that cannot be; RuntimeError for indices
-    outside it.
-    """
-
-    _dims, _function = 1, "max_unpool1d"
+class MaxUnpool1d(_MaxUnpoolNd, dims=1):
+    pass
 
 
 @own_init
-class MaxUnpool2d(_MaxUnpoolNd):
-    """Maxima back where MaxPool2d's indices say they were, zeros elsewhere.
-
-    Shape: (N, C, H, W) or (C, H, W), indices the same; `output_size` chooses among the sizes that
-    pool to the input's.
-    Raises: ValueError in forward for an `output_size` that cannot be; RuntimeError for indices
-    outside it.
-    """
-
-    _dims, _function = 2, "max_unpool2d"
+class MaxUnpool2d(_MaxUnpoolNd, dims=2):
+    pass
 
 
 @own_init
-class MaxUnpool3d(_MaxUnpoolNd):
-    """Maxima back where MaxPool3d's indices say they were, zeros elsewhere.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W), indices the same.
-    Raises: ValueError in forward for an `output_size` that cannot be; RuntimeError for indices
-    outside it.
-    """
-
-    _dims, _function = 3, "max_unpool3d"
+class MaxUnpool3d(_MaxUnpoolNd, dims=3):
+    pass
 
 
 @options
@@ -165,9 +141,15 @@ class AvgPool1d(Module):
 
 
 @options
-class _AvgPool(Module):
+class _AvgPool(ByRank):
+    _family = "avg_pool"
+    _about = """The mean of each window: the sum over its size, over what of it is no padding
+    (`count_include_pad=False`), or over `divisor_override`.
+
+    Shape: {input}.
+    Raises: RuntimeError in forward if `divisor_override` is 0.
+    """
     _shows = "kernel_size=, stride=, padding="
-    _function: ClassVar[str]
     kernel_size: Any
     stride: Any = None
     padding: Any = 0
@@ -191,33 +173,18 @@ class _AvgPool(Module):
 
 
 @own_init
-class AvgPool2d(_AvgPool):
-    """The mean of each window: the sum over its size, over what of it is no padding
-    (`count_include_pad=False`), or over `divisor_override`.
-
-    Shape: (N, C, H, W) or (C, H, W).
-    Raises: RuntimeError in forward if `divisor_override` is 0.
-    """
-
-    _function = "avg_pool2d"
+class AvgPool2d(_AvgPool, dims=2):
+    pass
 
 
 @own_init
-class AvgPool3d(_AvgPool):
-    """The mean of each window: the sum over its size, over what of it is no padding
-    (`count_include_pad=False`), or over `divisor_override`.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W).
-    Raises: RuntimeError in forward if `divisor_override` is 0.
-    """
-
-    _function = "avg_pool3d"
+class AvgPool3d(_AvgPool, dims=3):
+    pass
 
 
 @options
-class _FractionalMaxPool(Module):
-    _dims: ClassVar[int]
-    _function: ClassVar[str]
+class _FractionalMaxPool(ByRank):
+    _family = "fractional_max_pool"
     kernel_size: Any
     output_size: Any = None
     output_ratio: Any = None
@@ -253,7 +220,7 @@ class _FractionalMaxPool(Module):
 
 
 @own_init
-class FractionalMaxPool2d(_FractionalMaxPool):
+class FractionalMaxPool2d(_FractionalMaxPool, dims=2):
     """The maximum of windows that begin at random steps, as many as `output_size` or
     `output_ratio` asks for.
 
@@ -262,11 +229,9 @@ class FractionalMaxPool2d(_FractionalMaxPool):
     Source: Graham 2014, Fractional max-pooling.
     """
 
-    _dims, _function = 2, "fractional_max_pool2d"
-
 
 @own_init
-class FractionalMaxPool3d(_FractionalMaxPool):
+class FractionalMaxPool3d(_FractionalMaxPool, dims=3):
     """The maximum of windows that begin at random steps, in three dimensions.
 
     Shape: (N, C, D, H, W) or (C, D, H, W) to the same with `output_size`.
@@ -274,13 +239,15 @@ class FractionalMaxPool3d(_FractionalMaxPool):
     Source: Graham 2014, Fractional max-pooling.
     """
 
-    _dims, _function = 3, "fractional_max_pool3d"
-
 
 @options
-class _LPPoolNd(Module):
+class _LPPoolNd(ByRank):
+    _family = "lp_pool"
+    _about = """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
+
+    Shape: {input}.
+    """
     _shows = "norm_type=, kernel_size=, stride=, ceil_mode="
-    _function: ClassVar[str]
     norm_type: float
     kernel_size: Any
     stride: Any = None
@@ -291,74 +258,55 @@ class _LPPoolNd(Module):
         return f(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)  # type: ignore[no-any-return]
 
 
-class LPPool1d(_LPPoolNd):
-    """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
-
-    Shape: (N, C, L) or (C, L).
-    """
-
-    _function = "lp_pool1d"
+class LPPool1d(_LPPoolNd, dims=1):
+    pass
 
 
-class LPPool2d(_LPPoolNd):
-    """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
-
-    Shape: (N, C, H, W) or (C, H, W).
-    """
-
-    _function = "lp_pool2d"
+class LPPool2d(_LPPoolNd, dims=2):
+    pass
 
 
-class LPPool3d(_LPPoolNd):
-    """The sum of the p-th powers of each window, its p-th root; p is `norm_type`.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W).
-    """
-
-    _function = "lp_pool3d"
+class LPPool3d(_LPPoolNd, dims=3):
+    pass
 
 
 @options
-class _AdaptiveAvgPoolNd(Module):
+class _AdaptiveAvgPoolNd(ByRank):
+    _family = "adaptive_avg_pool"
+    _about = """Means of as many windows as asked for; None leaves a dimension as it is.
+
+    Shape: {input} to the same with `output_size`.
+    """
     _shows = "output_size="
-    _function: ClassVar[str]
     output_size: Any
 
     def forward(self, input: Tensor) -> Tensor:
         return getattr(F, self._function)(input, self.output_size)  # type: ignore[no-any-return]
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd, dims=1):
     """Means of as many windows as asked for; they overlap where the length is no multiple.
 
     Shape: (N, C, L) or (C, L) to the same with `output_size`.
     """
 
-    _function = "adaptive_avg_pool1d"
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd, dims=2):
+    pass
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means of as many windows as asked for; None leaves a dimension as it is.
-
-    Shape: (N, C, H, W) or (C, H, W) to the same with `output_size`.
-    """
-
-    _function = "adaptive_avg_pool2d"
-
-
-class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means of as many windows as asked for; None leaves a dimension as it is.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W) to the same with `output_size`.
-    """
-
-    _function = "adaptive_avg_pool3d"
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd, dims=3):
+    pass
 
 
 @options
-class _AdaptiveMaxPoolNd(Module):
+class _AdaptiveMaxPoolNd(ByRank):
+    _family = "adaptive_max_pool"
+    _about = """Maxima of as many windows as asked for, and where they were with `return_indices`.
+
+    Shape: {input} to the same with `output_size`.
+    """
     _shows = "output_size="
-    _function: ClassVar[str]
     output_size: Any
     return_indices: bool = False
 
@@ -366,28 +314,13 @@ class _AdaptiveMaxPoolNd(Module):
         return getattr(F, self._function)(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows as asked for, and where they were with `return_indices`.
-
-    Shape: (N, C, L) or (C, L) to the same with `output_size`.
-    """
-
-    _function = "adaptive_max_pool1d"
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd, dims=1):
+    pass
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows as asked for, and where they were with `return_indices`.
-
-    Shape: (N, C, H, W) or (C, H, W) to the same with `output_size`.
-    """
-
-    _function = "adaptive_max_pool2d"
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd, dims=2):
+    pass
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maxima of as many windows as asked for, and where they were with `return_indices`.
-
-    Shape: (N, C, D, H, W) or (C, D, H, W) to the same with `output_size`.
-    """
-
-    _function = "adaptive_max_pool3d"
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd, dims=3):
+    pass

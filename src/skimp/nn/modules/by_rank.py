@@ -1,0 +1,36 @@
+"""Layers that there are for one, two and three dimensions, and what follows from the number."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from skimp.nn.modules.module import Module
+
+INPUT = {
+    1: "(N, C, L) or (C, L)",
+    2: "(N, C, H, W) or (C, H, W)",
+    3: "(N, C, D, H, W) or (C, D, H, W)",
+}
+
+
+class ByRank(Module):
+    """A layer whose class statement says for how many dimensions it is:
+
+        class Conv1d(_ForwardConv, dims=1): ...
+
+    The function's name is the base's `_family` with the number, and the docstring, where a class
+    writes none, its `_about`, in which `{input}` is the input's shape and `{dims}` the number.
+    """
+
+    _family: ClassVar[str] = ""
+    _about: ClassVar[str] = ""
+    _dims: ClassVar[int]
+    _function: ClassVar[str]
+
+    def __init_subclass__(cls, dims: int | None = None, **words: Any) -> None:
+        super().__init_subclass__(**words)
+        if dims is None:
+            return
+        cls._dims, cls._function = dims, f"{cls._family}{dims}d"
+        if cls.__doc__ is None:  # a class of its own may say more
+            cls.__doc__ = cls._about.format(input=INPUT[dims], dims=dims)
