@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skimp._engine.autograd.alias import before_inplace
-from skimp._engine.dispatch.pointwise_forms import FLOATS
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.tensor.checks import require, require_positive
 from skimp._engine.tensor.tensor import Tensor

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.alike import alike, bound
 from skimp._engine.dispatch.expressions import converted, expression
 from skimp._engine.dispatch.operands import OPMATH, cast, empty_dense, operand, scalar_tensor
 from skimp._engine.dispatch.result_types import Types, floating, real_valued, same
@@ -160,19 +160,6 @@ def plain_dtypes(row: Pointwise) -> frozenset[dtypes.dtype]:
     return frozenset(d for d in ok if type(row.kernels.get(d)) is Kernel)
 
 
-@lru_cache(maxsize=1024, typed=True)
-def bound(kernel: Kernel, *params: Any) -> Kernel:
-    """The kernel with its plain values; the same one for the same values, because plans are cached
-    by kernels.
-    """
-    fn = kernel.fn
-
-    def run(*arrays: Any, out: Array) -> None:
-        fn(*arrays, *params, out=out)
-
-    return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense)
-
-
 # -- the call -------------------------------------------------------------------------------------
 
 
@@ -186,8 +173,11 @@ def call(
     """Run a row on tensors and numbers: into a new tensor, into `out`, or into `args[0]`
     (`inplace`).
     """
-    if out is None and (made := row.fast(*args, *params)) is not None:
-        return made
+    if out is None:
+        if (made := row.fast(*args, *params)) is not None:
+            return made
+        if (made := alike(row, args, params)) is not None:
+            return made
     args = tuple([as_operand(row, i, a) for i, a in enumerate(args)])
     tensors = [a for a in args if isinstance(a, Tensor)]
     if not tensors and row.bare:

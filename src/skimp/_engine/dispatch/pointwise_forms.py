@@ -15,6 +15,7 @@ import numpy as np
 
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.alias import before_inplace
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.overrides import takes_over
 from skimp._engine.dispatch.pointwise import PLAIN, WHOLE, Pointwise, call
 from skimp._engine.dispatch.result_types import predicate
@@ -30,7 +31,6 @@ Function = Callable[..., Tensor]
 F = TypeVar("F", bound=Callable[..., Any])
 ROWS: dict[str, Pointwise] = {}  # every pointwise row by the name of its function
 NONE: frozenset[dtypes.dtype] = frozenset()
-FLOATS = frozenset({dtypes.float32, dtypes.float64})
 _state: Any = modes.state
 
 

@@ -21,6 +21,7 @@ import mmap
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -43,6 +44,7 @@ WINDOW: Final = 8192  # takes over which the demand is remembered: more than a s
 _HUGE: Final = 1 << 60
 
 
+@lru_cache(maxsize=4096)
 def rounded(nbytes: int) -> int:
     """The size class: at most 1/8 more than `nbytes`, and a multiple of 2 MiB from 16 MiB up."""
     power = 1 << max(nbytes - 1, 1).bit_length() - 1  # the largest one below nbytes

@@ -295,14 +295,14 @@ class Storage:
         a = leaf.array
         mine = [one for one in expr.leaves if one.storage is s]
         return (
-            s.nbytes >= POOLED
+            sys.getrefcount(s) == len(mine) + 2  # the leaves, `s` here, the call's argument
+            and s.nbytes >= POOLED
             and not s.exported
             and len(s) == len(self)
             and a.shape == expr.shape
             and a.dtype.itemsize == expr.dtype.itemsize
             and a.flags.c_contiguous
             and all(one is leaf or one.array.strides == a.strides for one in mine)
-            and sys.getrefcount(s) == len(mine) + 2  # the leaves, `s` here, the call's argument
             and all(
                 r is self or r.deferred is None or not s.is_read_by(r.deferred)
                 for r in alive(s.readers)

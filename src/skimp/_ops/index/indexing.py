@@ -13,9 +13,10 @@ from skimp._engine.autograd import alias as history, modes
 from skimp._engine.autograd.record import Recording, recording
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.operands import check_number, constant
 from skimp._engine.dispatch.overrides import takes_over
-from skimp._engine.dispatch.pointwise_forms import FLOATS, named
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import KNOWN, OPS, ORDINARY, Form, Op
 from skimp._engine.dispatch.transforms import active, dispatch, unusual
 from skimp._engine.memory import layout_views as V

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import no_zero, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
 from skimp._engine.dispatch.pointwise_forms import (
-    FLOATS,
     OPERANDS,
     ROWS,
     attach,

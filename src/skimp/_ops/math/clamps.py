@@ -10,10 +10,11 @@ import numpy as np
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.operands import check_number, require_tensor
 from skimp._engine.dispatch.pointwise import Pointwise, Refused, call
-from skimp._engine.dispatch.pointwise_forms import FLOATS, named, target_is_small, to_write
+from skimp._engine.dispatch.pointwise_forms import named, target_is_small, to_write
 from skimp._engine.dispatch.result_types import common, same
 from skimp._engine.dispatch.rows import COMPLEX, FLOAT, INT, conj
 from skimp._engine.dispatch.targets import c_name

@@ -12,8 +12,8 @@ from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import present
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export, rowwise
-from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.targets import blank
 from skimp._engine.tensor import dtypes, promotion
 from skimp._engine.tensor.checks import same_scalar_type

@@ -7,9 +7,10 @@ from typing import Any, NoReturn
 from skimp._engine.autograd import modes
 from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.forms import export, general
 from skimp._engine.dispatch.pointwise import WHOLE
-from skimp._engine.dispatch.pointwise_forms import FLOATS, named
+from skimp._engine.dispatch.pointwise_forms import named
 from skimp._engine.dispatch.row import sampled
 from skimp._engine.memory import copies as told
 from skimp._engine.memory.meta import NO_DATA

@@ -14,11 +14,11 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.autograd.shown import shown
 from skimp._engine.dispatch import outs
+from skimp._engine.dispatch.alike import FLOATS
 from skimp._engine.dispatch.expressions import cast_kernel, node_of
 from skimp._engine.dispatch.forms import general
 from skimp._engine.dispatch.operands import check_number, constant, empty_dense
 from skimp._engine.dispatch.pointwise import WHOLE, Pointwise, assign
-from skimp._engine.dispatch.pointwise_forms import FLOATS
 from skimp._engine.dispatch.row import ORDINARY
 from skimp._engine.dispatch.rows import zeros
 from skimp._engine.eval.copy import copy

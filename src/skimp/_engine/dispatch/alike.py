@@ -1,0 +1,91 @@
+"""The fast path of pointwise rows on large tensors: what is alike needs neither promotion nor a
+look for strides.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from skimp._engine.autograd import modes
+from skimp._engine.dispatch.operands import constant
+from skimp._engine.dispatch.row import ORDINARY
+from skimp._engine.eval.expr import Expr, Kernel, Leaf
+from skimp._engine.memory import layout as layouts, storage as storages
+from skimp._engine.memory.layout import Layout
+from skimp._engine.tensor import dtypes
+from skimp._engine.tensor.tensor import Array, Tensor, wrap
+from skimp.config import config
+
+if TYPE_CHECKING:
+    from skimp._engine.dispatch.pointwise import Pointwise
+
+FLOATS = frozenset({dtypes.float32, dtypes.float64})
+_NUMBERS = frozenset({int, float})
+
+
+def alike(row: Pointwise, args: tuple[Any, ...], params: tuple[Any, ...]) -> Tensor | None:
+    """The row deferred on large row-major tensors of one dtype and shape, and on numbers beside
+    floats; None where a call is not for it.
+    """
+    first = args[0]
+    if type(first) not in ORDINARY or row.check is not None or first._layout is None:
+        return None
+    dtype, (shape, strides, _) = first._dtype, first._layout
+    size = layouts.numel(shape)
+    if (
+        dtype not in row.plain
+        or size < config.small_below
+        or size < config.defer_from
+        or strides != layouts.contiguous_strides(shape)
+    ):
+        return None
+    nodes: list[Any] = []
+    needed, total = False, 0
+    for i, a in enumerate(args):
+        if type(a) not in ORDINARY:
+            if dtype in FLOATS and type(a) in _NUMBERS and i in row.numbers:
+                nodes.append(constant(a, dtype))
+                continue
+            return None
+        layout, storage = a._layout, a._storage
+        if (
+            layout is None
+            or layout.shape != shape
+            or layout.strides != strides
+            or a._dtype is not dtype
+            or a._marked
+            or a._hollow
+            or storage.exported
+        ):
+            return None
+        needed |= a._rg
+        node = storage.deferred
+        if node is None:
+            node = Leaf(storage, a.array())
+        elif node.shape == shape and node.dtype == dtype.np:
+            total += node.size
+        else:
+            return None
+        nodes.append(node)
+    if total >= config.max_nodes or any([isinstance(p, Tensor) for p in params]):
+        return None
+    kernel: Any = row.kernels[dtype]
+    root = Expr(bound(kernel, *params) if params else kernel, tuple(nodes), shape, dtype.np)
+    made = wrap(storages.defer(root), Layout(shape, strides, 0), dtype)
+    if needed and row.recording is not None and modes.state.grad:
+        row.recording.record(made, *args, *params)
+    return made
+
+
+@lru_cache(maxsize=1024, typed=True)
+def bound(kernel: Kernel, *params: Any) -> Kernel:
+    """The kernel with its plain values; the same one for the same values, because plans are cached
+    by kernels.
+    """
+    fn = kernel.fn
+
+    def run(*arrays: Any, out: Array) -> None:
+        fn(*arrays, *params, out=out)
+
+    return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense)
