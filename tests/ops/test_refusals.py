@@ -36,8 +36,12 @@ T.ones(2, 3).swapdims(0, 2**62)|T.device(0)|T.ones(2, device=1)|T.ones(2, layout
 T.fft.fftn(T.ones(2), norm=1)|T.ones(2).mean(dtype=7)|T.numel(b"a")|T.ones(2, 2).bmm(b"a")
 T.Tensor(-1)|T.Tensor(2, -1)|T.ones(2, 3)[2**70]|T.ones(2, 3)[:, -(2**70)]|T.zeros(0, 2**62, 2**62)
 T.UntypedStorage(3).__setitem__(5, 1)|T.UntypedStorage(3).__setitem__(0, 1.5)|T.UntypedStorage(3)[3]
-T.UntypedStorage(3).__setitem__(0, 2**70)|T.UntypedStorage(3).__setitem__("a", 1)
-T.multinomial(T.ones(3), 2, out=I(0).expand(2))
+T.UntypedStorage(3).__setitem__(0, "a")|T.UntypedStorage(3).__setitem__("a", 1)
+T.multinomial(T.ones(3), 2, out=I(0).expand(2))|F.local_response_norm(T.ones(1, 2, 3), 0)
+F.mse_loss(T.ones(2, 3), T.ones(2, 3), weight=T.ones(3))|T.binomial(T.ones(2, 3), T.ones(2, 2))
+F.l1_loss(T.ones(2, 3), T.ones(2, 3), weight=T.ones(1))|T.renorm(T.ones(2, 3), 2, 0, 1j)
+F.huber_loss(T.ones(2, 3), T.ones(2, 3), weight=T.ones(3))|T.unravel_index(T.ones(1) > 0, (2,))
+F.embedding_bag(I(0), T.ones(2, 3) > 0, I(0))|T.rnn_relu_cell(T.ones(3, 3), L, {}, T.ones(3, 3))
 T.rand_like(7, generator=T.Generator())|C.bernoulli_()|C.random_()|F.dropout(C)
 T.hann_window(3, T.float64)|T.ones(2).var(0, 1)|T.normal(T.ones(2), T.ones(2), (2,))
 """.replace("\n", "|").strip("|").split("|")  # fmt: skip

@@ -476,3 +476,28 @@ def test_paths_through_classes_of_the_program() -> None:
         t.register_pytree_node(Closed, lambda _: ([1], None), lambda *_: Closed())
         with pytest.raises(ValueError, match="Did not find a flatten_with_keys_fn for type"):
             t.tree_flatten_with_path(Closed())
+
+
+def test_a_tangent_kernel_takes_the_bytes_of_its_jacobians() -> None:
+    """`vmap(jacrev)` of a model, as for neural tangent kernels: little is there beside the
+    results, even at the peak.
+    """
+    net = skimp.nn.Sequential(
+        skimp.nn.Conv2d(3, 8, 3), skimp.nn.ReLU(), skimp.nn.Flatten(), skimp.nn.Linear(288, 5)
+    )
+    params = {name: p.detach() for name, p in net.named_parameters()}
+    x = skimp.randn(6, 3, 8, 8)
+
+    def scores(params: Any, one: Any) -> Any:
+        return skimp.func.functional_call(net, params, (one.unsqueeze(0),)).squeeze(0)
+
+    before = skimp.memory.memory_allocated()
+    skimp.memory.reset_peak_memory_stats()
+    jacobians = skimp.func.vmap(skimp.func.jacrev(scores), (None, 0))(params, x)
+    skimp.memory.synchronize()
+    kept = sum([j.numel() * 4 for j in jacobians.values()])
+    assert kept == 6 * 5 * 4 * sum([p.numel() for p in params.values()])
+    after = skimp.memory.memory_allocated() - before
+    peak = skimp.memory.max_memory_allocated() - before
+    assert after == kept
+    assert peak <= 1.4 * kept

@@ -119,7 +119,7 @@ _triangle("triu_indices", np.triu_indices)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Positions in a vector as coordinates in a shape; beyond its end they wrap around."""
     if indices._dtype.category != dtypes.INT:
-        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices._dtype}")
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices._dtype}")
     sizes = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
     if any(n < 0 for n in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")

@@ -97,6 +97,8 @@ def renorm(input: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """Each slice along `dim` scaled down to the p-norm `maxnorm` where its norm is larger."""
     if isinstance(p, complex):
         raise RuntimeError("renorm: p must be real-valued")
+    if isinstance(maxnorm, complex):
+        raise RuntimeError("renorm: maxnorm must be real-valued")
     if p <= 0:
         raise RuntimeError("renorm: non-positive-norm not supported")
     if maxnorm < 0:

@@ -334,6 +334,13 @@ def embedding_bag(
             "deprecated, and should now be `embedding_bag(input, weight, ...)`."
         )
         input, weight = weight, input
+    if not weight._dtype.is_floating_point:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'weight' to have one of the following scalar types: "
+            "Half, BFloat16, Float, Double; but got "
+            f"{weight.type().removeprefix('torch.')} instead "
+            "(while checking arguments for embedding_bag)"
+        )
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):

@@ -12,7 +12,7 @@ from skimp._engine.dispatch.pointwise import Pointwise, call
 from skimp._engine.dispatch.result_types import same
 from skimp._engine.memory.call_site import warn
 from skimp._engine.tensor import dtypes, meta, promotion
-from skimp._engine.tensor.checks import no_kernel
+from skimp._engine.tensor.checks import no_kernel, same_shape
 from skimp._engine.tensor.tensor import Array
 from skimp._ops import batching
 from skimp._ops.nn.losses_likelihood import _f
@@ -127,7 +127,7 @@ def mse_loss(
     _check_square(input, target)
     if weight is None:
         return loss_of(MSE, input, target, (), reduction)
-    return _weighted_mean(call(MSE, (input, target)) * weight, weight, reduction)
+    return _weighted_mean(input, call(MSE, (input, target)), weight, reduction)
 
 
 def _check_square(input: Any, target: Any) -> None:
@@ -136,8 +136,10 @@ def _check_square(input: Any, target: Any) -> None:
     _real("mse_cpu", input, target)
 
 
-def _weighted_mean(loss: Any, weight: Any, reduction: str) -> Any:
+def _weighted_mean(input: Any, loss: Any, weight: Any, reduction: str) -> Any:
     """Weighted losses; their mean is over the sum of the weights."""
+    same_shape(input, weight, "Weights and input must have the same size.")
+    loss = loss * weight
     check_reduction(reduction)
     if reduction == "none":
         return loss
@@ -166,7 +168,7 @@ def l1_loss(
     loss = (input - target).abs()
     if weight is None:
         return reduced(loss, reduction)
-    return _weighted_mean(loss * weight, weight, reduction)
+    return _weighted_mean(input, loss, weight, reduction)
 
 
 def smooth_l1_loss(
@@ -221,7 +223,7 @@ def huber_loss(
     return (
         reduced(loss, reduction)
         if weight is None
-        else _weighted_mean(loss * weight, weight, reduction)
+        else _weighted_mean(input, loss, weight, reduction)
     )
 
 

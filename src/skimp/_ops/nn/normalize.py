@@ -26,6 +26,8 @@ def local_response_norm(
         )
     if input.numel() == 0:
         return input
+    if size < 1:
+        raise RuntimeError(f"kernel size should be greater than zero, but got kH: {size} kW: 1")
 
     trailing = [0, 0] * (input.ndim - 2)
     square = constant_pad(input * input, [*trailing, size // 2, (size - 1) // 2], 0)

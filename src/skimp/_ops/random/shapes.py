@@ -8,6 +8,7 @@ import numpy as np
 
 from skimp._engine.autograd.rules import Rule
 from skimp._engine.dispatch.forms import general
+from skimp._engine.memory import layout as layouts
 from skimp._engine.tensor import promotion
 from skimp._engine.tensor.checks import no_kernel
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
@@ -101,9 +102,13 @@ BINOMIAL = Rule(
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Numbers of successes among `count` trials of chance `prob`."""
     _only_floats("binomial_cpu", count)
+    if not prob._dtype.is_floating_point:
+        title = promotion.scalar_type_name(prob._dtype)
+        raise ValueError(f"binomial only supports floating-point dtypes for prob, got: {title}")
     if count._dtype is not prob._dtype:
         a, b = promotion.scalar_type_name(count._dtype), promotion.scalar_type_name(prob._dtype)
         raise RuntimeError(f"Found dtype {b} but expected {a}")
+    layouts.broadcast_shapes(tuple(count.shape), tuple(prob.shape))
     trials, chances = np.broadcast_arrays(count.array(), prob.array())
     with LOCK():
         drawn = draws_rejection.binomial(trials, chances, engine_of(generator))

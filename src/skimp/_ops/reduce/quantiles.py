@@ -59,7 +59,11 @@ def _quantile(
         ranks = k * (n - 1) if last is None else (k * last).clamp(min=0)
         results.append(_at(ordered, ranks.expand(ordered.shape[:-1]), how))
 
-    result: Tensor = OPS["stack"].forms["stack"](results, -1)
+    result: Tensor = (
+        OPS["stack"].forms["stack"](results, -1)
+        if results
+        else ordered.new_empty((*ordered.shape[:-1], 0))
+    )
     if last is None:
         result = result.masked_fill(missing.any(-1, True), float("nan"))
     if keepdim:
