@@ -34,7 +34,7 @@ from skimp.nn.parameter import UninitializedBuffer, UninitializedParameter
 from skimp.nn.utils.rnn import PackedSequence
 from skimp.optim.optimizer import Optimizer
 from skimp.serialization import arrays, functions, methods, plain, rebuild, states
-from skimp.serialization.names import full_name
+from skimp.serialization.names import MEMORY_FORMATS, full_name
 
 Fill = Callable[[Any, Any], None]
 
@@ -244,6 +244,7 @@ def _of_torch() -> dict[str, Listed]:
     }
     for name in ("torch._C.Generator", "torch.Generator", "torch._ops.random.random.Generator"):
         found[name] = Listed(Generator, rebuild.generator, states.generator)
+    found |= {name: Listed(one) for name, one in MEMORY_FORMATS.items()}
     for cls in return_types.all_return_types():
         found[f"torch.return_types.{cls.__name__}"] = Listed(cls, rebuild.results_of(cls))
     return found

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from skimp._compat.homes import HOMES
 from skimp._engine.dispatch.forms import NAMESPACES
-from skimp._engine.tensor import dtypes
+from skimp._engine.tensor import dtypes, formats
 from skimp._engine.tensor.devices import device
 from skimp._engine.tensor.size import Size
 from skimp._engine.tensor.tensor import Tensor
@@ -64,10 +64,20 @@ CALLS: Final[dict[str, Callable[..., Any]]] = {
     **{name: f for name, f in DEFAULT.items() if isinstance(f, FunctionType)},
 }
 
+MEMORY_FORMATS: Final[dict[str, Any]] = {
+    f"torch.{one.name}": one
+    for one in (
+        formats.contiguous_format,
+        formats.channels_last,
+        formats.channels_last_3d,
+        formats.preserve_format,
+    )
+}
+
 # By identity: dtypes and classes are singletons. The name that a file gets for an object of ours.
 WRITTEN: Final[dict[int, tuple[str, str]]] = {
     id(found): (full.rpartition(".")[0], full.rpartition(".")[2])
-    for full, found in DEFAULT.items()
+    for full, found in (DEFAULT | MEMORY_FORMATS).items()
     if full.startswith("torch.")
 }
 

@@ -54,7 +54,7 @@ def _streamed(parts: Parts) -> Parts | None:
     if build is rebuild.from_type:
         inner = _streamed((args[0], args[2]))
         return None if inner is None else (build, (*args[:2], inner[1], *args[3:]))
-    return None if not isinstance(args[0], Tensor) else parts
+    return parts if build is rebuild.without_bytes or isinstance(args[0], Tensor) else None
 
 
 _parameter: Any = Parameter.__reduce_ex__
@@ -63,7 +63,7 @@ _parameter: Any = Parameter.__reduce_ex__
 def _reduce(self: Tensor, protocol: Any) -> Parts:
     own: Any = _parameter if isinstance(self, Parameter) else pickling.reduce
     parts: Parts | None = None
-    if Tensor.__module__ == THEIRS and self._meta is None:
+    if Tensor.__module__ == THEIRS:
         parts = _streamed(pickler.tensor_parts(self))
     return parts or own(self, protocol)
 
@@ -72,10 +72,16 @@ def _reduce_sparse(self: SparseTensor, protocol: Any) -> Parts:
     return pickler.sparse_parts(self)
 
 
+def _reduce_storage(self: TypedStorage, protocol: Any) -> Parts:
+    own: Any = object.__reduce_ex__
+    return _stream(self).__reduce__() if Tensor.__module__ == THEIRS else own(self, protocol)
+
+
 def settle() -> None:
     """Let tensors write it."""
     kinds: tuple[tuple[Any, Any], ...] = (
         (Tensor, _reduce), (Parameter, _reduce), (SparseTensor, _reduce_sparse),
+        (TypedStorage, _reduce_storage),
     )  # fmt: skip
     for kind, f in kinds:
         kind.__reduce_ex__ = f

@@ -147,6 +147,14 @@ def told(value: Any) -> str:
     return type(value).__name__ if " at 0x" in found else found
 
 
+@pytest.mark.parametrize(
+    "name", ["contiguous_format", "channels_last", "channels_last_3d", "preserve_format"]
+)
+def test_memory_formats_which_the_oracle_does_not_save(name: str) -> None:
+    assert through([getattr(skimp, name)], skimp, skimp)[0] is getattr(skimp, name)
+    assert through([getattr(skimp, name)], skimp, torch)[0] is getattr(torch, name)
+
+
 @pytest.mark.parametrize("what", ROWS)
 def test_values_both_ways(what: str) -> None:
     for writer, reader in ((torch, skimp), (skimp, torch), (skimp, skimp)):
