@@ -326,9 +326,16 @@ class SummaryWriter:
 
 
 def _number(value: Any) -> float:
+    if not isinstance(value, (Tensor, np.ndarray)) and not np.isscalar(value):
+        raise NotImplementedError(
+            f"Got {type(value)}, but numpy array or torch tensor are expected."
+        )
     array = array_of(value)
     if array.size != 1:
-        raise AssertionError("scalar should be 0D")
+        raise AssertionError(
+            "Tensor should contain one element (0 dimensions). "
+            f"Was given size: {array.size} and {array.ndim} dimensions."
+        )
     return float(array.reshape(()))
 
 

@@ -135,6 +135,23 @@ def test_what_can_not_be_written_says_so(tmp_path: Path) -> None:
             w.add_histogram("h", skimp.ones(0))
 
 
+NO_NUMBERS: tuple[Any, ...] = (
+    [1, 2], [1.5], [[1]], (1,), {}, None, "a", 1 + 2j, np.ones(2), np.ones((1, 2)),
+)  # fmt: skip
+
+
+def test_what_is_no_number_is_refused_as_by_the_oracle(tmp_path: Path) -> None:
+    told: dict[str, list[type[BaseException]]] = {"torch": [], "skimp": []}
+    for name, kinds in told.items():
+        writer = importlib.import_module(f"{name}.utils.tensorboard").SummaryWriter
+        with writer(tmp_path / name) as w:
+            for value in NO_NUMBERS:
+                with pytest.raises(Exception) as refusal:  # noqa: PT011  (compared below)
+                    w.add_scalar("x", value)
+                kinds.append(refusal.type)
+    assert told["skimp"] == told["torch"]
+
+
 def test_without_the_package_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in sys.modules if n.split(".")[0] == "tensorboard"]:
         monkeypatch.delitem(sys.modules, name)
