@@ -176,8 +176,14 @@ CHANGES: dict[str, tuple[str, Callable[[], Step], Callable[[], Step]]] = {
 }
 
 
-@default_mode  # with everything deferred, small programs allocate at other moments than they run
-@pytest.mark.parametrize("name", CHANGES)
+# With everything deferred, these run in another order than they are told: what a checkpoint makes
+# again waits for its reader, and an activation writes over its input without being asked to.
+BY_DEFAULT = ("checkpoint", "in place")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=default_mode if n in BY_DEFAULT else ()) for n in CHANGES]
+)
 def test_the_change_gives_the_peak_that_was_told(name: str) -> None:
     kind, before, after = CHANGES[name]
     advice = told(before(), kind)
@@ -202,7 +208,9 @@ def test_the_budget_that_was_told_is_what_is_held() -> None:
     advice = told(step, "budget")
     assert f"--budget {advice.peak / 2**20:.1f}MiB" in advice.text
     with memory.budget(advice.peak):
-        assert report_of(step).peak.bytes == pytest.approx(advice.peak, rel=WITHIN)
+        held = report_of(step)
+        assert held.peak.bytes == pytest.approx(advice.peak, rel=WITHIN)
+        assert "budget" not in [a.kind for a in held.advice]  # there is one
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,10 @@ class Recording:
         made = make(self.program, collector, places)
         ends = look(collector) or self._seen
         done = finished(made, collector, places, growth(ends, places))
-        return replace(done, budget=outcome(host.budget.nbytes)) if host.budget else done
+        if host.budget is None:
+            return done
+        other = tuple([one for one in done.advice if one.kind != "budget"])  # it has one
+        return replace(done, advice=other, budget=outcome(host.budget.nbytes))
 
     def _advise(self, excess: int) -> str:
         """What would make a refused allocation fit, by what is known of the step with the peak."""
