@@ -62,7 +62,7 @@ def _entry() -> FrameType | None:
     """The outermost frame of this package below the program's."""
     frame: FrameType | None = sys._getframe(1)
     entry = None
-    while frame is not None and frame.f_code.co_filename.startswith(call_site.OWN_CODE):
+    while frame is not None and call_site.is_ours(frame.f_code.co_filename):
         entry = frame
         frame = frame.f_back
     return entry

@@ -44,7 +44,7 @@ def find() -> Site:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not _is_ours(code.co_filename):
+        if not is_ours(code.co_filename):
             op = op_name(entry or folded or code)
             return Site(code.co_filename, frame.f_lineno or 0, op)
         if is_surface(code.co_filename):
@@ -57,7 +57,8 @@ def find() -> Site:
 
 
 @lru_cache(4096)
-def _is_ours(filename: str) -> bool:
+def is_ours(filename: str) -> bool:
+    """Whether a file is one of this package's."""
     return filename.startswith(OWN_CODE)
 
 
@@ -71,7 +72,7 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn in the name of the nearest line outside the package."""
     level = 1
     frame: FrameType | None = sys._getframe()
-    while frame is not None and _is_ours(frame.f_code.co_filename):
+    while frame is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
         level += 1
     warnings.warn(text, category, stacklevel=level)
