@@ -259,5 +259,6 @@ def test_out() -> None:
 )
 def test_refusals(call: Any) -> None:
     kind, message = refusal(call, torch)
+    assert kind is not None
     kinds = {torch.linalg.LinAlgError: skimp.linalg.LinAlgError}
     assert refusal(call, skimp) == (kinds.get(kind, kind), message)

@@ -154,6 +154,25 @@ TYPES = ["int64", "float32", "float64", "bool", "bfloat16"]
 LOSSES = ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss",
           "soft_margin_loss", "hinge_embedding_loss", "binary_cross_entropy",
           "binary_cross_entropy_with_logits"]  # fmt: skip
+# How many of the 25 pairs of types PyTorch takes, with "mean" and with "none".
+TAKEN = dict(
+    zip(
+        LOSSES,
+        [
+            (21, 21),
+            (15, 16),
+            (21, 21),
+            (15, 15),
+            (9, 9),
+            (24, 24),
+            (15, 15),
+            (15, 20),
+            (3, 3),
+            (9, 9),
+        ],
+        strict=True,
+    )
+)
 
 
 def outcome(torch: Any, name: str, *args: Any, **words: Any) -> str:
@@ -167,7 +186,8 @@ def outcome(torch: Any, name: str, *args: Any, **words: Any) -> str:
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.parametrize("name", LOSSES)
 def test_types_of_results_and_of_errors(name: str) -> None:
-    for reduction in ("mean", "none"):
+    for reduction, taken in zip(("mean", "none"), TAKEN[name], strict=True):
+        refused = 0
         for a in TYPES:
             for b in TYPES:
                 found = [
@@ -181,6 +201,8 @@ def test_types_of_results_and_of_errors(name: str) -> None:
                     for t in (skimp, torch)
                 ]
                 assert found[0] == found[1], (a, b, reduction)
+                refused += found[1].endswith("Error")
+        assert refused == len(TYPES) ** 2 - taken
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
