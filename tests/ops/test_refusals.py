@@ -34,6 +34,7 @@ T.ones(2, 3).hsplit(None)|T.ones(2).to(T.float64, "cpu")|T.ones(2, 3).sort(True,
 T.ones(3).tensor_split(2**62)|T.ones(3).tensor_split(2**70)|T.ones(3).tensor_split(T.ones(1))
 T.ones(2, 3).swapdims(0, 2**62)|T.device(0)|T.ones(2, device=1)|T.ones(2, layout=[1])
 T.fft.fftn(T.ones(2), norm=1)|T.ones(2).mean(dtype=7)|T.numel(b"a")|T.ones(2, 2).bmm(b"a")
+int(T.ones(3))|float(T.ones(0))|complex(T.ones(2))|"%d" % T.ones(3)|T.ones(3).item()
 T.Tensor(-1)|T.Tensor(2, -1)|T.ones(2, 3)[2**70]|T.ones(2, 3)[:, -(2**70)]|T.zeros(0, 2**62, 2**62)
 T.UntypedStorage(3).__setitem__(5, 1)|T.UntypedStorage(3).__setitem__(0, 1.5)|T.UntypedStorage(3)[3]
 T.UntypedStorage(3).__setitem__(0, "a")|T.UntypedStorage(3).__setitem__("a", 1)

@@ -300,21 +300,28 @@ def _tell_of_gradients() -> None:
         )
 
 
+def _one(self: Tensor) -> Array:
+    """`value`, where Python asks for a number."""
+    if self.numel() != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
+    return value(self)
+
+
 def _float(self: Tensor) -> float:
     if self._rg and not _told:
         _tell_of_gradients()
     a = self._np
-    return float((a if a is not None and a.size == 1 else value(self)).item())
+    return float((a if a is not None and a.size == 1 else _one(self)).item())
 
 
 def _int(self: Tensor) -> int:
     if self._rg and not _told:
         _tell_of_gradients()
-    return int(value(self).item())
+    return int(_one(self).item())
 
 
 def _complex(self: Tensor) -> complex:
-    return complex(value(self).item())
+    return complex(_one(self).item())
 
 
 def _nbytes(self: Tensor) -> int:
