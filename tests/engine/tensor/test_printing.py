@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
+import skimp
 from skimp._engine.tensor import dtypes, finfo as limits, printing, promotion
 
 FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
@@ -147,6 +148,13 @@ def test_a_huge_tensor_is_not_read_whole() -> None:
     shape = (10**6,) * 3  # 10^18 elements: only views of its edges can be made
     expected = repr(torch.tensor(0.25).expand(shape))
     assert printing.tensor_str(np.broadcast_to(np.float32(0.25), shape), dtypes.float32) == expected
+
+
+@pytest.mark.parametrize("size", [(2**62,), (2**40, 2, 2**20), (3, 2**59)])
+def test_one_element_repeated_more_often_than_numpy_counts(size: tuple[int, ...]) -> None:
+    stride = (0,) * len(size)
+    expected = torch.ones(3).as_strided(size, stride)
+    assert repr(skimp.ones(3).as_strided(size, stride)) == repr(expected)
 
 
 def test_width_of_what_is_hidden_does_not_count() -> None:

@@ -285,3 +285,19 @@ def test_a_mask_that_is_used_once_is_never_written() -> None:
 def test_exported_masks() -> None:
     mask = skimp.from_numpy(np.array([True, False, True]))
     assert array(skimp.arange(3)[mask]).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "kind", [np.float16, np.float32, np.float64, np.int8, np.uint64, np.bool_, np.complex64]
+)
+@pytest.mark.parametrize("index", [0, slice(1), (..., -1)])
+def test_numbers_of_numpy_are_assigned_as_in_pytorch(kind: Any, index: Any) -> None:
+    def assigned(library: Any) -> Any:
+        t = library.zeros(3)
+        try:
+            t[index] = kind(1)
+        except TypeError as error:
+            return str(error)
+        return t.tolist()
+
+    assert assigned(skimp) == assigned(torch)

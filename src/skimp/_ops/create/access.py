@@ -14,13 +14,14 @@ from skimp._engine.dispatch.forms import export
 from skimp._engine.dispatch.row import ORDINARY, sampled
 from skimp._engine.memory import layout as layouts
 from skimp._engine.memory.call_site import warn
+from skimp._engine.memory.layout import Layout
 from skimp._engine.memory.spans import Exported, over
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes, formats, printing, promotion
 from skimp._engine.tensor.meta import NO_ITEM
 from skimp._engine.tensor.promotion import scalar_type_name
 from skimp._engine.tensor.size import Size
-from skimp._engine.tensor.tensor import Array, Tensor
+from skimp._engine.tensor.tensor import Array, Tensor, alias
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -265,9 +266,8 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
             default_dtype=promotion.get_default_dtype(),
             is_parameter=getattr(self, "_is_param", False),
         )
-    array = self.array()
     return printing.tensor_str(
-        array,
+        _printed(self),
         self._dtype,
         requires_grad=self._rg,
         grad_fn=node.name() if node is not None else None,
@@ -275,6 +275,21 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
         is_parameter=type(self) in ORDINARY and getattr(self, "_is_param", False),
         class_name="tensor" if type(self) in ORDINARY else type(self).__name__,
     )
+
+
+def _printed(self: Tensor) -> Array:
+    """The elements to print. NumPy has no array of more than 2^63 bytes: so many are one element
+    repeated, and of those a summary's are enough.
+    """
+    layout = self.layout_of()
+    if self.numel() * self._dtype.itemsize < 1 << 63:
+        return self.array()
+    most = int(min(printing.PRINT_OPTS.threshold, 1000)) + 1
+    sizes = [
+        n if stride else min(n, most)
+        for n, stride in zip(layout.shape, layout.strides, strict=True)
+    ]
+    return alias(self, Layout(tuple(sizes), layout.strides, layout.offset)).array()
 
 
 def _format(self: Tensor, spec: str) -> str:

@@ -38,6 +38,7 @@ _MANY = history.MANY
 _state = modes.state
 _ref = weakref.ref
 _ALL = slice(None)
+_NUMBERS = (int, float, complex, np.integer)  # NumPy's other numbers are refused, as in PyTorch
 _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
@@ -436,7 +437,7 @@ def _bound(v: Any) -> int | None:
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
-    number = isinstance(value, (int, float, complex, np.generic)) and not isinstance(value, Tensor)
+    number = isinstance(value, _NUMBERS) and not isinstance(value, Tensor)
     if not number and not isinstance(value, Tensor):
         if takes_over(type(value)):
             dispatch(SETITEM, (self, index, value), {})
@@ -470,7 +471,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 
 def _set(self: Tensor, index: Any, value: Any) -> None:
-    number = isinstance(value, (int, float, complex, np.generic)) and not isinstance(value, Tensor)
+    number = isinstance(value, _NUMBERS) and not isinstance(value, Tensor)
     _put(self, (None,) if index is True else split(index), value, number)
 
 
