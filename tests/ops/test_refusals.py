@@ -15,7 +15,8 @@ import skimp
 
 CALLS = """
 T.ones(0).argmax()|T.ones(0, 3).argmin()|T.ones(2, 0).argmax(1)|T.ones(0).amax()|T.ones(2, 0).max()
-C.max()|C.min(0)|C.amax()|C.amin(0)|C.argmax()
+C.max()|C.min(0)|C.amax()|C.amin(0)|C.argmax()|C.argmin(5)
+(T.ones(2) > 0).argmax()|(T.ones(2) > 0).argmin(5)|(T.ones(0) > 0).argmin()
 T.ones(3).index_add_(0, I(3), T.ones(1))|T.ones(3).index_add(0, I(-1), T.ones(1))
 T.ones(3, 3).index_add(1, I(3), T.ones(3, 1))|T.ones(3).index_reduce(0, I(7), T.ones(1), "prod")
 F.embedding_bag(I(7), T.ones(3, 2), I(0), mode="mean")|F.embedding_bag(I(-1), T.ones(3, 2), I(0))
@@ -57,6 +58,8 @@ def _refused(text: str, library: Any) -> str:
         warnings.simplefilter("ignore")
         try:
             eval(text, space)
+        except NameError:  # a mistyped case
+            raise
         except Exception as e:
             return next(c.__name__ for c in type(e).__mro__ if hasattr(builtins, c.__name__))
     return "nothing"

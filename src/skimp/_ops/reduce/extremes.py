@@ -91,10 +91,11 @@ def _place(name: str, how: R.Reducer) -> Any:
         name, out=True, fast=small.place(name), composite=False, batch=batching.dims.reduces_one
     )
     def f(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        if input._dtype is dtypes.bool or input._dtype.is_complex:
+            kind = "complex" if input._dtype.is_complex else "bool"
+            raise RuntimeError(f"{name}(): does not support {kind} input")
         dims = dims_of(dim, input.ndim)
         _check_order(name, input, dims, dim)
-        if input._dtype is dtypes.bool:
-            raise RuntimeError(f"\"{name}_cpu\" not implemented for 'Bool'")
         return reduced(input, dims, keepdim, how, dtypes.int64, input._dtype, in_order=True)
 
     which = "largest" if name == "argmax" else "smallest"
