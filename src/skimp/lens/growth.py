@@ -58,7 +58,7 @@ def look(collector: Collector, before: Look | None = None, search: bool = True) 
         record, chain = (found.record, found.chain) if found is not None else (left[0], "")
         return Look(per_step, steps, record, chain, len(by_step))
     left.sort(key=lambda r: (-r.bytes, r.order))
-    owners = {id(r): owner for owner, r in list(collector.live.owners.items())}
+    owners = {id(r): owner for owner, r in collector.live.owners.copy().items()}
     sample = {owners[id(r)]: r for r in left[:SAMPLE] if id(r) in owners}
     chain_of = chains(set(sample))
     for owner, record in sample.items():

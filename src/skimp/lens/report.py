@@ -109,7 +109,7 @@ def make(program: str, collector: Collector, places: Places | None = None) -> Re
 def finished(made: Report, collector: Collector, places: Places, growth: Growth | None) -> Report:
     """A report with who holds what is alive, and what follows from it."""
     live = alive(collector, places)
-    owners = {id(r): owner for owner, r in list(collector.live.owners.items())}
+    owners = {id(r): owner for owner, r in collector.live.owners.copy().items()}
     largest: dict[tuple[Place, str | None, str], int] = {}
     for record in sorted(collector.live.owners.values(), key=lambda r: r.bytes):
         role = record.role_at(1 << 62)

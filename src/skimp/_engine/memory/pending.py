@@ -64,11 +64,15 @@ def materialize_pending() -> None:
 def pending() -> list[Storage]:
     """The storages with a deferred expression, oldest first."""
     with LOCK():
-        found = {key: ref() for key, ref in list(WAITING.items())}
-        for key, s in found.items():
-            if s is None:
+        found = []
+        # a copy is one step; a list of pairs is not: making one may run finalizers that defer
+        for key, ref in WAITING.copy().items():
+            s = ref()
+            if s is not None:
+                found.append(s)
+            elif WAITING.get(key) is ref:  # nobody else has its place yet
                 WAITING.pop(key, None)
-        return [s for s in found.values() if s is not None]
+        return found
 
 
 def lean(s: Storage) -> None:
