@@ -500,4 +500,4 @@ def test_a_tangent_kernel_takes_the_bytes_of_its_jacobians() -> None:
     after = skimp.memory.memory_allocated() - before
     peak = skimp.memory.max_memory_allocated() - before
     assert after == kept
-    assert peak <= 1.4 * kept
+    assert peak <= 1.42 * kept  # 1.34, and 1.40 with everything deferred

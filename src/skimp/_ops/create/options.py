@@ -132,9 +132,9 @@ def dense_tensor(
     if where is devices.CPU and memory_format is None and numel(shape) < config.small_below:
         try:
             return fresh((np.zeros if zeroed else np.empty)(shape, dtype.np), dtype)
-        except ValueError:  # NumPy counts an array without elements as if its zeros were ones
-            raise RuntimeError("Stride calculation overflowed") from None
-    strides = contiguous_strides(shape)
+        except ValueError:  # NumPy counts the zeros of a shape as ones: then it needs no array
+            _check_strides(shape)
+    strides = _check_strides(shape)
     if memory_format in (formats.channels_last, formats.channels_last_3d):
         strides = layouts.channels_last_strides(shape)
     if where is devices.META:
@@ -143,6 +143,14 @@ def dense_tensor(
         return empty(shape, dtype, strides)
     s = storages.empty(numel(shape) * dtype.itemsize, zeroed=True)
     return wrap(s, Layout(shape, strides, 0), dtype)
+
+
+def _check_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides, which 64 bits must hold."""
+    strides = contiguous_strides(shape)
+    if strides and max(strides) >= 1 << 63:
+        raise RuntimeError("Stride calculation overflowed")
+    return strides
 
 
 def empty_as(
