@@ -107,6 +107,8 @@ def test_an_interrupt_ends_all_ranks() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        # a suite that runs in the background may have been told to ignore interrupts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout is not None
         assert b"sum" in process.stdout.readline()
