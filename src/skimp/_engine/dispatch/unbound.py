@@ -131,7 +131,7 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
     else:
         body = ["def function(owner, /, *args, **kwargs):", "    return f(*args, **kwargs)"]
         space = {"f": f}
-    twin = _shown_as(f, function_of(title, body, space))
+    twin = _shown_as(f, function_of(title, body, space), "*args, **kwargs)" in body[0])
     twin.__name__, twin.__qualname__ = title, title if home else f"{_owner(home).__name__}.{title}"
     if home in _HOMES:
         twin.__module__ = _HOMES[home]
@@ -144,15 +144,17 @@ def unbound(f: Callable[P, R], home: str = "", title: str | None = None) -> Call
     return made  # type: ignore[no-any-return]
 
 
-def _shown_as(f: Any, twin: FunctionType) -> FunctionType:
-    if "*args, **kwargs)" not in inspect.getsource(twin).partition("\n")[0]:
+def _shown_as(f: Any, twin: FunctionType, takes_any: bool) -> FunctionType:
+    """`twin` with all that `f` says of itself; its own text has f's signature, or takes any."""
+    if not takes_any:
         twin.__defaults__, twin.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
     twin.__module__, twin.__doc__ = f.__module__, f.__doc__
     twin.__annotations__ = f.__annotations__
     twin.__dict__.update(f.__dict__)
-    signature = inspect.signature(f)
-    owner = inspect.Parameter("owner", inspect.Parameter.POSITIONAL_ONLY)
-    twin.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[owner, *signature.parameters.values()]
-    )
+    if takes_any or "__signature__" in f.__dict__ or "__wrapped__" in f.__dict__:
+        signature = inspect.signature(f)
+        owner = inspect.Parameter("owner", inspect.Parameter.POSITIONAL_ONLY)
+        twin.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[owner, *signature.parameters.values()]
+        )
     return twin
