@@ -191,6 +191,30 @@ def test_fast_and_general_way_agree(name: str, dtype: str) -> None:
         assert values is not bool(re.fullmatch(f".*_dim5|{REFUSED[dtype]}", name))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_tensors_of_middle_size_are_reduced_to_the_bits_of_units_on_threads(dtype: str) -> None:
+    unit = 1 << 18
+    for n in (
+        65_536,
+        100_001,
+        unit - 1,
+        unit,
+        unit + 1,
+        unit + 20_000,
+        3 * unit + 7,
+        3 * unit + 8,
+        7 * unit,
+    ):
+        a = np.random.default_rng(n).normal(1, 1000, n).astype(dtype)
+        x = skimp.from_numpy(a).clone()
+        quick = [x.sum(), x.mean(), x.amax(), x.min()]
+        with using(small_below=0, threads=3, threads_from=0):
+            general = [x.sum(), x.mean(), x.amax(), x.min()]
+        for one, other in zip(quick, general, strict=True):
+            assert one.numpy().tobytes() == other.numpy().tobytes()
+        np.testing.assert_allclose(quick[0].item(), float(a.astype("f8").sum()), rtol=2e-5)
+
+
 def test_softmax_decides_alike_beside_negative_zero_and_nan() -> None:
     """Whether the largest elements are subtracted first is one question to all rows of a call."""
     rows = np.array([[-0.0, -1, -2], [1, 2, 3], [0.5, 0.25, 0]], np.float32)

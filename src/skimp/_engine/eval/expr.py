@@ -33,6 +33,15 @@ _SAME_AT_ANY_STRIDE: Final = frozenset(
 )
 
 
+# Ufuncs that take no longer than reading and writing the elements does.
+_BRIEF: Final = frozenset(
+    (
+        *(np.add, np.subtract, np.multiply, np.divide, np.negative, np.absolute, np.square),
+        *(np.maximum, np.minimum, np.equal, np.not_equal, np.less, np.less_equal, np.greater),
+        *(np.greater_equal, np.logical_and, np.logical_or, np.logical_not),
+        *(np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert),
+    )
+)
 # Ufuncs that are several times slower where an operand is one number.
 _SLOW_WITH_NUMBERS: Final = frozenset((np.maximum, np.minimum, np.fmax, np.fmin))
 
@@ -43,10 +52,11 @@ class Kernel:
     `aliases`: out may be the very same array as an input (True for NumPy's ufuncs).
     `strided`: the bits of the result do not depend on the strides of the inputs.
     `dense`: numbers are better given as arrays; where it changes bits (not `strided`), always.
+    `brief`: it takes no longer than memory does.
     Plans are cached by the kernels' identity: make a kernel once, and pass numbers as arguments.
     """
 
-    __slots__ = ("aliases", "dense", "fn", "name", "strided")
+    __slots__ = ("aliases", "brief", "dense", "fn", "name", "strided")
 
     def __init__(
         self,
@@ -61,6 +71,7 @@ class Kernel:
         self.aliases: Final = isinstance(fn, np.ufunc) if aliases is None else aliases
         self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
         self.dense: Final = fn in _SLOW_WITH_NUMBERS if dense is None else dense
+        self.brief: Final = fn in _BRIEF
 
     def __repr__(self) -> str:
         return self.name

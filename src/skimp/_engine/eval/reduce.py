@@ -20,7 +20,6 @@ from skimp._engine.eval.expr import Array, Expr, Shape
 from skimp._engine.eval.reducers import Reducer, State
 from skimp._engine.eval.run import Reader, evaluate, prepare_runs, threads_for
 from skimp._kernels.threads import quietly, share
-from skimp.config import config
 
 _UNIT: Final = 1 << 18  # elements that are reduced in one NumPy call
 _TOGETHER: Final = 16  # units that one NumPy call reduces where they lie in memory already
@@ -185,8 +184,11 @@ class _Reduction:
         self.prepared = prepare_runs(source)
         self.pieces = -(-cut.columns // cut.c)
         self.a, self.batch = cut.a, 1
-        if how.bare and self.pieces == 1 and self.prepared is None and acc == source.dtype:
-            together = max(1, min(_TOGETHER, cut.size // (2 * config.threads * _UNIT)))
+        brief = how.bare and self.prepared is None and acc == source.dtype
+        self.threads = threads_for(cut.size, brief)
+        if brief and self.pieces == 1:
+            share_of = cut.size // (2 * self.threads * _UNIT) if self.threads > 1 else _TOGETHER
+            together = max(1, min(_TOGETHER, share_of))
             if cut.r == cut.rows:
                 self.a *= together
             elif cut.columns == 1:
@@ -205,7 +207,7 @@ class _Reduction:
                 self._do(number, reader)
             reader.close()
 
-        share(work, threads_for(self.cut.size))
+        share(work, self.threads)
         if not self.cut.direct:
             quietly(self._join)
 

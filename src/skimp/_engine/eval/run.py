@@ -23,6 +23,7 @@ _LONGER: Final = 8  # blocks in one of work that is one kernel,
 _LONGEST: Final = 32  # up to so many where each thread
 _MANY: Final = 16  # has so many of them
 _DOUBLED_FROM: Final = 1 << 25  # elements
+_BRIEF: Final = 4  # as many elements of brief work need threads as one of other work
 _SPREAD_FROM: Final = 1 << 12  # elements from which an array of one number repays making it
 
 
@@ -84,7 +85,7 @@ def _is_plain(root: Expr, out: Array) -> bool:
     return (
         root.size == 1
         and config.small_below > 0
-        and out.size < config.threads_from
+        and threads_for(out.size, root.kernel.brief) == 1
         and all(leaf.array.flags.c_contiguous for leaf in root.leaves)
     )
 
@@ -247,9 +248,11 @@ def leaves_of(roots: tuple[Expr, ...]) -> list[Leaf]:
     return list(found)
 
 
-def threads_for(elements: int) -> int:
-    """How many threads work on this many elements."""
-    return config.threads if elements >= config.threads_from else 1
+def threads_for(elements: int, brief: bool = False) -> int:
+    """How many threads work on this many elements; `brief`: as fast as memory gives them, so that
+    the work has ended before a thread wakes.
+    """
+    return config.threads if elements >= config.threads_from * (_BRIEF if brief else 1) else 1
 
 
 Cut = tuple[slice, int]

@@ -120,6 +120,7 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
     rule = Rule(f"{name.capitalize()}Backward0", {"input": _at_back})
+    highest = small.extreme(np.maximum if name == "max" else np.minimum)
 
     @reduction(
         f"_{name}_dim",
@@ -183,7 +184,11 @@ def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) 
         axis: Any = None,
         keepdims: bool = False,
     ) -> Any:
-        if type(dim) is not int or keepdim or keepdims or other is not None or axis is not None:
+        if keepdim or keepdims or other is not None or axis is not None:
+            return None
+        if dim is None and not (input._rg and modes.state.grad):
+            return highest(input)
+        if type(dim) is not int:
             return None
         found = small.extremes(f"arg{name}", input, dim)
         if found is None:

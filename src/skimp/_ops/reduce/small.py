@@ -12,16 +12,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._engine.eval.reducers import add_up, in_range
+from skimp._engine.eval.reducers import in_range
+from skimp._engine.memory.layout import numel
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Array, Tensor, fresh
 from skimp._kernels.einsum import einsum
 from skimp._kernels.scratch import row_tops
+from skimp.config import config
 
 _FLOATS: Final = frozenset({dtypes.float32, dtypes.float64})
 _ORDERED: Final = _FLOATS | {dtypes.int64, dtypes.int32}
 _PIECE: Final = 512  # elements from which rows are added piece by piece
 _LONG: Final = 1 << 14  # and from which they always are
+_UNIT: Final = 1 << 18  # and unit by unit, whose sums are added in float64
+_ALONE: Final = 1 << 21  # elements up to which a second thread comes too late to help
 _COLUMN: Final = 64  # and columns in groups of rows
 # taking axis, dtype, out, keepdims by position, which is the shortest way
 add: Final[Any] = np.add.reduce
@@ -47,13 +51,45 @@ def rows(input: Any, dim: Any) -> Array | None:
 
 
 def total(x: Array) -> Any:
-    """The sum of all elements, as `reducers.add_up` adds them."""
+    """The sum of all elements, as `eval/reduce.py` adds them."""
     n = x.size
     if n < _PIECE or (n < _LONG and n % _PIECE):
         return add(x.reshape(-1))
-    if n % _PIECE:
-        return add_up(x.reshape(1, n, 1))[0, 0]
-    return add(einsum("ij->i", x.reshape(-1, _PIECE)))
+    flat = x.reshape(-1)
+    if n > _UNIT:
+        return x.dtype.type(_in_units(flat))
+    whole = n // _PIECE * _PIECE
+    if whole == n:
+        return add(einsum("ij->i", flat.reshape(-1, _PIECE)))
+    return add(einsum("ij->i", flat[:whole].reshape(-1, _PIECE))) + add(flat[whole:])
+
+
+def _in_units(flat: Array) -> float:
+    """The sum of more than one unit, before it is rounded."""
+    units = len(flat) // _UNIT
+    whole = units * _UNIT
+    pieces = einsum("ij->i", flat[:whole].reshape(-1, _PIECE))
+    sums = add(pieces.reshape(units, -1), 1).tolist()
+    if whole < len(flat):
+        sums.append(float(total(flat[whole:])))
+    return _in_pairs(sums)
+
+
+def _in_pairs(sums: list[float]) -> float:
+    while len(sums) > 1:
+        pairs = zip(sums[::2], sums[1::2], strict=False)
+        sums = [*[a + b for a, b in pairs], *sums[len(sums) // 2 * 2 :]]
+    return sums[0]
+
+
+def _resident(input: Any) -> Array | None:
+    """The row-major elements of a tensor of floats, if in memory and few enough for one thread."""
+    if input._hollow or input._marked or input._dtype not in _FLOATS or not config.small_below:
+        return None
+    if input._storage.deferred is not None or not 0 < numel(input._layout.shape) <= _ALONE:
+        return None
+    x = input.array()
+    return x if x.flags.c_contiguous else None
 
 
 def _summed(x: Array, dim: Any, keepdim: Any) -> Any:
@@ -77,8 +113,12 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     """`sum`."""
     x = input._np
     d = input._dtype
-    if x is None or dtype is not None or d not in _FLOATS or not x.size:
+    if x is None and dim is None and dtype is None and not keepdim:
+        x = _resident(input)
+    if x is None or dtype is not None or not x.size:
         return None
+    if d not in _FLOATS:
+        return _counted(x, d) if dim is None and not keepdim else None
     if not x.flags.c_contiguous:
         if any(x.strides) or x.ndim != 2 or dim != (0,):
             return None
@@ -97,11 +137,20 @@ def sum_(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = Non
     return None if found is None else fresh(found[0], d)
 
 
+def _counted(x: Array, d: dtypes.dtype) -> Any:
+    """The sum of all bools or integers."""
+    if d is dtypes.bool:
+        return fresh(np.array(np.count_nonzero(x), np.int64), dtypes.int64)
+    return fresh(add(x, None, np.int64), dtypes.int64) if d is dtypes.int64 else None
+
+
 def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """`mean`."""
-    x = floats(input)
+    x = _resident(input) if input._np is None and dim is None else floats(input)
     if x is None or dtype is not None or (dim is None and keepdim):
         return None
+    if x.size > _UNIT:
+        return fresh(x.dtype.type(_in_units(x.reshape(-1)) / x.size), input._dtype)
     found = (total(x), x.size) if dim is None else _summed(x, dim, keepdim)
     if found is None:
         return None
@@ -214,7 +263,7 @@ def extreme(ufunc: Any) -> Any:
         if keepdim is not False:
             return None
         if type(dim) is tuple and not dim:
-            x = floats(input)
+            x = _resident(input) if input._np is None else floats(input)
             return None if x is None else fresh(ufunc.reduce(x.reshape(-1)), input._dtype)
         x = rows(input, dim)
         return None if x is None else fresh(ufunc.reduce(x, -1), input._dtype)
