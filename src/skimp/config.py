@@ -30,15 +30,9 @@ class Config:
     """The settings. Assigning a wrong value raises a ValueError that says what would be right."""
 
     __slots__ = (
-        "block",
-        "defer",
-        "defer_from",
-        "max_nodes",
-        "remake_from",
-        "small_below",
-        "threads",
+        "block", "defer", "defer_from", "max_nodes", "remake_from", "small_below", "threads",
         "threads_from",
-    )
+    )  # fmt: skip
 
     defer: str
     defer_from: int

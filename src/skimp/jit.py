@@ -12,36 +12,12 @@ from skimp.multiprocessing.futures import Future
 from skimp.nn.modules.module import Module
 
 __all__ = [
-    "Attribute",
-    "Error",
-    "Final",
-    "Future",
-    "ScriptFunction",
-    "ScriptModule",
-    "annotate",
-    "enable_onednn_fusion",
-    "export",
-    "fork",
-    "freeze",
-    "ignore",
-    "interface",
-    "is_scripting",
-    "is_tracing",
-    "isinstance",
-    "load",
-    "onednn_fusion_enabled",
-    "optimize_for_inference",
-    "save",
-    "script",
-    "script_if_tracing",
-    "script_method",
-    "set_fusion_strategy",
-    "strict_fusion",
-    "trace",
-    "trace_module",
-    "unused",
-    "wait",
-]
+    "Attribute", "Error", "Final", "Future", "ScriptFunction", "ScriptModule", "annotate",
+    "enable_onednn_fusion", "export", "fork", "freeze", "ignore", "interface", "is_scripting",
+    "is_tracing", "isinstance", "load", "onednn_fusion_enabled", "optimize_for_inference", "save",
+    "script", "script_if_tracing", "script_method", "set_fusion_strategy", "strict_fusion",
+    "trace", "trace_module", "unused", "wait",
+]  # fmt: skip
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
 T = TypeVar("T")

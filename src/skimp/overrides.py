@@ -16,17 +16,10 @@ from skimp._engine.dispatch.unbound import unbound
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
-    "TorchFunctionMode",
-    "get_ignored_functions",
-    "get_overridable_functions",
-    "get_testing_overrides",
-    "handle_torch_function",
-    "has_torch_function",
-    "is_tensor_like",
-    "is_tensor_method_or_property",
-    "resolve_name",
-    "wrap_torch_function",
-]
+    "TorchFunctionMode", "get_ignored_functions", "get_overridable_functions",
+    "get_testing_overrides", "handle_torch_function", "has_torch_function", "is_tensor_like",
+    "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
+]  # fmt: skip
 __getattr__ = lookup(__name__)
 
 
@@ -107,17 +100,8 @@ def _dummy(f: Callable[..., Any]) -> Callable[..., Any]:
 def get_ignored_functions() -> set[Any]:
     """Functions that can't be taken over: those that make tensors of no tensor."""
     names = (
-        "arange",
-        "empty",
-        "eye",
-        "full",
-        "linspace",
-        "ones",
-        "rand",
-        "randn",
-        "tensor",
-        "zeros",
-    )
+        "arange", "empty", "eye", "full", "linspace", "ones", "rand", "randn", "tensor", "zeros",
+    )  # fmt: skip
     return {NAMESPACES[""][name] for name in names}
 
 

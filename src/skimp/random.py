@@ -18,13 +18,6 @@ def thread_safe_generator() -> Generator | None:
 
 
 __all__ = [
-    "Generator",
-    "default_generator",
-    "fork_rng",
-    "get_rng_state",
-    "initial_seed",
-    "manual_seed",
-    "seed",
-    "set_rng_state",
-    "thread_safe_generator",
-]
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed",
+    "seed", "set_rng_state", "thread_safe_generator",
+]  # fmt: skip

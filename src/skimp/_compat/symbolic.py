@@ -8,19 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
-    "SymBool",
-    "SymFloat",
-    "SymInt",
-    "sym_float",
-    "sym_fresh_size",
-    "sym_int",
-    "sym_ite",
-    "sym_max",
-    "sym_min",
-    "sym_not",
-    "sym_sqrt",
-    "sym_sum",
-]
+    "SymBool", "SymFloat", "SymInt", "sym_float", "sym_fresh_size", "sym_int", "sym_ite",
+    "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
+]  # fmt: skip
 
 
 class _Symbol:

@@ -8,11 +8,6 @@ from skimp.amp.grad_scaler import GradScaler
 from skimp.amp.state import is_autocast_available
 
 __all__ = [
-    "GradScaler",
-    "autocast",
-    "autocast_mode",
-    "custom_bwd",
-    "custom_fwd",
-    "grad_scaler",
+    "GradScaler", "autocast", "autocast_mode", "custom_bwd", "custom_fwd", "grad_scaler",
     "is_autocast_available",
-]
+]  # fmt: skip

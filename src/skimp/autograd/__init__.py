@@ -27,29 +27,11 @@ from skimp.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from skimp.autograd.variable import Variable
 
 __all__ = [
-    "Function",
-    "GradcheckError",
-    "Variable",
-    "backward",
-    "detect_anomaly",
-    "enable_grad",
-    "forward_ad",
-    "functional",
-    "grad",
-    "grad_mode",
-    "gradcheck",
-    "gradgradcheck",
-    "graph",
-    "inference_mode",
-    "is_anomaly_check_nan_enabled",
-    "is_anomaly_enabled",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "no_grad",
-    "saved",
-    "set_detect_anomaly",
-    "set_grad_enabled",
+    "Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad",
+    "forward_ad", "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph",
+    "inference_mode", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled",
+    "is_inference_mode_enabled", "no_grad", "saved", "set_detect_anomaly", "set_grad_enabled",
     "set_multithreading_enabled",
-]
+]  # fmt: skip
 
 __getattr__ = _lookup(__name__)

@@ -19,13 +19,9 @@ from skimp._engine.memory.interpreter import enters_uninterrupted
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
-    "UnpackedDualTensor",
-    "dual_level",
-    "enter_dual_level",
-    "exit_dual_level",
-    "make_dual",
+    "UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual",
     "unpack_dual",
-]
+]  # fmt: skip
 
 
 class UnpackedDualTensor(NamedTuple):

@@ -17,17 +17,8 @@ from skimp._engine.autograd.record import record
 from skimp._engine.autograd.rules import Rule
 
 __all__ = [
-    "AccumulateGrad",
-    "GradientEdge",
-    "Node",
-    "Rule",
-    "allow_mutation_on_saved_tensors",
-    "disable_saved_tensors_hooks",
-    "get_gradient_edge",
-    "increment_version",
-    "record",
-    "register_multi_grad_hook",
-    "save_on_cpu",
-    "saved_tensors_hooks",
-]
+    "AccumulateGrad", "GradientEdge", "Node", "Rule", "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version", "record",
+    "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
+]  # fmt: skip
 __getattr__ = lookup(__name__)

@@ -18,22 +18,11 @@ from skimp.distributed.mpi import available as _available
 from skimp.distributed.reduce_ops import ReduceOp
 
 __all__ = [
-    "DistBackendError",
-    "DistError",
-    "DistNetworkError",
-    "DistStoreError",
-    "QueueEmptyError",
-    "ReduceOp",
-    "get_node_local_rank",
-    "is_available",
-    "is_backend_available",
-    "is_gloo_available",
-    "is_mpi_available",
-    "is_nccl_available",
-    "is_torchelastic_launched",
-    "is_ucc_available",
+    "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "QueueEmptyError",
+    "ReduceOp", "get_node_local_rank", "is_available", "is_backend_available", "is_gloo_available",
+    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
     "is_xccl_available",
-]
+]  # fmt: skip
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
 

@@ -16,21 +16,12 @@ from skimp.distributed.nn import functional
 from skimp.distributed.reduce_ops import ReduceOp
 
 __all__ = [
-    "all_gather_single",
-    "all_gather_single_autograd",
-    "all_gather_tensor",
-    "all_gather_tensor_autograd",
-    "all_reduce",
-    "all_reduce_coalesced",
-    "all_to_all_single",
-    "all_to_all_single_autograd",
-    "broadcast",
-    "reduce_scatter_single",
-    "reduce_scatter_single_autograd",
-    "reduce_scatter_tensor",
-    "reduce_scatter_tensor_autograd",
+    "all_gather_single", "all_gather_single_autograd", "all_gather_tensor",
+    "all_gather_tensor_autograd", "all_reduce", "all_reduce_coalesced", "all_to_all_single",
+    "all_to_all_single_autograd", "broadcast", "reduce_scatter_single",
+    "reduce_scatter_single_autograd", "reduce_scatter_tensor", "reduce_scatter_tensor_autograd",
     "wait_tensor",
-]
+]  # fmt: skip
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
 

@@ -17,14 +17,9 @@ from skimp.nn import functional as F, whole
 euler_constant = 0.57721566490153286060
 
 __all__ = [
-    "broadcast_all",
-    "clamp_probs",
-    "lazy_property",
-    "logits_to_probs",
-    "probs_to_logits",
-    "tril_matrix_to_vec",
-    "vec_to_tril_matrix",
-]
+    "broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits",
+    "tril_matrix_to_vec", "vec_to_tril_matrix",
+]  # fmt: skip
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:

@@ -13,23 +13,7 @@ from skimp.lens.snapshot import dump, snapshot
 from skimp.lens.speedscope import to_speedscope
 
 __all__ = [
-    "Collector",
-    "Copied",
-    "Held",
-    "Peak",
-    "Place",
-    "Recording",
-    "Report",
-    "dump",
-    "from_json",
-    "load",
-    "make",
-    "replay",
-    "show",
-    "show_comparison",
-    "snapshot",
-    "to_html",
-    "to_json",
-    "to_speedscope",
-    "to_text",
-]
+    "Collector", "Copied", "Held", "Peak", "Place", "Recording", "Report", "dump", "from_json",
+    "load", "make", "replay", "show", "show_comparison", "snapshot", "to_html", "to_json",
+    "to_speedscope", "to_text",
+]  # fmt: skip

@@ -12,14 +12,9 @@ from skimp._engine.budget.statistics import Outcome
 VERSION = 2  # of the JSON
 
 ROLES = (
-    "parameter",
-    "gradient",
-    "optimizer state",
-    "buffer",
-    "saved for backward",
-    "data",
+    "parameter", "gradient", "optimizer state", "buffer", "saved for backward", "data",
     "temporary",
-)
+)  # fmt: skip
 PHASES = ("forward", "backward", "optimizer", "other")
 
 

@@ -13,13 +13,9 @@ from skimp.autograd.function import Function
 from skimp.utils import _pytree as trees
 
 __all__ = [
-    "CustomOpDef",
-    "custom_op",
-    "register_autograd",
-    "register_fake",
-    "register_kernel",
+    "CustomOpDef", "custom_op", "register_autograd", "register_fake", "register_kernel",
     "register_vmap",
-]
+]  # fmt: skip
 
 Decorated = Callable[..., Any]
 _OPS: dict[str, CustomOpDef] = {}

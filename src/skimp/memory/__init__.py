@@ -32,35 +32,12 @@ from skimp.memory.graph import saved
 from skimp.memory.holders import aliases, holders
 
 __all__ = [
-    "OutOfMemoryError",
-    "Picture",
-    "Region",
-    "aliases",
-    "budget",
-    "empty_cache",
-    "get_budget",
-    "get_limit",
-    "holders",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_stats",
-    "memory_summary",
-    "no_copies",
-    "parse_size",
-    "picture",
-    "region",
-    "reset_accumulated_memory_stats",
-    "reset_peak_memory_stats",
-    "saved",
-    "set_budget",
-    "set_limit",
-    "set_per_process_memory_fraction",
-    "step",
-    "synchronize",
-]
+    "OutOfMemoryError", "Picture", "Region", "aliases", "budget", "empty_cache", "get_budget",
+    "get_limit", "holders", "max_memory_allocated", "max_memory_reserved", "mem_get_info",
+    "memory_allocated", "memory_reserved", "memory_stats", "memory_summary", "no_copies",
+    "parse_size", "picture", "region", "reset_accumulated_memory_stats", "reset_peak_memory_stats",
+    "saved", "set_budget", "set_limit", "set_per_process_memory_fraction", "step", "synchronize",
+]  # fmt: skip
 
 # What the lens has, which stands above this module: it is imported when it is asked for.
 _LENS = {

@@ -19,16 +19,10 @@ from skimp.multiprocessing.spawning import (
 )
 
 __all__ = [
-    "ProcessContext",
-    "ProcessExitedException",
-    "ProcessRaisedException",
-    "get_all_sharing_strategies",
-    "get_sharing_strategy",
-    "set_sharing_strategy",
-    "sharing",
-    "spawn",
-    "start_processes",
-]
+    "ProcessContext", "ProcessExitedException", "ProcessRaisedException",
+    "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy", "sharing",
+    "spawn", "start_processes",
+]  # fmt: skip
 
 __all__ += _multiprocessing.__all__
 _STRATEGIES = {"file_descriptor", "file_system"} if sys.platform == "linux" else {"file_system"}

@@ -10,20 +10,10 @@ from skimp.nn.parallel import DataParallel
 from skimp.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
-    "Buffer",
-    "DataParallel",
-    "Parameter",
-    "UninitializedBuffer",
-    "UninitializedParameter",
-    "attention",
-    "factory_kwargs",
-    "functional",
-    "init",
-    "modules",
-    "parallel",
-    "parameter",
+    "Buffer", "DataParallel", "Parameter", "UninitializedBuffer", "UninitializedParameter",
+    "attention", "factory_kwargs", "functional", "init", "modules", "parallel", "parameter",
     "utils",
-]
+]  # fmt: skip
 __all__ += modules.__all__
 
 

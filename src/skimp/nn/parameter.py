@@ -107,35 +107,11 @@ def _preserve() -> Any:
     return preserve_format
 
 
-_OWN = frozenset(
-    (
-        "_np",
-        "_layout",
-        "_storage",
-        "_dtype",
-        "_rg",
-        "_node",
-        "_index",
-        "_grad",
-        "_base",
-        "_stale",
-        "_marked",
-        "_counter",
-        "_conj",
-        "_neg",
-        "_inference",
-        "_accumulate",
-        "_hooks",
-        "_post_hooks",
-        "_retains",
-        "_cut",
-        "_inherits",
-        "_views",
-        "_output",
-        "_creation",
-        "__weakref__",
-    )
-)
+_OWN = frozenset((
+    "_np", "_layout", "_storage", "_dtype", "_rg", "_node", "_index", "_grad", "_base", "_stale",
+    "_marked", "_counter", "_conj", "_neg", "_inference", "_accumulate", "_hooks", "_post_hooks",
+    "_retains", "_cut", "_inherits", "_views", "_output", "_creation", "__weakref__",
+))  # fmt: skip
 
 
 def _copy_attributes(old: Tensor, new: Tensor, memo: dict[int, Any]) -> None:
@@ -191,14 +167,8 @@ class _Uninitialized:
     _dtype: Any
     __class__: Any
     _DEFINED = (
-        "materialize",
-        "requires_grad",
-        "dtype",
-        "device",
-        "is_leaf",
-        "detach",
-        "share_memory_",
-    )
+        "materialize", "requires_grad", "dtype", "device", "is_leaf", "detach", "share_memory_",
+    )  # fmt: skip
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become a tensor of this shape, uninitialised as to its values."""

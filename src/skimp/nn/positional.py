@@ -18,31 +18,12 @@ from skimp.nn.modules import recurrence
 
 F: Any = functional
 __all__ = [
-    "affine_grid_generator",
-    "batch_norm",
-    "binary_cross_entropy_with_logits",
-    "convolution",
-    "cosine_embedding_loss",
-    "embedding_bag",
-    "frobenius_norm",
-    "group_norm",
-    "gru",
-    "gru_cell",
-    "hinge_embedding_loss",
-    "instance_norm",
-    "kl_div",
-    "lstm",
-    "lstm_cell",
-    "margin_ranking_loss",
-    "norm_except_dim",
-    "nuclear_norm",
-    "poisson_nll_loss",
-    "rnn_relu",
-    "rnn_relu_cell",
-    "rnn_tanh",
-    "rnn_tanh_cell",
-    "triplet_margin_loss",
-]
+    "affine_grid_generator", "batch_norm", "binary_cross_entropy_with_logits", "convolution",
+    "cosine_embedding_loss", "embedding_bag", "frobenius_norm", "group_norm", "gru", "gru_cell",
+    "hinge_embedding_loss", "instance_norm", "kl_div", "lstm", "lstm_cell", "margin_ranking_loss",
+    "norm_except_dim", "nuclear_norm", "poisson_nll_loss", "rnn_relu", "rnn_relu_cell", "rnn_tanh",
+    "rnn_tanh_cell", "triplet_margin_loss",
+]  # fmt: skip
 
 # -- recurrent layers -----------------------------------------------------------------------------
 

@@ -31,17 +31,9 @@ from skimp.optim import fused
 from skimp.optim.optimizer import Optimizer
 
 __all__ = [
-    "ByFormula",
-    "Declared",
-    "PerParameter",
-    "advance",
-    "counter",
-    "fractions",
-    "hyperparameters",
-    "number",
-    "update",
-    "zeros",
-]
+    "ByFormula", "Declared", "PerParameter", "advance", "counter", "fractions", "hyperparameters",
+    "number", "update", "zeros",
+]  # fmt: skip
 
 T = TypeVar("T", bound=type[Any])
 update = fused.update

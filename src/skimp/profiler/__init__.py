@@ -16,15 +16,9 @@ from skimp.profiler.profile import (
 )
 
 __all__ = [
-    "ProfilerAction",
-    "ProfilerActivity",
-    "kineto_available",
-    "profile",
-    "record_function",
-    "schedule",
-    "supported_activities",
-    "tensorboard_trace_handler",
-]
+    "ProfilerAction", "ProfilerActivity", "kineto_available", "profile", "record_function",
+    "schedule", "supported_activities", "tensorboard_trace_handler",
+]  # fmt: skip
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)
 

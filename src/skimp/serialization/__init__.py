@@ -25,24 +25,11 @@ from skimp.serialization.safe import (
 from skimp.serialization.saving import DEFAULT_PROTOCOL, save
 
 __all__ = [
-    "DEFAULT_PROTOCOL",
-    "LoadEndianness",
-    "SourceChangeWarning",
-    "add_safe_globals",
-    "clear_safe_globals",
-    "default_restore_location",
-    "get_crc32_options",
-    "get_default_load_endianness",
-    "get_default_mmap_options",
-    "get_safe_globals",
-    "get_unsafe_globals_in_checkpoint",
-    "load",
-    "safe_globals",
-    "safetensors",
-    "save",
-    "set_crc32_options",
-    "set_default_load_endianness",
-    "set_default_mmap_options",
-]
+    "DEFAULT_PROTOCOL", "LoadEndianness", "SourceChangeWarning", "add_safe_globals",
+    "clear_safe_globals", "default_restore_location", "get_crc32_options",
+    "get_default_load_endianness", "get_default_mmap_options", "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint", "load", "safe_globals", "safetensors", "save",
+    "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options",
+]  # fmt: skip
 _standard.settle()
 __getattr__ = lookup(__name__)

@@ -83,18 +83,10 @@ WRITTEN: Final[dict[int, tuple[str, str]]] = {
 
 # Types of PyTorch's that a file may hold and that do not exist here.
 ABSENT: Final = (
-    "ComplexHalfStorage",
-    "QInt8Storage",
-    "QInt32Storage",
-    "QUInt8Storage",
-    "QUInt4x2Storage",
-    "QUInt2x4Storage",
-    "complex32",
-    "float4_e2m1fn_x2",
-    "_rebuild_qtensor",
-    "_rebuild_nested_tensor",
-    "_rebuild_device_tensor_from_numpy",
-)
+    "ComplexHalfStorage", "QInt8Storage", "QInt32Storage", "QUInt8Storage", "QUInt4x2Storage",
+    "QUInt2x4Storage", "complex32", "float4_e2m1fn_x2", "_rebuild_qtensor",
+    "_rebuild_nested_tensor", "_rebuild_device_tensor_from_numpy",
+)  # fmt: skip
 
 # Modules whose functions touch the system: refused even where a program allows them.
 BLOCKED: Final = ("sys", "os", "posix", "nt", "subprocess")

@@ -9,15 +9,9 @@ from skimp._engine.tensor.tensor import Tensor
 from skimp.utils import _pytree, checkpoint, data, deterministic, dlpack, hooks
 
 __all__ = [
-    "_pytree",
-    "checkpoint",
-    "data",
-    "deterministic",
-    "dlpack",
-    "hooks",
-    "set_module",
+    "_pytree", "checkpoint", "data", "deterministic", "dlpack", "hooks", "set_module",
     "swap_tensors",
-]
+]  # fmt: skip
 __getattr__ = _lookup(__name__)
 
 

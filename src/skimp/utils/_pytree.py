@@ -8,30 +8,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 __all__ = [
-    "GetAttrKey",
-    "LeafSpec",
-    "MappingKey",
-    "PyTree",
-    "SequenceKey",
-    "TreeSpec",
-    "key_get",
-    "keystr",
-    "register_pytree_node",
-    "tree_all",
-    "tree_any",
-    "tree_flatten",
-    "tree_flatten_with_path",
-    "tree_is_leaf",
-    "tree_iter",
-    "tree_leaves",
-    "tree_leaves_with_path",
-    "tree_map",
-    "tree_map_",
-    "tree_map_only",
-    "tree_map_with_path",
-    "tree_structure",
+    "GetAttrKey", "LeafSpec", "MappingKey", "PyTree", "SequenceKey", "TreeSpec", "key_get",
+    "keystr", "register_pytree_node", "tree_all", "tree_any", "tree_flatten",
+    "tree_flatten_with_path", "tree_is_leaf", "tree_iter", "tree_leaves", "tree_leaves_with_path",
+    "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path", "tree_structure",
     "tree_unflatten",
-]
+]  # fmt: skip
 
 PyTree = Any
 IsLeaf = Callable[[Any], bool] | None

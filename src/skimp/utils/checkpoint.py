@@ -20,14 +20,9 @@ from skimp.autograd.checkpoint import (
 )
 
 __all__ = [
-    "CheckpointError",
-    "CheckpointFunction",
-    "checkpoint",
-    "checkpoint_sequential",
-    "noop_context_fn",
-    "set_checkpoint_debug_enabled",
-    "set_checkpoint_early_stop",
-]
+    "CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential",
+    "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+]  # fmt: skip
 __getattr__ = lookup(__name__)
 
 

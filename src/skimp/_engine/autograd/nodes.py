@@ -30,18 +30,9 @@ class Extra:
     """What few nodes have: hooks, metadata, several outputs, the trace of anomaly mode."""
 
     __slots__ = (
-        "after",
-        "before",
-        "metadata",
-        "metas",
-        "on",
-        "own",
-        "retains",
-        "shown",
-        "trace",
-        "within",
+        "after", "before", "metadata", "metas", "on", "own", "retains", "shown", "trace", "within",
         "zeroed",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.metas: tuple[tuple[Any, Any], ...] | None = None  # (shape, dtype) of several outputs
@@ -83,17 +74,9 @@ class Node:
     """A step of backward: gradients of an op's outputs in, gradients of its inputs out."""
 
     __slots__ = (
-        "__weakref__",
-        "_code",
-        "_dtype",
-        "_edges",
-        "_extra",
-        "_first",
-        "_lasti",
-        "_number",
-        "_saved",
-        "_shape",
-    )
+        "__weakref__", "_code", "_dtype", "_edges", "_extra", "_first", "_lasti", "_number",
+        "_saved", "_shape",
+    )  # fmt: skip
 
     label: ClassVar[str] = "Node"
     _plan: Any = Runs(_run_itself)

@@ -57,17 +57,9 @@ class Plan:
     """What one call of an op keeps and computes, given which of its inputs need gradients."""
 
     __slots__ = (
-        "cls",
-        "frees",
-        "frees_if_tensor",
-        "keeps",
-        "lists",
-        "mask",
-        "rule",
-        "run",
-        "slots",
+        "cls", "frees", "frees_if_tensor", "keeps", "lists", "mask", "rule", "run", "slots",
         "steps",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, rule: Rule, mask: tuple[bool, ...], lists: tuple[str, ...], bound: Iterable[str]

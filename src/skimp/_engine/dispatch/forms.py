@@ -50,22 +50,9 @@ from skimp._engine.tensor import formats
 from skimp._engine.tensor.tensor import Tensor
 
 __all__ = [
-    "METHODS",
-    "NAMESPACES",
-    "OPS",
-    "Function",
-    "Op",
-    "copy_twin",
-    "export",
-    "general",
-    "move",
-    "reduction",
-    "rowwise",
-    "spread",
-    "view",
-    "watching",
-    "wrapper",
-]
+    "METHODS", "NAMESPACES", "OPS", "Function", "Op", "copy_twin", "export", "general", "move",
+    "reduction", "rowwise", "spread", "view", "watching", "wrapper",
+]  # fmt: skip
 
 R = TypeVar("R")
 _new = object.__new__

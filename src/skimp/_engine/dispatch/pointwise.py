@@ -47,24 +47,9 @@ class Pointwise:
     """
 
     __slots__ = (
-        "args",
-        "bare",
-        "check",
-        "fast",
-        "kernels",
-        "masks",
-        "name",
-        "numbers",
-        "opmath",
-        "overlap",
-        "params",
-        "plain",
-        "recording",
-        "rule",
-        "title",
-        "types",
-        "unwatched",
-    )
+        "args", "bare", "check", "fast", "kernels", "masks", "name", "numbers", "opmath",
+        "overlap", "params", "plain", "recording", "rule", "title", "types", "unwatched",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -280,15 +280,8 @@ class Runner:
     """One thread's registers, and the loop over a plan's steps."""
 
     __slots__ = (
-        "_once",
-        "_operands",
-        "_outs",
-        "_ready",
-        "_registers",
-        "_scratch",
-        "_steps",
-        "leaves",
-    )
+        "_once", "_operands", "_outs", "_ready", "_registers", "_scratch", "_steps", "leaves",
+    )  # fmt: skip
 
     def __init__(self, prepared: Prepared) -> None:
         plan = prepared.plan

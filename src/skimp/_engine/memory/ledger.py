@@ -125,34 +125,11 @@ class Ledger:
     """The counters of one device: bytes, but for made, most_made, dropped, copies and ooms."""
 
     __slots__ = (
-        "_bound",
-        "_gauges",
-        "_high",
-        "_limit",
-        "_lock",
-        "_observers",
-        "_overall",
-        "_overhead",
-        "_relieving",
-        "_unfolded",
-        "adviser",
-        "backing",
-        "budget",
-        "ceiling",
-        "copied",
-        "copies",
-        "device",
-        "dropped",
-        "freed",
-        "live_by_line",
-        "made",
-        "most_made",
-        "ooms",
-        "relievers",
-        "total",
-        "unwritten",
-        "watched",
-    )
+        "_bound", "_gauges", "_high", "_limit", "_lock", "_observers", "_overall", "_overhead",
+        "_relieving", "_unfolded", "adviser", "backing", "budget", "ceiling", "copied", "copies",
+        "device", "dropped", "freed", "live_by_line", "made", "most_made", "ooms", "relievers",
+        "total", "unwritten", "watched",
+    )  # fmt: skip
 
     def __init__(self, device: str) -> None:
         self.device: Final = device

@@ -9,18 +9,8 @@ from skimp._engine.tensor import missing_backend as missing
 from skimp._engine.tensor.regions import active
 
 _TYPES = (
-    "cpu",
-    "cuda",
-    "meta",
-    "mps",
-    "xpu",
-    "ipu",
-    "hpu",
-    "mtia",
-    "xla",
-    "vulkan",
-    "privateuseone",
-)
+    "cpu", "cuda", "meta", "mps", "xpu", "ipu", "hpu", "mtia", "xla", "vulkan", "privateuseone",
+)  # fmt: skip
 
 
 class device:  # noqa: N801  (PyTorch's name)

@@ -15,14 +15,8 @@ class dtype:  # noqa: N801  (PyTorch's name)
     """An element type. `np` is the NumPy type of the same bytes, `itemsize` its size in bytes."""
 
     __slots__ = (
-        "category",
-        "is_complex",
-        "is_floating_point",
-        "is_signed",
-        "itemsize",
-        "name",
-        "np",
-    )
+        "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, np_dtype: Any, category: int, is_signed: builtins.bool = True

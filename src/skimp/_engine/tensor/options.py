@@ -27,15 +27,8 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform
 from skimp._engine.generated import compiled
 
 __all__ = [
-    "KW_ONLY",
-    "InitVar",
-    "Option",
-    "declared",
-    "default_of",
-    "options",
-    "own_init",
-    "parameters",
-]
+    "KW_ONLY", "InitVar", "Option", "declared", "default_of", "options", "own_init", "parameters",
+]  # fmt: skip
 
 T = TypeVar("T", bound=type[Any])
 _MISSING: Any = object()

@@ -34,21 +34,9 @@ from skimp._kernels.random.rejection import poisson, standard_gamma
 from skimp._kernels.random.weighted import multinomial
 
 __all__ = [
-    "Engine",
-    "bernoulli",
-    "bernoulli_each",
-    "cauchy",
-    "exponential",
-    "geometric",
-    "log_normal",
-    "multinomial",
-    "normal",
-    "poisson",
-    "random_",
-    "randperm",
-    "standard_gamma",
-    "uniform",
-]
+    "Engine", "bernoulli", "bernoulli_each", "cauchy", "exponential", "geometric", "log_normal",
+    "multinomial", "normal", "poisson", "random_", "randperm", "standard_gamma", "uniform",
+]  # fmt: skip
 
 _PART: Final = 1 << 16
 _LOW53: Final = np.uint64((1 << 53) - 1)

@@ -54,21 +54,9 @@ class Engine:
     """
 
     __slots__ = (
-        "_bits",
-        "_fresh",
-        "_legacy",
-        "_next",
-        "_numpy",
-        "_pos",
-        "_seed",
-        "at",
-        "lock",
-        "next_double",
-        "next_float",
-        "normals",
-        "uniforms",
-        "words",
-    )
+        "_bits", "_fresh", "_legacy", "_next", "_numpy", "_pos", "_seed", "at", "lock",
+        "next_double", "next_float", "normals", "uniforms", "words",
+    )  # fmt: skip
 
     def __init__(self, seed: int = DEFAULT_SEED) -> None:
         self.lock = threading.RLock()

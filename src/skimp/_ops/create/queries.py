@@ -16,19 +16,10 @@ from skimp._ops.create import tensor_types
 from skimp._ops.create.storages import TypedStorage, UntypedStorage
 
 __all__ = [
-    "compiled_with_cxx11_abi",
-    "get_device_module",
-    "has_lapack",
-    "has_mkl",
-    "has_openmp",
-    "has_spectral",
-    "init_num_threads",
-    "is_storage",
-    "is_tensor",
-    "is_vulkan_available",
-    "set_default_tensor_type",
-    "typename",
-]
+    "compiled_with_cxx11_abi", "get_device_module", "has_lapack", "has_mkl", "has_openmp",
+    "has_spectral", "init_num_threads", "is_storage", "is_tensor", "is_vulkan_available",
+    "set_default_tensor_type", "typename",
+]  # fmt: skip
 
 
 def is_tensor(obj: Any, /) -> bool:

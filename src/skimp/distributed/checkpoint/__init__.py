@@ -17,14 +17,8 @@ from skimp.distributed.checkpoint.files import (
 )
 
 __all__ = [
-    "CheckpointException",
-    "FileSystemReader",
-    "FileSystemWriter",
-    "async_save",
-    "load",
-    "load_state_dict",
-    "save",
-    "save_state_dict",
-]
+    "CheckpointException", "FileSystemReader", "FileSystemWriter", "async_save", "load",
+    "load_state_dict", "save", "save_state_dict",
+]  # fmt: skip
 __all__.extend(public(__name__))
 __getattr__ = lookup(__name__)

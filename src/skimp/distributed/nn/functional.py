@@ -14,18 +14,9 @@ from skimp.distributed.groups import chosen, group
 from skimp.distributed.reduce_ops import ReduceOp
 
 __all__ = [
-    "ReduceOp",
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "broadcast",
-    "gather",
-    "group",
-    "reduce",
-    "reduce_scatter",
-    "scatter",
-]
+    "ReduceOp", "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast",
+    "gather", "group", "reduce", "reduce_scatter", "scatter",
+]  # fmt: skip
 
 
 def _like(t: Tensor) -> Tensor:

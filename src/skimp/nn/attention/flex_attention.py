@@ -16,16 +16,9 @@ from skimp._ops.create.creation import arange, tensor
 from skimp.nn.functional import pad
 
 __all__ = [
-    "AuxOutput",
-    "AuxRequest",
-    "BlockMask",
-    "and_masks",
-    "create_block_mask",
-    "create_mask",
-    "flex_attention",
-    "noop_mask",
-    "or_masks",
-]
+    "AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask",
+    "flex_attention", "noop_mask", "or_masks",
+]  # fmt: skip
 
 Mod = Callable[..., Any]
 _DEFAULT_SPARSE_BLOCK_SIZE = 128

@@ -13,14 +13,10 @@ from skimp.nn.modules.container import ModuleDict, ModuleList
 from skimp.nn.parameter import Parameter
 
 __all__ = [
-    "ParametrizationList",
-    "cached",
-    "is_parametrized",
-    "register_parametrization",
-    "remove_parametrizations",
-    "transfer_parametrizations_and_params",
+    "ParametrizationList", "cached", "is_parametrized", "register_parametrization",
+    "remove_parametrizations", "transfer_parametrizations_and_params",
     "type_before_parametrizations",
-]
+]  # fmt: skip
 
 _cache_enabled = 0
 _cache: dict[tuple[int, str], Tensor] = {}

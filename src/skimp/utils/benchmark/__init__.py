@@ -19,16 +19,9 @@ from skimp.utils.benchmark.measurement import (
 from skimp.utils.benchmark.timing import Language, Timer, timer
 
 __all__ = [
-    "Compare",
-    "Language",
-    "Measurement",
-    "TaskSpec",
-    "Timer",
-    "select_unit",
-    "timer",
-    "trim_sigfig",
-    "unit_to_english",
-]
+    "Compare", "Language", "Measurement", "TaskSpec", "Timer", "select_unit", "timer",
+    "trim_sigfig", "unit_to_english",
+]  # fmt: skip
 __getattr__ = lookup(__name__)
 
 

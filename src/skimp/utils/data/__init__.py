@@ -28,28 +28,10 @@ from skimp.utils.data.sampler import (
 )
 
 __all__ = [
-    "BatchSampler",
-    "ChainDataset",
-    "ConcatDataset",
-    "DataLoader",
-    "Dataset",
-    "DistributedSampler",
-    "IterableDataset",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "StackDataset",
-    "Subset",
-    "SubsetRandomSampler",
-    "TensorDataset",
-    "WeightedRandomSampler",
-    "dataloader",
-    "dataset",
-    "default_collate",
-    "default_convert",
-    "distributed",
-    "get_worker_info",
-    "random_split",
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler",
+    "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
+    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "dataloader", "dataset",
+    "default_collate", "default_convert", "distributed", "get_worker_info", "random_split",
     "sampler",
-]
+]  # fmt: skip
 __getattr__ = lookup(__name__)
