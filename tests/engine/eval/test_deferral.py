@@ -249,6 +249,31 @@ def test_a_block_that_an_array_reads_is_not_taken() -> None:
     assert array[0] == 1.0
 
 
+LINEAR = {
+    "activation": lambda x, w, b: torch_of(x).nn.functional.leaky_relu(x @ w + b),
+    "of another shape": lambda x, w, b: torch_of(x).nn.functional.gelu(
+        torch_of(x).nn.functional.linear(x[None], w.t(), b)
+    ),
+    "two": lambda x, w, b: (x @ w + b).sigmoid() * 2,
+    "reduced": lambda x, w, b: torch_of(x).nn.functional.linear(x[None], w.t(), b).sum(1),
+}
+
+
+@pytest.mark.parametrize("rows", [64, 4096])
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", LINEAR)
+def test_deferring_holds_no_more_than_eager_execution(name: str, grad: bool, rows: int) -> None:
+    w, b = skimp.zeros(32, 64, requires_grad=grad), skimp.zeros(64, requires_grad=grad)
+    peaks = {}
+    for mode in ("never", "auto", "always"):
+        with skimp.config.using(defer=mode), skimp.memory.region() as r:
+            made = LINEAR[name](skimp.ones(rows, 32), w, b)
+        del made
+        peaks[mode] = r.extra
+    assert peaks["auto"] <= peaks["never"]
+    assert peaks["always"] <= peaks["never"]
+
+
 CONSUMERS = {
     "sum": lambda x: x.sum(1),
     "amax": lambda x: x.amax(1),

@@ -79,6 +79,7 @@ def node_of(a: Any, layout: Layout, order: tuple[int, ...], inner: tuple[int, ..
         and expr.dtype == a._dtype.np  # else a view of the bytes as another type
     ):
         return expr
+    del expr  # whoever holds it keeps its result from taking over what it reads
     array = a.array()
     if array.shape != layout.shape:
         array = np.broadcast_to(array, layout.shape)

@@ -59,6 +59,7 @@ def source_of(t: Tensor, in_order: bool = False) -> tuple[Expr | Array, tuple[in
         materialize_inner(expr)
         if t._storage.deferred is expr:
             return expr, order
+    del expr  # whoever holds it keeps its result from taking over what it reads
     return t.array().transpose(order), order
 
 

@@ -236,13 +236,15 @@ class Storage:
         _kept = None if host.budget is None else host.budget.computes(self)
         # Who else holds the expression is about to read its leaves, as a reduction that asks for
         # room for its result: nothing may be computed over them.
-        if sys.getrefcount(expr) <= _OWN:
-            donor = self.donor(expr)
-            if donor is not None:
-                self._compute_over(donor, expr)
-                return
+        donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
+        if donor is None and WAITING and len(self) >= POOLED:
+            relieve()  # after which nobody else may read what this reads
+            donor = self.donor(expr) if sys.getrefcount(expr) <= _OWN else None
+        if donor is not None:
+            self._compute_over(donor, expr)
+            return
         try:
-            block = allocate(len(self), self)
+            block = taken(len(self), self)
             run.evaluate(expr, self._target(block, expr))
             self.block = block  # one step with the next line (see ledger.py)
             self.deferred = None
@@ -284,7 +286,7 @@ class Storage:
         nothing but this.
         """
         for leaf in expr.leaves:
-            if _nbytes_of(leaf) < POOLED or leaf.array.nbytes != len(self):
+            if _nbytes_of(leaf) <= 0 or leaf.array.nbytes != len(self):
                 continue
             if self._may_take(expr, leaf):
                 return leaf.storage  # type: ignore[return-value]
@@ -296,7 +298,7 @@ class Storage:
         mine = [one for one in expr.leaves if one.storage is s]
         return (
             sys.getrefcount(s) == len(mine) + 2  # the leaves, `s` here, the call's argument
-            and s.nbytes >= POOLED
+            and s.nbytes > 0
             and not s.exported
             and len(s) == len(self)
             and a.shape == expr.shape
