@@ -75,6 +75,8 @@ CALLS: dict[str, Call] = {
     "logsumexp_kept": lambda t, x: t.logsumexp(x, -1, True),
     "softmax": lambda t, x: x.softmax(-1),
     "softmax_0": lambda t, x: t.softmax(x, 0),
+    "softmax_inner": lambda t, x: t.softmax(x, -2),
+    "log_softmax_inner": lambda t, x: t.log_softmax(x, -2),
     "softmax_wide": lambda t, x: t.nn.functional.softmax(x, -1, dtype=t.float64),
     "log_softmax": lambda t, x: t.nn.functional.log_softmax(x, dim=-1),
     "sort": lambda t, x: x.sort(),
@@ -218,9 +220,9 @@ def test_tensors_of_middle_size_are_reduced_to_the_bits_of_units_on_threads(dtyp
 def test_softmax_decides_alike_beside_negative_zero_and_nan() -> None:
     """Whether the largest elements are subtracted first is one question to all rows of a call."""
     rows = np.array([[-0.0, -1, -2], [1, 2, 3], [0.5, 0.25, 0]], np.float32)
-    for top in (-0.0, 0.0, 64.0, 65.0, np.nan, np.inf, -1.0):
+    for top in (-0.0, 0.0, 64.0, 65.0, 100.0, np.nan, np.inf, -np.inf, -1.0, -30.0, -200.0):
         a = rows.copy()
-        a[0, 0] = top
+        a[0] += top
         small = skimp.from_numpy(a).clone().softmax(-1).numpy().copy()
         with using(small_below=0):
             behind = skimp.from_numpy(a).clone().softmax(-1).numpy().copy()

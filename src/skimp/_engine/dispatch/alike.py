@@ -88,4 +88,4 @@ def bound(kernel: Kernel, *params: Any) -> Kernel:
     def run(*arrays: Any, out: Array) -> None:
         fn(*arrays, *params, out=out)
 
-    return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense)
+    return Kernel(kernel.name, run, kernel.aliases, kernel.strided, kernel.dense, kernel.brief)

@@ -65,13 +65,14 @@ class Kernel:
         aliases: bool | None = None,
         strided: bool | None = None,
         dense: bool | None = None,
+        brief: bool | None = None,
     ) -> None:
         self.name: Final = name
         self.fn: Final = fn
         self.aliases: Final = isinstance(fn, np.ufunc) if aliases is None else aliases
         self.strided: Final = fn in _SAME_AT_ANY_STRIDE if strided is None else strided
         self.dense: Final = fn in _SLOW_WITH_NUMBERS if dense is None else dense
-        self.brief: Final = fn in _BRIEF
+        self.brief: Final = fn in _BRIEF if brief is None else brief
 
     def __repr__(self) -> str:
         return self.name

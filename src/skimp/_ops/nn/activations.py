@@ -87,7 +87,7 @@ def row(
 # -- rectifiers -----------------------------------------------------------------------------------
 
 # These two read an element before they write it: relu_ writes where it reads.
-RECTIFY = Kernel("relu", A.relu, aliases=True, strided=True)
+RECTIFY = Kernel("relu", A.relu, aliases=True, strided=True, brief=True)
 PASS_ABOVE = Kernel("threshold_backward", A.threshold_backward, aliases=True, strided=True)
 
 THRESHOLD_BACK: Pointwise = back(

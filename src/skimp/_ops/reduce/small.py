@@ -306,3 +306,14 @@ def few_rows(input: Any, dim: Any) -> Array | None:
     if dim != -1 and dim != x.ndim - 1:
         return None
     return x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+
+
+def few_columns(input: Any, dim: Any) -> Array | None:
+    """A small tensor around a dim that is not its last, as (outer, n, inner)."""
+    x = floats(input)
+    if x is None or type(dim) is not int or x.size >= _ROWS:
+        return None
+    d = dim + x.ndim if dim < 0 else dim
+    if not 0 <= d < x.ndim - 1 or (inner := math.prod(x.shape[d + 1 :])) == 1:
+        return None
+    return x.reshape(-1, x.shape[d], inner)

@@ -32,7 +32,7 @@ from skimp._kernels.einsum import einsum
 from skimp._kernels.scratch import Scratch, row_sums, row_tops
 from skimp._kernels.threads import quietly, share
 from skimp._ops import batching
-from skimp._ops.reduce.small import few_rows
+from skimp._ops.reduce.small import few_columns, few_rows
 
 Block = Callable[..., None]
 HALVES: Final = (dtypes.float16, dtypes.bfloat16)
@@ -40,6 +40,10 @@ SMALL: Final = 1 << 14  # elements below which one call on all rows is the short
 _FEW_ROWS: Final = 64  # whose largest number Python finds sooner
 # the bits of 64, by bytes: exp(64) times any number of elements is finite in float32
 _NO_OVERFLOW: Final = {4: 0x42800000, 8: 0x4050000000000000}
+# sums of exponentials between which nothing was subtracted in vain: no exponential is infinite, and
+# what vanishes would be less than 1e-29 of its row
+_LEAST: Final = 2.0**-29
+_MOST: Final = 2.0**100
 _UNIT: Final = 1 << 17  # elements of a block where rows are not runs of memory
 
 
@@ -163,10 +167,30 @@ def exp_of(x: Array, top: Array, out: Array) -> Array | None:
     return top
 
 
+def _exp_rows(x: Array, y: Array) -> Array:
+    """y = exp(x), less the largest of each row where it must be; the sums of the rows."""
+    np.exp(x, out=y)
+    sums = row_sums(y)
+    return sums if _are_moderate(sums) else _exp_below(x, y)
+
+
+def _are_moderate(sums: Array) -> bool:
+    if sums.size > 2 * _FEW_ROWS:
+        flat = sums.reshape(-1)
+        return bool(np.minimum.reduce(flat) > _LEAST and np.maximum.reduce(flat) < _MOST)
+    values = sums.ravel().tolist()
+    return bool(min(values) > _LEAST and max(values) < _MOST)
+
+
+def _exp_below(x: Array, y: Array) -> Array:
+    np.exp(np.subtract(x, row_tops(x), out=y), out=y)
+    return row_sums(y)
+
+
 @in_wide
 def _softmax_block(x: Array, y: Array) -> None:
-    exp_of(x, row_tops(x), y)
-    np.divide(y, row_sums(y), out=y)
+    sums = _exp_rows(x.copy() if np.may_share_memory(x, y) else x, y)
+    np.divide(y, sums, out=y)
 
 
 @in_wide
@@ -195,11 +219,9 @@ def _log_softmax_back_block(g: Array, y: Array, d: Array) -> None:
 
 def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """`_softmax_back_block` on small arrays."""
-    if type(g) is not Tensor or type(y) is not Tensor or g._dtype is not y._dtype:
-        return None
-    a, b = few_rows(g, dim), few_rows(y, dim)
-    if a is None or b is None or a.shape != b.shape:
-        return None
+    a, b = _pair_of_rows(g, y, dim)
+    if a is None or b is None:
+        return _small_columns(_softmax_back_block, dim, g, y)
     d = np.multiply(a, b)
     sums = einsum("ij->i", d)[:, None]
     np.multiply(np.subtract(a, sums, out=d), b, out=d)
@@ -208,15 +230,32 @@ def _small_back(g: Any, y: Any, dim: Any) -> Tensor | None:
 
 def _small_log_back(g: Any, y: Any, dim: Any) -> Tensor | None:
     """`_log_softmax_back_block` on small arrays."""
-    if type(g) is not Tensor or type(y) is not Tensor or g._dtype is not y._dtype:
-        return None
-    a, b = few_rows(g, dim), few_rows(y, dim)
-    if a is None or b is None or a.shape != b.shape:
-        return None
+    a, b = _pair_of_rows(g, y, dim)
+    if a is None or b is None:
+        return _small_columns(_log_softmax_back_block, dim, g, y)
     d = np.exp(b)
     np.multiply(d, einsum("ij->i", a)[:, None], out=d)
     np.subtract(a, d, out=d)
     return fresh(d.reshape(g.shape), g._dtype)
+
+
+def _pair_of_rows(g: Any, y: Any, dim: Any) -> tuple[Array | None, Array | None]:
+    if type(g) is not Tensor or type(y) is not Tensor or g._dtype is not y._dtype:
+        return None, None
+    a, b = few_rows(g, dim), few_rows(y, dim)
+    return (a, b) if a is None or b is None or a.shape == b.shape else (None, None)
+
+
+def _small_columns(block: Block, dim: Any, *tensors: Any) -> Tensor | None:
+    """A block function on small tensors of one shape along a dim that is not the last."""
+    dtype = tensors[0]._dtype
+    arrays = [few_columns(t, dim) if type(t) is Tensor else None for t in tensors]
+    x = arrays[0]
+    if x is None or any([a is None or a.shape != x.shape or a.dtype != x.dtype for a in arrays]):
+        return None
+    out = np.empty(x.shape, x.dtype)
+    block(*arrays, out)
+    return fresh(out.reshape(tensors[0]._np.shape), dtype)
 
 
 def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
@@ -231,17 +270,19 @@ def _mapped(input: Tensor, dim: int, fn: Block, *more: Array) -> Tensor:
 def _small_softmax(input: Any, dim: Any) -> Tensor | None:
     x = few_rows(input, dim)
     if x is None:
-        return None
-    y = np.empty(x.shape, x.dtype)
-    exp_of(x, row_tops(x), y)
-    np.divide(y, einsum("ij->i", y)[:, None], out=y)
+        return _small_columns(_softmax_block, dim, input)
+    y = np.exp(x)
+    sums = einsum("ij->i", y)
+    if not _are_moderate(sums):
+        sums = _exp_below(x, y)[:, 0]
+    np.divide(y, sums[:, None], out=y)
     return fresh(y if y.shape == input._np.shape else y.reshape(input._np.shape), input._dtype)
 
 
 def _small_log_softmax(input: Any, dim: Any) -> Tensor | None:
     x = few_rows(input, dim)
     if x is None:
-        return None
+        return _small_columns(_log_softmax_block, dim, input)
     y = np.subtract(x, row_tops(x))
     sums = einsum("ij->i", np.exp(y))[:, None]
     np.subtract(y, np.log(sums, out=sums), out=y)
