@@ -157,9 +157,8 @@ class GradScaler:
     def _check_begun(self, name: str) -> None:
         if not self._begun:
             raise AssertionError(
-                f"Attempted {name} but _scale is None.  This may indicate your script did "
-                "not use scaler.scale(loss or "
-                "outputs) earlier in the iteration."
+                f"Attempted {name} but _scale is None.  This may indicate your script did not use "
+                "scaler.scale(loss or outputs) earlier in the iteration."
             )
 
     def is_enabled(self) -> bool:

@@ -87,12 +87,10 @@ def checkpoint(
     if use_reentrant is None:
         warnings.warn(
             "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
-            "Starting in PyTorch "
-            "2.9, calling checkpoint without use_reentrant will raise an exception. "
-            "use_reentrant=False is "
-            "recommended, but if you need to preserve the current default behavior, you can pass "
-            "use_reentrant=True. Refer to docs for more details on the differences between the "
-            "two variants.",
+            "Starting in PyTorch 2.9, calling checkpoint without use_reentrant will raise an "
+            "exception. use_reentrant=False is recommended, but if you need to preserve the "
+            "current default behavior, you can pass use_reentrant=True. Refer to docs for more "
+            "details on the differences between the two variants.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -121,12 +119,10 @@ def checkpoint_sequential(
     if use_reentrant is None:
         warnings.warn(
             "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be "
-            "passed explicitly. "
-            "In version 2.9 we will raise an exception if use_reentrant is not passed. "
-            "use_reentrant=False is "
-            "recommended, but if you need to preserve the current default behavior, you can pass "
-            "use_reentrant=True. Refer to docs for more details on the differences between the "
-            "two variants.",
+            "passed explicitly. In version 2.9 we will raise an exception if use_reentrant is not "
+            "passed. use_reentrant=False is recommended, but if you need to preserve the current "
+            "default behavior, you can pass use_reentrant=True. Refer to docs for more details on "
+            "the differences between the two variants.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -243,10 +239,8 @@ class _Frame:
         if task in holder.taken:
             raise CheckpointError(
                 "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already "
-                "unpacked once. If "
-                "you are calling ctx.saved_tensors in backward, make sure to do so only once. "
-                "Otherwise please open "
-                "an issue with details on your use case."
+                "unpacked once. If you are calling ctx.saved_tensors in backward, make sure to do "
+                "so only once. Otherwise please open an issue with details on your use case."
             )
         if task not in self.ready:
             self._recompute(task)
@@ -269,8 +263,7 @@ class _Frame:
                 if self.how.early_stop:
                     raise CheckpointError(
                         "torch.utils.checkpoint: trying to save more tensors during recomputation "
-                        "than during the "
-                        f"original forward pass.\n{self._where()}"
+                        f"than during the original forward pass.\n{self._where()}"
                     )
             else:
                 holder = self.holders[place]()
@@ -418,10 +411,9 @@ class CheckpointFunction(Function):
         if not engine.accumulates():
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or "
-                "passing an `inputs` "
-                "parameter to .backward(). To resolve this error, you can either set "
-                "use_reentrant=False, or call "
-                ".backward() without passing the `inputs` argument."
+                "passing an `inputs` parameter to .backward(). To resolve this error, you can "
+                "either set use_reentrant=False, or call .backward() without passing the `inputs` "
+                "argument."
             )
         inputs = list(ctx.inputs)
         for i, t in zip(ctx.places, ctx.saved_tensors, strict=True):

@@ -53,8 +53,7 @@ class FunctionCtx:
         """Deprecated and without effect, as in PyTorch."""
         warnings.warn(
             "mark_shared_storage is deprecated. Tensors with shared storages are automatically "
-            "tracked. Note that "
-            "calls to `set_()` are not tracked",
+            "tracked. Note that calls to `set_()` are not tracked",
             FutureWarning,
             stacklevel=2,
         )
@@ -141,16 +140,14 @@ class BackwardCFunction(Node, FunctionCtx):
         if len(found) != expected:
             raise RuntimeError(
                 f"function {self.name()} returned an incorrect number of gradients (expected "
-                f"{expected}, "
-                f"got {len(found)})"
+                f"{expected}, got {len(found)})"
             )
         out: list[Tensor | None] = []
         for i, (g, is_tensor) in enumerate(zip(found, self._tensor_args, strict=True)):
             if g is not None and not is_tensor:
                 raise RuntimeError(
                     f"function {self.name()} returned a gradient different than None at position "
-                    f"{i + 1}, but the "
-                    "corresponding forward input was not a Variable"
+                    f"{i + 1}, but the corresponding forward input was not a Variable"
                 )
             if g is not None and not isinstance(g, Tensor):
                 raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
@@ -177,10 +174,8 @@ class Function(metaclass=FunctionMeta):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all "
-            f"static, so you should "
-            "invoke them on the class itself. Instantiating an autograd function will raise an "
-            "error in a future "
-            "version of PyTorch.",
+            "static, so you should invoke them on the class itself. Instantiating an autograd "
+            "function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -188,9 +183,8 @@ class Function(metaclass=FunctionMeta):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use "
-            "new-style autograd "
-            "function with static forward method. "
-            "(Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+            "new-style autograd function with static forward method. (Example: "
+            "https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
@@ -210,8 +204,7 @@ class Function(metaclass=FunctionMeta):
         """The gradients of forward's arguments, one for each (None where there is none)."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
-            "autograd.Function to use it with "
-            "backward mode AD."
+            "autograd.Function to use it with backward mode AD."
         )
 
     vjp = backward
@@ -290,8 +283,7 @@ def _wrapped(ctx: Any, inputs: list[Tensor], output: Any, recorded: bool) -> Any
         if not _is(t, outputs):
             raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as "
-                "output. "
-                "The inputs that are modified inplace must all be outputs of the Function."
+                "output. The inputs that are modified inplace must all be outputs of the Function."
             )
     ctx._live = tuple([isinstance(t, Tensor) for t in outputs])
     metas = tuple(

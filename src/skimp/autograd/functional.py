@@ -24,8 +24,7 @@ def _as_tuple(values: Any, what: str, fn: str) -> tuple[bool, Tuple]:
             where = f"value at index {i}" if several else f"given {what}"
             raise TypeError(
                 f"The {what} given to {fn} must be either a Tensor or a tuple of Tensors but the "
-                f"{where} has type "
-                f"{type(t)}."
+                f"{where} has type {type(t)}."
             )
     return several, found
 
@@ -46,9 +45,8 @@ def _outputs(func: Function, inputs: Tuple, fn: str, strict: bool) -> tuple[bool
             if not t._rg:
                 raise RuntimeError(
                     f"Output {i} of the user-provided function does not require gradients. The "
-                    f"outputs must be "
-                    "computed in a differentiable manner from the input when running in strict "
-                    "mode."
+                    "outputs must be computed in a differentiable manner from the input when "
+                    "running in strict mode."
                 )
     return several, outputs
 
@@ -86,8 +84,7 @@ def _vector(v: Any, like: Tuple, fn: str, who: str) -> Tuple:
         if len(like) != 1 or numel(shape_of(like[0])) != 1:
             raise RuntimeError(
                 "The vector v can only be None if the user-provided function returns a single "
-                "Tensor with a single "
-                "element."
+                "Tensor with a single element."
                 if who == "outputs"
                 else "The vector v can only be None if the input to the user-provided function is "
                 "a single Tensor "

@@ -95,18 +95,16 @@ def _check(
     wanted = [t for t in inputs if isinstance(t, Tensor) and t._rg]
     if not wanted:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the "
-            "them have "
-            "requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient, but none of the them "
+            "have requires_grad=True."
         )
     for i, t in enumerate(inputs):
         if isinstance(t, Tensor) and t._rg:
             if t._dtype.name not in ("float64", "complex128"):
                 warnings.warn(
-                    f"Input #{i} requires gradient and is not a double precision floating point "
-                    f"or complex. This "
-                    "check will likely fail if all the inputs are not of double precision "
-                    "floating point or complex. ",
+                    f"Input #{i} requires gradient and is not a double precision floating point or "
+                    "complex. This check will likely fail if all the inputs are not of double "
+                    "precision floating point or complex. ",
                     stacklevel=4,
                 )
             t.retain_grad()
@@ -285,9 +283,8 @@ def _gradient(out: Tensor, t: Tensor, v: Tensor, dtypes: bool, nondet: float) ->
     if not np.allclose(a, b, 0.0, nondet, equal_nan=True):
         raise GradcheckError(
             "Backward is not reentrant, i.e., running backward with same input and grad_output "
-            "multiple times gives "
-            "different values, although analytical gradient matches numerical gradient."
-            f"The tolerance for nondeterminism was {nondet}."
+            "multiple times gives different values, although analytical gradient matches numerical "
+            f"gradient.The tolerance for nondeterminism was {nondet}."
         )
     return a
 

@@ -13,9 +13,8 @@ __all__ = ["parallel_info", "show"]
 def show() -> str:
     """The versions of what computes here."""
     return (
-        f"skimp {VERSION}, which behaves as PyTorch {__version__.partition('+')[0]}:\n"
-        f"  - NumPy {np.__version__}\n"
-        "  - no C++ of its own, no CUDA"
+        f"skimp {VERSION}, which behaves as PyTorch {__version__.partition('+')[0]}:\n  - NumPy "
+        f"{np.__version__}\n  - no C++ of its own, no CUDA"
     )
 
 

@@ -148,10 +148,9 @@ class Distribution:
             value = getattr(self, name)
             if not constraint.check(value).all():
                 raise ValueError(
-                    f"Expected parameter {name} "
-                    f"({type(value).__name__} of shape {tuple(value.shape)}) "
-                    f"of distribution {self!r} to satisfy the constraint {constraint!r}, "
-                    f"but found invalid values:\n{value}"
+                    f"Expected parameter {name} ({type(value).__name__} of shape "
+                    f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
+                    f"{constraint!r}, but found invalid values:\n{value}"
                 )
 
     def _begin(self, validate_args: bool | None, **values: Any) -> None:
@@ -326,11 +325,9 @@ class Distribution:
             return
         if not support.check(value).all():
             raise ValueError(
-                "Expected value argument "
-                f"({type(value).__name__} of shape {tuple(value.shape)}) "
-                f"to be within the support ({support!r}) "
-                f"of the distribution {self!r}, "
-                f"but found invalid values:\n{value}"
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
+                f"to be within the support ({support!r}) of the distribution {self!r}, but found "
+                f"invalid values:\n{value}"
             )
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:

@@ -147,11 +147,9 @@ def _close(waiting: dict[Any, Any], key: Any) -> None:
 def _reduce_tensor(t: Tensor) -> Any:
     if t._rg and t._node is not None:
         raise RuntimeError(
-            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since "
-            "autograd does not support "
-            "crossing process boundaries.  If you just want to transfer the data, call "
-            "detach() on the tensor before "
-            "serializing (e.g., putting it on the queue)."
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd "
+            "does not support crossing process boundaries.  If you just want to transfer the data, "
+            "call detach() on the tensor before serializing (e.g., putting it on the queue)."
         )
     return t.__reduce_ex__(2)
 

@@ -183,10 +183,9 @@ class _Uninitialized:
     def shape(self) -> NoReturn:
         raise RuntimeError(
             "Can't access the shape of an uninitialized parameter or buffer. This error usually "
-            "happens in "
-            "`load_state_dict` when trying to load an uninitialized parameter into an initialized "
-            "one. Call `forward` "
-            "to initialize the parameters before accessing their attributes."
+            "happens in `load_state_dict` when trying to load an uninitialized parameter into an "
+            "initialized one. Call `forward` to initialize the parameters before accessing their "
+            "attributes."
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:

@@ -302,8 +302,7 @@ def _name_params(group: dict[str, Any]) -> None:
     elif isinstance(params, set):
         raise TypeError(
             "optimizer parameters need to be organized in ordered collections, but the ordering of "
-            "tensors in sets will "
-            "change between runs. Please use a list instead."
+            "tensors in sets will change between runs. Please use a list instead."
         )
     params = list(params)
     names = [p[0] for p in params if isinstance(p, tuple)]

@@ -123,8 +123,7 @@ def reading(f: Any) -> Iterator[IO[bytes]]:
         f.seek(f.tell())
     except (AttributeError, OSError) as error:
         raise AttributeError(
-            f"{error}. You can only torch.load from a file that is seekable. Please "
-            "pre-load the data into a buffer "
-            "like io.BytesIO and try to load from it instead."
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the "
+            "data into a buffer like io.BytesIO and try to load from it instead."
         ) from error
     yield f

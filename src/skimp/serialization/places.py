@@ -51,14 +51,11 @@ def default_restore_location(storage: UntypedStorage, location: str) -> UntypedS
         return UntypedStorage(without_bytes(len(storage)))
     if kind == "cuda":
         raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device but "
-            "torch.cuda.is_available() is False. If you are "
-            "running on a CPU-only machine, please use torch.load with "
-            "map_location=torch.device('cpu') to map your "
-            "storages to the CPU."
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is "
+            "False. If you are running on a CPU-only machine, please use torch.load with "
+            "map_location=torch.device('cpu') to map your storages to the CPU."
         )
     raise RuntimeError(
-        "don't know how to restore data location of torch.storage.UntypedStorage (tagged "
-        f"with {location}); "
-        "use map_location='cpu'"
+        "don't know how to restore data location of torch.storage.UntypedStorage (tagged with "
+        f"{location}); use map_location='cpu'"
     )

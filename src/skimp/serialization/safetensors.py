@@ -96,13 +96,10 @@ def checked(tensors: Any) -> None:
             raise ValueError(f"Key `{name}` has dtype {t.dtype}, which safetensors does not have")
         if not layouts.is_contiguous(t.layout_of()):
             raise ValueError(
-                f"You are trying to save a non contiguous tensor: `{name}` which is not "
-                "allowed. It either means you "
-                "are trying to save tensors which are reference of each other in which "
-                "case it's recommended to save "
-                "only the full tensors, and reslice at load time, or simply call "
-                "`.contiguous()` on your tensor to "
-                "pack it before saving."
+                f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. "
+                "It either means you are trying to save tensors which are reference of each other "
+                "in which case it's recommended to save only the full tensors, and reslice at load "
+                "time, or simply call `.contiguous()` on your tensor to pack it before saving."
             )
         other = owners.setdefault(id(t._storage), name) if t.numel() else name
         if other != name:

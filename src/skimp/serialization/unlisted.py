@@ -14,9 +14,8 @@ SHOWN = 20  # names in one message
 def blocked(module: str, full: str) -> pickle.UnpicklingError:
     """The error for a module that touches the system."""
     return pickle.UnpicklingError(
-        f"Weights only load failed. Trying to load unsupported GLOBAL {full} whose module "
-        f"{module} is blocked. "
-        "No file needs it to hold data: do not use this file."
+        f"Weights only load failed. Trying to load unsupported GLOBAL {full} whose module {module} "
+        "is blocked. No file needs it to hold data: do not use this file."
     )
 
 
@@ -29,11 +28,10 @@ def unlisted(module: str, name: str, whole: bool, file: IO[bytes]) -> pickle.Unp
             "convert those tensors with PyTorch, to float32 for example, and save the file again."
         )
     return pickle.UnpicklingError(
-        f"Weights only load failed. Unsupported global: GLOBAL {full} was not an allowed "
-        "global by default. "
-        f"Please use `torch.serialization.add_safe_globals([{name}])` or the "
-        f"`torch.serialization.safe_globals([{name}])` context manager to allowlist this "
-        f"global if you trust this class/function. {_way_out(module, name, whole, file)}"
+        f"Weights only load failed. Unsupported global: GLOBAL {full} was not an allowed global by "
+        f"default. Please use `torch.serialization.add_safe_globals([{name}])` or the "
+        f"`torch.serialization.safe_globals([{name}])` context manager to allowlist this global if "
+        f"you trust this class/function. {_way_out(module, name, whole, file)}"
     )
 
 

@@ -62,8 +62,7 @@ class detect_anomaly(set_detect_anomaly):  # noqa: N801
         self.previous = list(ON)
         warnings.warn(
             "Anomaly Detection has been enabled. This mode will increase the runtime and should "
-            "only be enabled for "
-            "debugging.",
+            "only be enabled for debugging.",
             stacklevel=2,
         )
 

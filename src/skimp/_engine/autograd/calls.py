@@ -43,8 +43,7 @@ def backward(
         if grad_tensors is not None:
             raise RuntimeError(
                 "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
-                "`backward()`. "
-                "Please only use `grad_tensors`."
+                "`backward()`. Please only use `grad_tensors`."
             )
         grad_tensors = grad_variables
     captures = captured(inputs)
@@ -118,8 +117,7 @@ def grad(
     if not only_inputs:
         warnings.warn(
             "only_inputs argument is deprecated and is ignored now (defaults to True). To "
-            "accumulate gradient for "
-            "other parts of the graph, please use torch.autograd.backward.",
+            "accumulate gradient for other parts of the graph, please use torch.autograd.backward.",
             FutureWarning,
             stacklevel=2,
         )
@@ -141,8 +139,7 @@ def grad(
         elif g is None and not allow_unused:
             raise RuntimeError(
                 f"The differentiated Tensor at index {i} appears to not have been used in the "
-                f"graph. "
-                "Set allow_unused=True if this is the desired behavior."
+                "graph. Set allow_unused=True if this is the desired behavior."
             )
     return tuple(found)
 
@@ -230,15 +227,13 @@ def _checked(i: int, t: Tensor, g: Any) -> Any:
     if shape_of(g) != shape_of(t):
         raise RuntimeError(
             f"Mismatch in shape: grad_output[{i}] has a shape of torch.Size({list(shape_of(g))}) "
-            f"and output[{i}] "
-            f"has a shape of torch.Size({list(shape_of(t))})."
+            f"and output[{i}] has a shape of torch.Size({list(shape_of(t))})."
         )
     if t._dtype.is_complex != g._dtype.is_complex:
         raise RuntimeError(
-            f"For complex Tensors, both grad_output and output are required to have the same "
-            f"dtype. Mismatch in "
-            f"dtype: grad_output[{i}] has a dtype of {g._dtype} and output[{i}] has a dtype of "
-            f"{t._dtype}."
+            "For complex Tensors, both grad_output and output are required to have the same dtype. "
+            f"Mismatch in dtype: grad_output[{i}] has a dtype of {g._dtype} and output[{i}] has a "
+            f"dtype of {t._dtype}."
         )
     return g
 
@@ -253,12 +248,10 @@ def warn_cycle() -> None:
     _told.append(True)
     warnings.warn(
         "Using backward() with create_graph=True will create a reference cycle between the "
-        "parameter and its gradient "
-        "which can cause a memory leak. We recommend using autograd.grad when creating the graph "
-        "to avoid this. If "
-        "you have to use this function, make sure to reset the .grad fields of your parameters to "
-        "None after use to "
-        "break the cycle and avoid the leak.",
+        "parameter and its gradient which can cause a memory leak. We recommend using "
+        "autograd.grad when creating the graph to avoid this. If you have to use this function, "
+        "make sure to reset the .grad fields of your parameters to None after use to break the "
+        "cycle and avoid the leak.",
         stacklevel=3,
     )
 

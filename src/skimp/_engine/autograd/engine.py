@@ -327,8 +327,7 @@ def _validated(node: Node, i: int, g: Any, to: Node, index: int) -> Tensor:
         elif not _expands_to(shape, have):
             raise RuntimeError(
                 f"Function {node.name()} returned an invalid gradient at index {i} - got "
-                f"{list(have)} but expected "
-                f"shape compatible with {list(shape)}"
+                f"{list(have)} but expected shape compatible with {list(shape)}"
             )
         else:
             g = summed_to(g, shape)

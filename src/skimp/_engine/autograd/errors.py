@@ -11,12 +11,9 @@ from skimp._engine.tensor.promotion import scalar_type_name
 
 FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after "
-    "they have already "
-    "been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-    "autograd.grad(). "
-    "Specify retain_graph=True if you need to backward through the graph a second time or if you "
-    "need to access "
-    "saved tensors after calling backward."
+    "they have already been freed). Saved intermediate values of the graph are freed when you call "
+    ".backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the "
+    "graph a second time or if you need to access saved tensors after calling backward."
 )
 
 
@@ -54,12 +51,10 @@ def modified(node: Any, t: Any, version: int, now: int, made_by: Any, index: int
     output = f", which is output {index} of {short(made_by)}," if made_by is not None else ""
     text = (
         "one of the variables needed for gradient computation has been modified by an inplace "
-        "operation: "
-        f"[{type_name(t)} {list(t.shape)}]{output} is at version {now}; expected version "
-        f"{version} instead. "
-        "Hint: enable anomaly detection to find the operation that failed to compute its "
-        "gradient, with "
-        "torch.autograd.set_detect_anomaly(True, check_nan=False)."
+        f"operation: [{type_name(t)} {list(t.shape)}]{output} is at version {now}; expected "
+        f"version {version} instead. Hint: enable anomaly detection to find the operation that "
+        "failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
+        "check_nan=False)."
     )
     if node._code is not None:
         text += f"\nSaved by {node.name()} for its gradient at {lines.of(node)}."
@@ -77,10 +72,9 @@ def detached(node: Any, t: Any) -> RuntimeError:
     """A saved tensor lost its history since."""
     _, code, lasti = t._cut
     return RuntimeError(
-        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
-        "This is not supported, please use out-of-place `.detach()` instead"
-        f"\nSaved by {node.name()} for its gradient at {lines.of(node)}."
-        f"\nDetached at {lines.describe(code, lasti)}."
+        "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_().This "
+        f"is not supported, please use out-of-place `.detach()` instead\nSaved by {node.name()} "
+        f"for its gradient at {lines.of(node)}.\nDetached at {lines.describe(code, lasti)}."
     )
 
 
@@ -100,9 +94,8 @@ def withheld(node: Any, site: Any) -> RuntimeError:
     return RuntimeError(
         f"{node.name()} needs what it did not keep: the operation at {lines.of(node)} ran inside "
         f"disable_saved_tensors_hooks(), called without a message at {lines.describe(*site)}, "
-        f"where nothing is saved "
-        "for backward. Run it outside, or give disable_saved_tensors_hooks a message, which only "
-        "refuses hooks."
+        "where nothing is saved for backward. Run it outside, or give disable_saved_tensors_hooks "
+        "a message, which only refuses hooks."
     )
 
 
@@ -122,18 +115,16 @@ def no_grad_fn(i: int, t: Any) -> RuntimeError:
     else:
         text += (
             "\nNone of its inputs required grad when it was computed, or it was computed under "
-            "no_grad(), "
-            "from a detach()ed tensor, or by an operation on integers."
+            "no_grad(), from a detach()ed tensor, or by an operation on integers."
         )
     return RuntimeError(text)
 
 
 INFERENCE_SAVED = (
     "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
-    "inference mode in "
-    "computation tracked by autograd. To work around this, you can make a clone to get a normal "
-    "tensor and use it in "
-    "autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+    "inference mode in computation tracked by autograd. To work around this, you can make a clone "
+    "to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+    "`torch.inference_mode()`."
 )
 INFERENCE_INPLACE = (
     "Inplace update to inference tensor outside InferenceMode is not allowed."
@@ -152,18 +143,14 @@ _MULTI = (
 )
 _CUSTOM = (
     " This view was created inside a custom Function (or because an input was returned as-is) and "
-    "the autograd logic "
-    "to handle view+inplace would override the custom backward associated with the custom "
-    "Function, leading to "
-    "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of "
-    "the custom Function."
+    "the autograd logic to handle view+inplace would override the custom backward associated with "
+    "the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix "
+    "this by cloning the output of the custom Function."
 )
 _BOTH = (
-    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
-    "your code by moving "
-    "both the view and the inplace either both inside the {0} block (if you don't want the "
-    "inplace to be tracked) or "
-    "both outside (if you want the inplace to be tracked)."
+    " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your "
+    "code by moving both the view and the inplace either both inside the {0} block (if you don't "
+    "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
 )
 
 

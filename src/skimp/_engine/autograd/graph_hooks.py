@@ -14,8 +14,7 @@ from skimp._engine.tensor.tensor import Tensor
 
 OFF = (
     "Saved tensor hooks are disabled here: inside disable_saved_tensors_hooks(), called without a "
-    "message, nothing is "
-    "saved for backward, so there is nothing to pack."
+    "message, nothing is saved for backward, so there is nothing to pack."
 )
 
 

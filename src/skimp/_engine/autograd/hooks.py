@@ -63,9 +63,8 @@ def before(extra: Extra, grads: Grads) -> Grads:
 def _replaced(hook: Any, values: Sequence[Tensor | None], new: tuple[Any, ...]) -> Grads:
     if len(new) != len(values):
         raise RuntimeError(
-            f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(new)}, "
-            f"but expected "
-            f"{len(values)})"
+            f"hook '{_name(hook)}' has returned an incorrect number of values (got {len(new)}, but "
+            f"expected {len(values)})"
         )
     return [v if n is None else _checked(hook, v, n) for v, n in zip(values, new, strict=True)]
 

@@ -22,26 +22,20 @@ _outside = lines.OUTSIDE
 
 NON_LEAF_GRAD = (
     "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
-    "attribute won't be "
-    "populated during autograd.backward(). If you indeed want the .grad field to be populated for "
-    "a non-leaf Tensor, "
-    "use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, "
-    "make sure you access "
-    "the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information."
+    "attribute won't be populated during autograd.backward(). If you indeed want the .grad field "
+    "to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you "
+    "access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See "
+    "github.com/pytorch/pytorch/pull/30531 for more information."
 )
 NOT_A_LEAF = (
     "you can only change requires_grad flags of leaf variables. If you want to use a computed "
-    "variable in a subgraph "
-    "that doesn't require differentiation use var_no_grad = var.detach()."
+    "variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
 )
 DETACH_VIEW = (
     "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel "
-    "(DDP) for training, "
-    "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence "
-    "detach_() cannot be "
-    "called on these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
-    "function in "
-    "torch/optim/optimizer.py as the solution."
+    "(DDP) for training, and gradient_as_bucket_view is set as True, gradients are views of DDP "
+    "buckets, and hence detach_() cannot be called on these gradients. To fix this error, please "
+    "refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
 )
 
 
@@ -116,9 +110,8 @@ def set_grad(t: Tensor, value: Any) -> None:
     if shape_of(value) != shape_of(t):
         raise RuntimeError(
             f"attempting to assign a gradient of size '{list(shape_of(value))}' to a tensor of "
-            f"size "
-            f"'{list(shape_of(t))}'. Please ensure that the gradient and the tensor are the same "
-            f"size"
+            f"size '{list(shape_of(t))}'. Please ensure that the gradient and the tensor are the "
+            "same size"
         )
     t._grad = value
 

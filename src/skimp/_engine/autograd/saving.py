@@ -31,17 +31,14 @@ TWICE = (
 )
 FREED = (
     "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values "
-    "of the graph are "
-    "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to "
-    "backward through "
-    "the graph a second time or if you need to access saved variables after calling backward."
+    "of the graph are freed when you call .backward() or autograd.grad(). Specify "
+    "retain_graph=True if you need to backward through the graph a second time or if you need to "
+    "access saved variables after calling backward."
 )
 PACK_WROTE = (
     "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack "
-    "hook cannot be "
-    "modified by in-place operations as this can lead to unexpected side-effects. Please open an "
-    "issue if you need "
-    "to perform in-place operations on the input to a pack hook."
+    "hook cannot be modified by in-place operations as this can lead to unexpected side-effects. "
+    "Please open an issue if you need to perform in-place operations on the input to a pack hook."
 )
 
 
@@ -338,9 +335,8 @@ class SavedTensor:
         if not (callable(pack_hook) and callable(unpack_hook)):
             raise TypeError(
                 "register_hooks(): incompatible function arguments. The following argument types "
-                "are supported:\n"
-                "    (pack_hook: Callable, unpack_hook: Callable) -> None\n\n"
-                f"Invoked with: {pack_hook!r}, {unpack_hook!r}"
+                "are supported:\n    (pack_hook: Callable, unpack_hook: Callable) -> "
+                f"None\n\nInvoked with: {pack_hook!r}, {unpack_hook!r}"
             )
         if self.node._saved is None:
             raise RuntimeError(FREED)

@@ -93,12 +93,10 @@ def resize_out(name: str, out: Tensor, shape: tuple[int, ...]) -> None:
     if numel(tuple(out.shape)):
         warn(
             "An output with one or more elements was resized since it had shape "
-            f"{list(out.shape)}, which does not "
-            f"match the required output shape {list(shape)}. This behavior is deprecated, and in a "
-            "future PyTorch "
-            "release outputs will not be resized unless they have zero elements. You can "
-            "explicitly reuse an out "
-            "tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            f"{list(out.shape)}, which does not match the required output shape {list(shape)}. "
+            "This behavior is deprecated, and in a future PyTorch release outputs will not be "
+            "resized unless they have zero elements. You can explicitly reuse an out tensor t by "
+            "resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
         )
     resize(out, shape)

@@ -83,9 +83,8 @@ def movedim(layout: Layout, source: Sequence[int], destination: Sequence[int]) -
     """The source dimensions moved to their destinations, the others left in order."""
     if len(source) != len(destination):
         raise RuntimeError(
-            "movedim: Invalid source or destination dims: source "
-            f"({list(source)} dims) should contain the same number of dims as destination "
-            f"({list(destination)} dims)"
+            f"movedim: Invalid source or destination dims: source ({list(source)} dims) should "
+            f"contain the same number of dims as destination ({list(destination)} dims)"
         )
     ndim = len(layout.shape)
     sources = [normalize_dim(dim, ndim) for dim in source]

@@ -88,9 +88,8 @@ def known(np_dtype: np.dtype[Any]) -> dtypes.dtype:
     if found is None:
         raise TypeError(
             f"can't convert np.ndarray of type numpy.{np_dtype.type.__name__}. The only supported "
-            f"types are: float64, float32, float16, "
-            "complex64, complex128, int64, int32, int16, int8, "
-            "uint64, uint32, uint16, uint8, and bool."
+            "types are: float64, float32, float16, complex64, complex128, int64, int32, int16, "
+            "int8, uint64, uint32, uint16, uint8, and bool."
         )
     return found
 
@@ -105,9 +104,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     if isinstance(data, Tensor):
         warn(
             "To copy construct from a tensor, it is recommended to use "
-            "sourceTensor.detach().clone() or "
-            "sourceTensor.detach().clone().requires_grad_(True), rather than "
-            "torch.tensor(sourceTensor).",
+            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
+            "rather than torch.tensor(sourceTensor).",
             UserWarning,
         )
         return finish(
@@ -200,8 +198,7 @@ def on_array(ndarray: Any) -> Tensor:
     if not ndarray.dtype.isnative:
         raise ValueError(
             "given numpy array has byte order different from the native byte order. Conversion "
-            "between byte orders is "
-            "currently not supported."
+            "between byte orders is currently not supported."
         )
     dtype = known(ndarray.dtype)
     if ndarray.flags.c_contiguous and ndarray.size:
@@ -210,9 +207,8 @@ def on_array(ndarray: Any) -> Tensor:
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
-            "strides are not "
-            "currently supported. (You can probably work around this by making a copy of your "
-            "array  with array.copy().) "
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array  with array.copy().) "
         )
     if any(s % ndarray.itemsize for s in ndarray.strides):
         raise ValueError(
@@ -227,11 +223,10 @@ def on_array(ndarray: Any) -> Tensor:
 
 def _warn_readonly() -> None:
     warn(
-        "The given NumPy array is not writable, and PyTorch does not support non-writable "
-        "tensors. This means writing to "
-        "this tensor will result in undefined behavior. You may want to copy the array to protect "
-        "its data or make it "
-        "writable before converting it to a tensor. (skimp: a write raises ValueError)",
+        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. "
+        "This means writing to this tensor will result in undefined behavior. You may want to copy "
+        "the array to protect its data or make it writable before converting it to a tensor. "
+        "(skimp: a write raises ValueError)",
         UserWarning,
     )
 

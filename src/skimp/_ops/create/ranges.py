@@ -26,8 +26,7 @@ def _ends(name: str, start: Any, end: Any) -> tuple[Any, Any]:
             if v.ndim:
                 raise RuntimeError(
                     f"{name} only supports 0-dimensional start and end tensors, but got {word} "
-                    f"with {v.ndim} "
-                    "dimension(s)."
+                    f"with {v.ndim} dimension(s)."
                 )
             v = v.item()
         values.append(v.item() if isinstance(v, np.generic) else v)

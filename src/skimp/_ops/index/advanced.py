@@ -148,8 +148,7 @@ def _check_mask(mask: Tensor, shape: tuple[int, ...], dim: int) -> None:
         if n != shape[dim + k]:
             raise IndexError(
                 f"The shape of the mask {list(mask.shape)} at index {k} does not match the shape "
-                "of the indexed "
-                f"tensor {list(shape)} at index {dim + k}"
+                f"of the indexed tensor {list(shape)} at index {dim + k}"
             )
 
 
@@ -417,8 +416,7 @@ def _check_values(result: tuple[int, ...], values: tuple[int, ...]) -> None:
     if not fits:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values)} cannot be broadcast to indexing "
-            "result of shape "
-            f"{list(result)}"
+            f"result of shape {list(result)}"
         )
 
 

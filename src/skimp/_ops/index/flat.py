@@ -99,8 +99,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     count, own = source.numel(), index.numel()
     if count != own:
         raise IndexError(
-            "put_(): Expected source and index to have the same number of but got "
-            "source.numel() = "
+            "put_(): Expected source and index to have the same number of but got source.numel() = "
             f"{count}, index.numel() = {own}"
         )
     where = _flat_index("put_", index, input.numel()).reshape(-1)
@@ -131,8 +130,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: Any = None) -> Tensor:
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "
-            "but got "
-            f"{input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
+            f"but got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
         )
     if indices._dtype is not dtypes.int64 and indices._dtype is not dtypes.int32:
         raise RuntimeError("torch.take_along_dim(): dtype of indices should be Long or Int but got "

@@ -235,10 +235,9 @@ def split(index: Any) -> tuple[Any, ...]:
     if len(index) < 32 and any([_is_nested(i) for i in index]):
         warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated and will be "
-            "changed in pytorch 2.9; "
-            "use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as "
-            "tensor index, "
-            "x[torch.tensor(seq)], which will result either in an error or a different result",
+            "changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will "
+            "be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an "
+            "error or a different result",
             UserWarning,
         )
         return tuple(index)
@@ -377,8 +376,7 @@ def _refuse_0d(ndim: int, first: Any) -> None:
     if ndim == 0 and type(first) is int:
         raise IndexError(
             "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` "
-            "in C++ to convert a "
-            "0-dim tensor to a number"
+            "in C++ to convert a 0-dim tensor to a number"
         )
 
 

@@ -66,8 +66,7 @@ def _check_scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | None) -
     if beyond or any(n > m for n, m in zip(own, given, strict=True)):
         raise RuntimeError(
             f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} "
-            "apart from dimension "
-            f"{dim} and to be no larger size than src {list(src.shape)}"
+            f"apart from dimension {dim} and to be no larger size than src {list(src.shape)}"
         )
 
 
@@ -177,8 +176,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
             if d != dim and n > m:
                 raise RuntimeError(
                     f"Size does not match at dimension {d} expected index {list(index.shape)} to "
-                    "be no larger than "
-                    f"self {list(input.shape)} apart from dimension {dim}"
+                    f"be no larger than self {list(input.shape)} apart from dimension {dim}"
                 )
     if input._hollow:
         return meta.empty(index.shape, input._dtype)

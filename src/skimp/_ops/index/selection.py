@@ -120,8 +120,7 @@ def _check_slice_shapes(name: str, dim: int, input: Tensor, source: Tensor) -> N
     if own != theirs:
         raise RuntimeError(
             f"{name}(): Source/destination tensor must have same slice shapes except at dimension "
-            f"{dim} "
-            f"Destination slice shape: {own} and source slice shape: {theirs}."
+            f"{dim} Destination slice shape: {own} and source slice shape: {theirs}."
         )
 
 
@@ -160,8 +159,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     if input._dtype is not source._dtype:
         raise RuntimeError(
             f"index_add_(): self ({scalar_type_name(input._dtype)}) and source "
-            f"({scalar_type_name(source._dtype)}) must "
-            "have the same scalar type"
+            f"({scalar_type_name(source._dtype)}) must have the same scalar type"
         )
     if source.ndim and dim >= source.ndim:
         raise RuntimeError(

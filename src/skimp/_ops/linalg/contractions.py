@@ -95,8 +95,7 @@ def _tensordot(a: Tensor, b: Tensor, dims_a: list[int], dims_b: list[int]) -> Te
         else:
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {n} in dim {dims_a[d]} "
-                f"and second has size {m} "
-                f"in dim {dims_b[d]}"
+                f"and second has size {m} in dim {dims_b[d]}"
             )
     rest_a = [d for d in range(a.ndim) if d not in x]
     rest_b = [d for d in range(b.ndim) if d not in y]
@@ -211,10 +210,8 @@ def cross(input: Tensor, other: Tensor, dim: Any = None, *, out: Tensor | None =
     if dim is None:
         warn(
             "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass "
-            "the dim explicitly or "
-            "simply use torch.linalg.cross.\nThe default value of dim will change to agree with "
-            "that of linalg.cross in a "
-            "future release.",
+            "the dim explicitly or simply use torch.linalg.cross.\nThe default value of dim will "
+            "change to agree with that of linalg.cross in a future release.",
             UserWarning,
         )
         if 3 not in input.shape:
@@ -322,6 +319,5 @@ def _check_chain(given: list[Tensor]) -> None:
         if t._dtype is not given[0]._dtype:
             raise RuntimeError(
                 "multi_dot(): all tensors must have be the same dtype but tensor 0 is "
-                f"{given[0]._dtype} and tensor {i} "
-                f"{t._dtype}"
+                f"{given[0]._dtype} and tensor {i} {t._dtype}"
             )

@@ -42,8 +42,7 @@ def einsum(*args: Any) -> Tensor:
     if len(args) < 2:
         raise ValueError(
             "einsum(): must specify the equation string and at least one operand, or at least one "
-            "operand and its "
-            "subscripts list"
+            "operand and its subscripts list"
         )
     product = _product(*args) if len(args) == 3 else None
     if product is not None:
@@ -155,8 +154,7 @@ def _labels(text: str, what: str, equation: str) -> Labels:
         else:
             raise RuntimeError(
                 f"einsum(): invalid subscript given at index {equation.index(c)} in the equation "
-                "string, subscripts must be "
-                "in [a-zA-Z]"
+                "string, subscripts must be in [a-zA-Z]"
             )
     return found
 
@@ -208,15 +206,13 @@ def _ellipsis_width(inputs: list[Labels], tensors: list[Any]) -> int:
             if named > ndim:
                 raise RuntimeError(
                     f"einsum(): the number of subscripts in the equation ({named}) is more than "
-                    "the number of dimensions "
-                    f"({ndim}) for operand {i}"
+                    f"the number of dimensions ({ndim}) for operand {i}"
                 )
             widths.append(ndim - named)
         elif named != ndim:
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation ({named}) does not match the "
-                "number of dimensions "
-                f"({ndim}) for operand {i} and no ellipsis was given"
+                f"number of dimensions ({ndim}) for operand {i} and no ellipsis was given"
             )
     return max(widths)
 
@@ -258,8 +254,7 @@ def _sizes(terms: list[Term]) -> dict[int, int]:
             if known != n and known != 1 and n != 1:
                 raise RuntimeError(
                     f"einsum(): subscript {name(label)} has size {n} for operand {i} which does "
-                    "not broadcast with "
-                    f"previously seen size {known}"
+                    f"not broadcast with previously seen size {known}"
                 )
             sizes[label] = n if known == 1 else known
     return sizes

@@ -84,8 +84,7 @@ def _check_vectors(name: str, a: Tensor, b: Tensor) -> None:
     if n != m:
         raise RuntimeError(
             f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same "
-            "number of elements, but got "
-            f"{n} and {m} elements respectively"
+            f"number of elements, but got {n} and {m} elements respectively"
         )
     refuse_type(name, a._dtype)
 

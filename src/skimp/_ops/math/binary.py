@@ -339,9 +339,8 @@ def _check_complex_out(name: str, made: tuple[Any, Any], out: Tensor | None) -> 
     want = _complex_types(made)[1]
     if out._dtype is not want:
         raise RuntimeError(
-            f"Expected object of scalar type {promotion.scalar_type_name(want)} but got "
-            "scalar type "
-            f"{promotion.scalar_type_name(out._dtype)} for argument 'out'"
+            f"Expected object of scalar type {promotion.scalar_type_name(want)} but got scalar "
+            f"type {promotion.scalar_type_name(out._dtype)} for argument 'out'"
         )
 
 

@@ -153,9 +153,8 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
     dtype = _wide_type(input, exponent)
     if out is not None and out._dtype is not dtype:
         raise RuntimeError(
-            "the output given to float_power has dtype "
-            f"{promotion.scalar_type_name(out._dtype)} but the operation's result requires dtype "
-            f"{promotion.scalar_type_name(dtype)}"
+            f"the output given to float_power has dtype {promotion.scalar_type_name(out._dtype)} "
+            f"but the operation's result requires dtype {promotion.scalar_type_name(dtype)}"
         )
     return pow(_wide(input, dtype), _wide(exponent, dtype), out=out)
 
@@ -165,9 +164,8 @@ def float_power_(input: Tensor, exponent: Any) -> Tensor:
     dtype = _wide_type(input, exponent)
     if input._dtype is not dtype:
         raise RuntimeError(
-            "the base given to float_power_ has dtype "
-            f"{promotion.scalar_type_name(input._dtype)} but the operation's result requires dtype "
-            f"{promotion.scalar_type_name(dtype)}"
+            f"the base given to float_power_ has dtype {promotion.scalar_type_name(input._dtype)} "
+            f"but the operation's result requires dtype {promotion.scalar_type_name(dtype)}"
         )
     return pow_(input, _wide(exponent, dtype))
 

@@ -286,8 +286,7 @@ def check_slope(slope: float, name: str) -> None:
     if slope < 0:
         raise RuntimeError(
             f"In-place {name} backward calculation is triggered with a negative slope which is not "
-            "supported. "
-            "This is caused by calling in-place forward function with a negative slope, "
+            "supported. This is caused by calling in-place forward function with a negative slope, "
             "please call out-of-place version instead."
         )
 

@@ -177,8 +177,7 @@ def _check(query: Any, key: Any, value: Any, mask: Any, causal: bool) -> None:
     if mask is not None and mask._dtype not in (dtypes.bool, query._dtype, dtypes.float32):
         raise RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
-            "attn_mask.dtype: "
-            f"{mask._dtype} and  query.dtype: {query._dtype} instead."
+            f"attn_mask.dtype: {mask._dtype} and  query.dtype: {query._dtype} instead."
         )
     if mask is not None and causal:
         raise RuntimeError(

@@ -250,8 +250,7 @@ def per_dim(value: Any, nd: int, name: str) -> Ints:
         if len(found) != nd:
             raise RuntimeError(
                 f"expected {name} to be a single integer value or a list of {nd} values to match "
-                "the "
-                f"convolution dimensions, but got {name}={list(found)}"
+                f"the convolution dimensions, but got {name}={list(found)}"
             )
         return found
     return (int(value),) * nd
@@ -262,8 +261,7 @@ def _check(input: Any, weight: Any, bias: Any, nd: int, groups: int, transposed:
     if input.ndim not in (nd + 1, nd + 2):
         raise RuntimeError(
             f"Expected {nd + 1}D (unbatched) or {nd + 2}D (batched) input to {name}, but got input "
-            "of size: "
-            f"{list(input.shape)}"
+            f"of size: {list(input.shape)}"
         )
     if weight.ndim != nd + 2:
         raise RuntimeError(
@@ -302,16 +300,14 @@ def _check_channels(
     if channels != wanted:
         raise RuntimeError(
             f"Given {'transposed=1, ' if transposed else f'groups={groups}, '}weight of size "
-            f"{list(weight.shape)}, "
-            f"expected input{list(input.shape)} to have {wanted} channels, but got {channels} "
-            "channels instead"
+            f"{list(weight.shape)}, expected input{list(input.shape)} to have {wanted} channels, "
+            f"but got {channels} channels instead"
         )
     made = weight.shape[1] * groups if transposed else weight.shape[0]
     if bias is not None and tuple(bias.shape) != (made,):
         raise RuntimeError(
             f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
-            f"{made} elements, but "
-            f"got bias of size {list(bias.shape)} instead"
+            f"{made} elements, but got bias of size {list(bias.shape)} instead"
         )
 
 

@@ -154,12 +154,11 @@ def _declare(
     samples = _half if name == "dropout1d" else None  # whose like PyTorch's database has
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
-        f"{doc}\n\nShape: any{' with channels' if feature else ''}; the result's is the input's.\n"
-        "Dtypes: floating point and complex.\n"
-        "Raises: ValueError for a p outside [0, 1].\n"
-        "Memory: the tensor itself where not `training`, and, written, with `inplace`;\n"
-        "else a new tensor and a mask of a byte per element (or channel).\n"
-        "Source: Srivastava et al., 2014; Klambauer et al., 2017 (alpha)."
+        f"{doc}\n\nShape: any{' with channels' if feature else ''}; the result's is the "
+        "input's.\nDtypes: floating point and complex.\nRaises: ValueError for a p outside [0, "
+        "1].\nMemory: the tensor itself where not `training`, and, written, with `inplace`;\nelse "
+        "a new tensor and a mask of a byte per element (or channel).\nSource: Srivastava et al., "
+        "2014; Klambauer et al., 2017 (alpha)."
     )
     export(name, drawn(function), ("nn.functional",), method=False, fast=fast, samples=samples)
 
@@ -174,40 +173,32 @@ def _warn_rank(name: str, input: Any) -> None:
     if name == "dropout1d" and input.ndim not in (2, 3):
         raise RuntimeError(
             f"dropout1d: Expected 2D or 3D input, but received a {input.ndim}D input. Note that "
-            "dropout1d exists to "
-            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, "
-            "and an optional batch "
-            "dimension (i.e. 2D or 3D inputs)."
+            "dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
+            "a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
         )
     if name == "dropout2d" and input.ndim not in (3, 4):
         warn(
             f"dropout2d: Received a {input.ndim}-D input to dropout2d, which is deprecated and "
-            "will result in an error "
-            "in a future release. To retain the behavior and silence this warning, please use "
-            "dropout instead. Note that "
-            "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, "
-            "a channel dimension, "
-            "and an optional batch dimension (i.e. 3D or 4D inputs)."
+            "will result in an error in a future release. To retain the behavior and silence this "
+            "warning, please use dropout instead. Note that dropout2d exists to provide "
+            "channel-wise dropout on inputs with 2 spatial dimensions, a channel dimension, and an "
+            "optional batch dimension (i.e. 3D or 4D inputs)."
         )
     elif name == "dropout2d" and input.ndim == 3:
         warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout "
-            "behavior is desired - "
-            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior "
-            "will change in a future "
-            "release to interpret the input as one without a batch dimension, i.e. shape (C, H, "
-            "W). To maintain the 1D "
-            "channel-wise dropout behavior, please switch to using dropout1d instead."
+            "behavior is desired - input is interpreted as shape (N, C, L), where C is the channel "
+            "dim. This behavior will change in a future release to interpret the input as one "
+            "without a batch dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise "
+            "dropout behavior, please switch to using dropout1d instead."
         )
     if name == "dropout3d" and input.ndim not in (4, 5):
         warn(
             f"dropout3d: Received a {input.ndim}-D input to dropout3d, which is deprecated and "
-            "will result in an error "
-            "in a future release. To retain the behavior and silence this warning, please use "
-            "dropout instead. Note that "
-            "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, "
-            "a channel dimension, "
-            "and an optional batch dimension (i.e. 4D or 5D inputs)."
+            "will result in an error in a future release. To retain the behavior and silence this "
+            "warning, please use dropout instead. Note that dropout3d exists to provide "
+            "channel-wise dropout on inputs with 3 spatial dimensions, a channel dimension, and an "
+            "optional batch dimension (i.e. 4D or 5D inputs)."
         )
 
 

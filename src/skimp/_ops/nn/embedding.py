@@ -32,9 +32,8 @@ def _numbers(indices: Any, rows: int) -> Array:
     if indices._dtype not in INDICES:
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            "Long, Int; but got "
-            f"torch.{promotion.scalar_type_name(indices._dtype)}Tensor instead (while checking "
-            "arguments for embedding)"
+            f"Long, Int; but got torch.{promotion.scalar_type_name(indices._dtype)}Tensor instead "
+            "(while checking arguments for embedding)"
         )
     found: Array = meta.checked(indices).reshape(-1)
     if found.size and (int(found.min()) < 0 or int(found.max()) >= rows):
@@ -293,8 +292,7 @@ def _bags(count: int, offsets: Any, last: bool) -> tuple[Array, int]:
     if starts.size and starts[0] != 0:
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
-            "position "
-            f"0. However, got {int(starts[0])}"
+            f"position 0. However, got {int(starts[0])}"
         )
     if starts.size and starts[-1] > count:
         raise RuntimeError(
@@ -337,23 +335,20 @@ def embedding_bag(
     if not weight._dtype.is_floating_point:
         raise RuntimeError(
             "Expected tensor for argument #1 'weight' to have one of the following scalar types: "
-            "Half, BFloat16, Float, Double; but got "
-            f"{weight.type().removeprefix('torch.')} instead "
-            "(while checking arguments for embedding_bag)"
+            f"Half, BFloat16, Float, Double; but got {weight.type().removeprefix('torch.')} "
+            "instead (while checking arguments for embedding_bag)"
         )
     if mode not in ("sum", "mean", "max"):
         raise ValueError("mode has to be one of sum, mean or max")
     if per_sample_weights is not None and tuple(per_sample_weights.shape) != tuple(input.shape):
         raise ValueError(
             f"embedding_bag: If per_sample_weights ({list(per_sample_weights.shape)}) is not None, "
-            "then it must have the "
-            f"same shape as the input ({list(input.shape)})"
+            f"then it must have the same shape as the input ({list(input.shape)})"
         )
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported "
-            "for mode='sum' "
-            f"(got mode='{mode}'). Please open a feature request on GitHub."
+            f"for mode='sum' (got mode='{mode}'). Please open a feature request on GitHub."
         )
     include_last_offset = include_last_offset and input.ndim == 1  # rows have no last offset
     input, offsets, per_sample_weights = _flattened(input, offsets, per_sample_weights)
@@ -378,8 +373,7 @@ def _flattened(input: Any, offsets: Any, weights: Any) -> tuple[Any, Any, Any]:
         if offsets is not None:
             raise ValueError(
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch "
-                "of fixed length "
-                f"sequences. However, found offsets of type {type(offsets)}"
+                f"of fixed length sequences. However, found offsets of type {type(offsets)}"
             )
         n, width = input.shape
         offsets = fresh(np.arange(n, dtype=np.int64) * width, dtypes.int64)

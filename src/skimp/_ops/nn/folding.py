@@ -34,10 +34,8 @@ def _pool(name: str, size: Ints, kernel: Any, dilation: Any, padding: Any, strid
     if any(o < 1 for o in out):
         raise RuntimeError(
             f"Given input with spatial size ({', '.join(map(str, size))}), kernel_size={kernel}, "
-            f"dilation={dilation}, "
-            f"padding={padding}, calculated shape of the array of sliding blocks as {out}, but its "
-            "components must be at "
-            "least one."
+            f"dilation={dilation}, padding={padding}, calculated shape of the array of sliding "
+            f"blocks as {out}, but its components must be at least one."
         )
     return Pool(size, kernel, stride, padding, dilation, out)
 
@@ -92,8 +90,7 @@ def unfold(
     if input.ndim not in (3, 4) or 0 in tuple(input.shape[-3:]):
         raise RuntimeError(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
-            "dimensions for input, "
-            f"but got: {list(input.shape)}"
+            f"dimensions for input, but got: {list(input.shape)}"
         )
     batched = input if input.ndim == 4 else input.unsqueeze(0)
     pool = _pool("unfold", tuple(batched.shape[2:]), kernel_size, dilation, padding, stride)
@@ -120,8 +117,7 @@ def fold(
     if input.ndim not in (2, 3):
         raise RuntimeError(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-            "non-zero dimensions for "
-            f"input, but got: {list(input.shape)}"
+            f"non-zero dimensions for input, but got: {list(input.shape)}"
         )
     batched = input if input.ndim == 3 else input.unsqueeze(0)
     pool = _pool(
@@ -136,17 +132,14 @@ def fold(
     if batched.shape[1] % taps:
         raise RuntimeError(
             "Expected size of input's dimension 1 to be divisible by the product of kernel_size, "
-            "but got "
-            f"input.size(1)={batched.shape[1]} and kernel_size={pool.kernel}."
+            f"but got input.size(1)={batched.shape[1]} and kernel_size={pool.kernel}."
         )
     if batched.shape[2] != places:
         raise RuntimeError(
             f"Given output_size={pool.size}, kernel_size={pool.kernel}, dilation={pool.dilation}, "
-            f"padding={pool.padding}, "
-            f"stride={pool.stride}, expected size of input's dimension 2 to match the calculated "
-            "number of sliding blocks "
-            f"{' * '.join(map(str, pool.out))} = {places}, but got "
-            f"input.size(2)={batched.shape[2]}."
+            f"padding={pool.padding}, stride={pool.stride}, expected size of input's dimension 2 "
+            f"to match the calculated number of sliding blocks {' * '.join(map(str, pool.out))} = "
+            f"{places}, but got input.size(2)={batched.shape[2]}."
         )
     found = _fold(batched, pool)
     return found if input.ndim == 3 else found.squeeze(0)
@@ -173,8 +166,7 @@ def pixel_shuffle(input: Any, upscale_factor: int) -> Any:
     if c % (r * r):
         raise RuntimeError(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
-            "of upscale_factor, but "
-            f"input.size(-3)={c} is not divisible by {r * r}"
+            f"of upscale_factor, but input.size(-3)={c} is not divisible by {r * r}"
         )
     if r == 1:
         return input.clone()
@@ -207,8 +199,7 @@ def pixel_unshuffle(input: Any, downscale_factor: int) -> Any:
             at = -2 if what == "height" else -1
             raise RuntimeError(
                 f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but "
-                f"input.size({at})={n} is not "
-                f"divisible by {r}"
+                f"input.size({at})={n} is not divisible by {r}"
             )
     if r == 1:
         return input.clone()

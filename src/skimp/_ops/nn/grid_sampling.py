@@ -56,14 +56,12 @@ def affine_grid(theta: Any, size: Any, align_corners: bool | None = None) -> Any
     if nd not in (2, 3):
         raise NotImplementedError(
             "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
-            "respectively. Got size "
-            f"{list(size)}."
+            f"respectively. Got size {list(size)}."
         )
     if theta.ndim != 3 or tuple(theta.shape[-2:]) != (nd, nd + 1):
         raise ValueError(
             f"Expected a batch of {nd}D affine matrices of shape Nx{nd}x{nd + 1} for size "
-            f"{list(size)}. Got "
-            f"{list(theta.shape)}."
+            f"{list(size)}. Got {list(theta.shape)}."
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
@@ -172,8 +170,7 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(
             "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or "
-            "'reflection', but got: "
-            f"'{padding_mode}'"
+            f"'reflection', but got: '{padding_mode}'"
         )
     if input._dtype is not grid._dtype:
         a, b = promotion.scalar_type_name(input._dtype), promotion.scalar_type_name(grid._dtype)
@@ -185,14 +182,12 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     if nd not in (2, 3) or grid.ndim != input.ndim:
         raise RuntimeError(
             "grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but "
-            "got input with sizes "
-            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
+            f"got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     if input.shape[0] != grid.shape[0]:
         raise RuntimeError(
             "grid_sampler(): expected grid and input to have same batch size, but got input with "
-            "sizes "
-            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     if grid.shape[-1] != nd:
         raise RuntimeError(
@@ -202,8 +197,7 @@ def _check(input: Any, grid: Any, mode: str, padding_mode: str) -> None:
     if 0 in tuple(input.shape[2:]):
         raise RuntimeError(
             "grid_sampler(): expected input to have non-empty spatial dimensions, but input has "
-            "sizes "
-            f"{list(input.shape)}"
+            f"sizes {list(input.shape)}"
         )
     if mode == "bicubic" and nd == 3:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")

@@ -123,8 +123,7 @@ def _check_bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> None:
         if t.shape[-1] != weight.shape[which]:
             raise RuntimeError(
                 f"bilinear(): input{which} size does not match weight size: got {t.shape[-1]} but "
-                "expected "
-                f"{weight.shape[which]}"
+                f"expected {weight.shape[which]}"
             )
     if bias is not None and bias.shape[0] != weight.shape[0]:
         raise RuntimeError(

@@ -309,8 +309,7 @@ def binary_cross_entropy(
     if tuple(target.shape) != tuple(input.shape):
         raise ValueError(
             f"Using a target size ({target.shape}) that is different to the input size "
-            f"({input.shape}) is deprecated. "
-            "Please ensure they have the same size."
+            f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
     _same_type(input, target)
     _real("binary_cross_entropy", input)

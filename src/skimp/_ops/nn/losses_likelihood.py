@@ -37,11 +37,9 @@ def kl_div(
         if reduction == "mean":
             warn(
                 "reduction: 'mean' divides the total loss by both the batch size and the support "
-                "size."
-                "'batchmean' divides only by the batch size, and aligns with the KL div math "
-                "definition."
-                "'mean' will be changed to behave the same as 'batchmean' in the next major "
-                "release."
+                "size.'batchmean' divides only by the batch size, and aligns with the KL div math "
+                "definition.'mean' will be changed to behave the same as 'batchmean' in the next "
+                "major release."
             )
     else:
         reduction = reduction_of(size_average, reduce, reduction)

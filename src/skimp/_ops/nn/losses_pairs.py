@@ -206,8 +206,7 @@ def _check_cosine(a: Any, b: Any, target: Any) -> None:
     if a.ndim != rank or b.ndim != rank:
         raise RuntimeError(
             f"{target.ndim}D target tensor expects {rank}D input tensors, but found inputs with "
-            f"sizes {list(a.shape)} and "
-            f"{list(b.shape)}."
+            f"sizes {list(a.shape)} and {list(b.shape)}."
         )
 
 
@@ -257,9 +256,8 @@ def _triplet(
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise RuntimeError(
             "The anchor, positive, and negative tensors are expected to have the same number of "
-            "dimensions, but got: "
-            f"anchor {anchor.ndim}D, positive {positive.ndim}D, and negative {negative.ndim}D "
-            "inputs"
+            f"dimensions, but got: anchor {anchor.ndim}D, positive {positive.ndim}D, and negative "
+            f"{negative.ndim}D inputs"
         )
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:

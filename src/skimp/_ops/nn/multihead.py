@@ -163,8 +163,7 @@ def multi_head_attention_forward(
     if is_causal and attn_mask is None:
         raise RuntimeError(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
-            "method "
-            "`generate_square_subsequent_mask` to create this mask."
+            "method `generate_square_subsequent_mask` to create this mask."
         )
     if is_causal and padding is None and not need_weights:
         attn_mask = None  # the hint says all

@@ -112,21 +112,18 @@ def _check_normalized(name: str, input: Any, shape: Ints, weight: Any, bias: Any
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one "
-            "element, but got "
-            "normalized_shape = []"
+            "element, but got normalized_shape = []"
         )
     for what, t in (("weight", weight), ("bias", bias)):
         if t is not None and tuple(t.shape) != shape:
             raise RuntimeError(
                 f"Expected {what} to be of same shape as normalized_shape, but got {what} of shape "
-                f"{list(t.shape)} and "
-                f"normalized_shape = {list(shape)}"
+                f"{list(t.shape)} and normalized_shape = {list(shape)}"
             )
     if input.ndim < len(shape) or tuple(input.shape[input.ndim - len(shape) :]) != shape:
         raise RuntimeError(
             f"Given normalized_shape={list(shape)}, expected input with shape [*, "
-            f"{', '.join(map(str, shape))}], but got "
-            f"input of size{list(input.shape)}"
+            f"{', '.join(map(str, shape))}], but got input of size{list(input.shape)}"
         )
     if not (name == "rms_norm" and input._dtype.is_complex):
         floating(name, input)

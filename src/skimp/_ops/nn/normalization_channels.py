@@ -443,15 +443,13 @@ def group_norm(
     if c % num_groups:
         raise RuntimeError(
             "Expected number of channels in input to be divisible by num_groups, but got input of "
-            "shape "
-            f"{list(input.shape)} and num_groups={num_groups}"
+            f"shape {list(input.shape)} and num_groups={num_groups}"
         )
     for name, t in (("weight", weight), ("bias", bias)):
         if t is not None and tuple(t.shape) != (c,):
             raise RuntimeError(
                 f"Expected {name} to be a vector of size equal to the number of channels in input, "
-                f"but got {name} of "
-                f"shape {list(t.shape)} and input of shape {list(input.shape)}"
+                f"but got {name} of shape {list(t.shape)} and input of shape {list(input.shape)}"
             )
     floating("GroupNormKernelImpl", input)
     return _group_norm(input, int(num_groups), weight, bias, eps)[0]

@@ -53,9 +53,8 @@ def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:
         raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
     if len(pad) // 2 > input.ndim:
         raise RuntimeError(
-            "Length of pad should be no more than twice the number of dimensions of the input. "
-            "Pad length is "
-            f"{len(pad)} while the input has {input.ndim} dimensions."
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad "
+            f"length is {len(pad)} while the input has {input.ndim} dimensions."
         )
     shape = tuple(input.shape)
     amounts = _amounts(pad, len(shape))
@@ -90,17 +89,15 @@ def _check_around(mode: str, input: Any, pad: Any, spatial: int) -> None:
     if any(n == 0 for n in input.shape[1:]):
         raise RuntimeError(
             f"Expected {spatial + 1}D or {spatial + 2}D (batch mode) tensor with possibly 0 batch "
-            "size and other "
-            f"non-zero dimensions for input, but got: {list(input.shape)}"
+            f"size and other non-zero dimensions for input, but got: {list(input.shape)}"
         )
     for i in range(spatial):
         n, before, after = input.shape[nd - 1 - i], pad[2 * i], pad[2 * i + 1]
         if mode == "reflect" and (before >= n or after >= n):
             raise RuntimeError(
                 f"Argument #{4 + 2 * i}: Padding size should be less than the corresponding input "
-                "dimension, but got: "
-                f"padding ({before}, {after}) at dimension {nd - 1 - i} of input "
-                f"{list(input.shape)}"
+                f"dimension, but got: padding ({before}, {after}) at dimension {nd - 1 - i} of "
+                f"input {list(input.shape)}"
             )
         if mode == "circular" and (before > n or after > n):
             raise RuntimeError("Padding value causes wrapping around more than once.")

@@ -54,8 +54,7 @@ def _check_input(name: str, input: Any, nd: int) -> None:
     if input.ndim not in (nd + 1, nd + 2) or 0 in tuple(input.shape[input.ndim - nd - 1 :]):
         raise RuntimeError(
             f"{name}: Expected {nd + 1}D or {nd + 2}D (batch mode) tensor with optional 0 dim "
-            "batch size for input, "
-            f"but got: {list(input.shape)}"
+            f"batch size for input, but got: {list(input.shape)}"
         )
 
 

@@ -59,8 +59,7 @@ def _check(name: str, input: Any, nd: int, output_size: Any) -> None:
         if input.shape[dim] == 0:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
-                "input has sizes "
-                f"{list(input.shape)} with dimension {dim} being empty"
+                f"input has sizes {list(input.shape)} with dimension {dim} being empty"
             )
 
 
@@ -254,8 +253,7 @@ def _unpool(
     if tuple(indices.shape) != tuple(input.shape):
         raise RuntimeError(
             "Expected shape of indices to be same as that of the input tensor "
-            f"({list(input.shape)}) but got indices "
-            f"tensor with shape: {list(indices.shape)}"
+            f"({list(input.shape)}) but got indices tensor with shape: {list(indices.shape)}"
         )
     if indices._dtype is not dtypes.int64:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices._dtype}")
@@ -331,12 +329,10 @@ def _declare(nd: int) -> None:
     export_with_indices(f"adaptive_max_pool{nd}d", maximum)
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{nd}d"
     unpool.__doc__ = (
-        "Each element at its index in a plane of zeros.\n\n"
-        "Shape: input and indices alike, (n, channels, ...) or (channels, ...); the result's\n"
-        "sizes are `output_size`, or those from which such windows come.\n"
-        "Dtypes: any; int64 indices.\n"
-        "Raises: RuntimeError for indices out of range, ValueError for sizes that can't be.\n"
-        "Memory: a new tensor."
+        "Each element at its index in a plane of zeros.\n\nShape: input and indices alike, (n, "
+        "channels, ...) or (channels, ...); the result's\nsizes are `output_size`, or those from "
+        "which such windows come.\nDtypes: any; int64 indices.\nRaises: RuntimeError for indices "
+        "out of range, ValueError for sizes that can't be.\nMemory: a new tensor."
     )
     cast = "float32" if nd > 1 else None
     export(
@@ -384,11 +380,10 @@ def _declare_fractional(nd: int) -> None:
 
     fractional.__name__ = fractional.__qualname__ = f"fractional_max_pool{nd}d"
     fractional.__doc__ = (
-        "Maxima over windows at random distances.\n\n"
-        "Shape: (n, channels, ...) or without n; the spatial sizes become `output_size`.\n"
-        "Dtypes: floating point.\n"
-        "Raises: ValueError for neither or both of output_size and output_ratio.\n"
-        "Memory: a new tensor, drawn at the call.\nSource: Graham, 2015."
+        "Maxima over windows at random distances.\n\nShape: (n, channels, ...) or without n; the "
+        "spatial sizes become `output_size`.\nDtypes: floating point.\nRaises: ValueError for "
+        "neither or both of output_size and output_ratio.\nMemory: a new tensor, drawn at the "
+        "call.\nSource: Graham, 2015."
     )
     export(
         f"fractional_max_pool{nd}d",

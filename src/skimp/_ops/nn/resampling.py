@@ -187,10 +187,9 @@ def _sizes(input: Any, size: Any, factor: Any, recompute: bool | None) -> tuple[
             if len(size) != nd:
                 raise ValueError(
                     "Input and output must have the same number of spatial dimensions, but got "
-                    "input with spatial "
-                    f"dimensions of {list(have)} and output size of {list(size)}. Please provide "
-                    "input tensor in (N, C, "
-                    "d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
+                    f"input with spatial dimensions of {list(have)} and output size of "
+                    f"{list(size)}. Please provide input tensor in (N, C, d1, d2, ...,dK) format "
+                    "and output size in (o1, o2, ...,oK) format."
                 )
             return tuple([int(s) for s in size]), [None] * nd
         return (int(size),) * nd, [None] * nd
@@ -198,8 +197,7 @@ def _sizes(input: Any, size: Any, factor: Any, recompute: bool | None) -> tuple[
     if len(factors) != nd:
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input "
-            "with spatial "
-            f"dimensions of {list(have)} and scale_factor of shape {factors}."
+            f"with spatial dimensions of {list(have)} and scale_factor of shape {factors}."
         )
     sizes = tuple([math.floor(float(n) * f) for n, f in zip(have, factors, strict=True)])
     return sizes, [None] * nd if recompute else [float(f) for f in factors]
@@ -222,10 +220,9 @@ def _check(input: Any, mode: str, align_corners: Any, antialias: bool) -> None:
         )
     if input.ndim not in (3, 4, 5) or mode not in (*RANKS, "nearest", "nearest-exact", "area"):
         raise NotImplementedError(
-            "Input Error: Only 3D, 4D and 5D input Tensors supported "
-            f"(got {input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | trilinear "
-            "| area | nearest-exact "
-            f"(got {mode})"
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {input.ndim}D) for the "
+            "modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact (got "
+            f"{mode})"
         )
 
 

@@ -192,9 +192,8 @@ def _cauchy(t: Tensor, engine: Engine, median: float, sigma: float) -> Draw:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     if not t._dtype.is_floating_point:
         raise RuntimeError(
-            f"Cauchy distribution is a continuous probability distribution. dtype must be a "
-            f"floating point but you "
-            f"specified {promotion.scalar_type_name(t._dtype)}"
+            "Cauchy distribution is a continuous probability distribution. dtype must be a "
+            f"floating point but you specified {promotion.scalar_type_name(t._dtype)}"
         )
     return lambda out: draws.cauchy(out, median, sigma, engine)
 

@@ -45,8 +45,7 @@ def _check_order(name: str, input: Tensor, dims: tuple[int, ...], dim: Any) -> N
                 kind = IndexError if name.startswith("arg") else RuntimeError
                 raise kind(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0. "
-                    f"Specify the reduction dim "
-                    "with the 'dim' argument."
+                    "Specify the reduction dim with the 'dim' argument."
                 )
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
 

@@ -61,9 +61,8 @@ def number_dtype(name: str, t: Tensor, dtype: dtypes.dtype | None) -> dtypes.dty
     if found.category < dtypes.FLOAT:
         what = "Input" if dtype is None else "Optional"
         raise RuntimeError(
-            f"{name}(): could not infer output dtype. {what} dtype must be either a floating "
-            f"point or complex dtype. "
-            f"Got: {promotion.scalar_type_name(found)}"
+            f"{name}(): could not infer output dtype. {what} dtype must be either a floating point "
+            f"or complex dtype. Got: {promotion.scalar_type_name(found)}"
         )
     return found
 
@@ -296,8 +295,7 @@ def _warn_degrees(name: str, input: Tensor, dim: Any, degrees: float) -> None:
     if count(tuple(input.shape), dim) - degrees <= 0 and input.numel():
         warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
-            f"reduction factor "
-            "(input numel divided by output numel).",
+            "reduction factor (input numel divided by output numel).",
             UserWarning,
         )
 

@@ -68,8 +68,7 @@ def _check_sorter(sequence: Tensor, sorter: Any) -> None:
     if tuple(sorter.shape) != tuple(sequence.shape):
         raise RuntimeError(
             "torch.searchsorted(): boundary and sorter must have the same size, but got boundary "
-            "tensor "
-            f"{list(sequence.shape)}and got sorter tensor {list(sorter.shape)}"
+            f"tensor {list(sequence.shape)}and got sorter tensor {list(sorter.shape)}"
         )
     if sorter._dtype is not dtypes.int64:
         raise RuntimeError(
@@ -99,10 +98,8 @@ def _check_rows(sequence: Tensor, values: Tensor, is_tensor: bool) -> None:
     if tuple(sequence.shape)[:-1] != tuple(values.shape)[:-1]:
         raise RuntimeError(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
-            "dimensions of boundaries "
-            "tensor and input value tensor must match, but we got boundaries tensor "
-            f"{list(sequence.shape)} and input "
-            f"value tensor {list(values.shape)}"
+            "dimensions of boundaries tensor and input value tensor must match, but we got "
+            f"boundaries tensor {list(sequence.shape)} and input value tensor {list(values.shape)}"
         )
 
 
@@ -110,8 +107,7 @@ def _check_length(sequence: Tensor, out_int32: bool) -> None:
     if out_int32 and sequence.shape[-1] >= 2**31:
         raise RuntimeError(
             "torch.searchsorted(): the size of boundaries' last dimension should be less than "
-            "2**31 "
-            "when out_int32 is set"
+            "2**31 when out_int32 is set"
         )
 
 
@@ -264,8 +260,7 @@ def _edges(array: Array, bins: Any, extent: Any, input: Tensor) -> Array:
         if bins._dtype is not input._dtype:
             raise RuntimeError(
                 "torch.histogramdd: input tensor and bins tensors should have the same dtype, but "
-                "got input with dtype "
-                f"{input._dtype} and bins with dtype {bins._dtype}"
+                f"got input with dtype {input._dtype} and bins with dtype {bins._dtype}"
             )
         if bins.ndim != 1:
             raise RuntimeError(

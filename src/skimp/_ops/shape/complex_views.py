@@ -59,11 +59,9 @@ def view_as_real(input: Tensor) -> Tensor:
     layout = B.view_as_real(input.layout_of(), input._dtype)
     if input._conj:
         raise RuntimeError(
-            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the "
-            "conjugate tensor so you can "
-            "view it as real, use self.resolve_conj(); however, be warned that the resulting "
-            "tensor will NOT alias the "
-            "original."
+            "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate "
+            "tensor so you can view it as real, use self.resolve_conj(); however, be warned that "
+            "the resulting tensor will NOT alias the original."
         )
     return _as(input, layout, input._dtype.to_real(), REAL, {"input": input})
 

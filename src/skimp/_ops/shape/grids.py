@@ -216,8 +216,7 @@ def _weights(name: str, w: Tensor, observations: int, whole: bool) -> Tensor:
     if w.numel() != observations:
         raise RuntimeError(
             f"cov(): expected {name} to have the same numel as there are observations in the input "
-            "but got "
-            f"{w.numel()} != {observations}"
+            f"but got {w.numel()} != {observations}"
         )
     if bool((w < 0).any().item()):
         raise RuntimeError(f"cov(): {name} cannot be negative")

@@ -159,8 +159,7 @@ def _joined_shape(tensors: Sequence[Tensor], dim: int) -> tuple[Ints, int]:
             if a != b and d != dim:
                 raise RuntimeError(
                     f"Sizes of tensors must match except in dimension {dim}. Expected size {a} but "
-                    f"got size {b} for "
-                    f"tensor number {i} in the list."
+                    f"got size {b} for tensor number {i} in the list."
                 )
         total += shape[dim]
     return (*first[:dim], total, *first[dim + 1 :]), dim
@@ -233,8 +232,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
         if tuple(t.shape) != first:
             raise RuntimeError(
                 f"stack expects each tensor to be equal size, but got {list(first)} at entry 0 and "
-                f"{list(t.shape)} at "
-                f"entry {i}"
+                f"{list(t.shape)} at entry {i}"
             )
     dtype = _promoted(given)
     shape = (*first[:dim], len(given), *first[dim:])

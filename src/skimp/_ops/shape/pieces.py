@@ -185,16 +185,14 @@ def _stacked_pieces(name: str, least: int, dim_of: Any, doc: str) -> None:
         how = _cuts(name, indices_or_sections, indices, sections)
         if input.ndim < least:
             raise RuntimeError(
-                f"torch.{name} requires a tensor with at least {least} dimension, but got a "
-                f"tensor with "
-                f"{input.ndim} dimensions!"
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
+                f"with {input.ndim} dimensions!"
             )
         dim = dim_of(input)
         if isinstance(how, int) and (how <= 0 or input.shape[dim] % how):
             raise RuntimeError(
                 f"torch.{name} attempted to split along dimension {dim}, but the size of the "
-                f"dimension "
-                f"{input.shape[dim]} is not divisible by the split_size {how}!"
+                f"dimension {input.shape[dim]} is not divisible by the split_size {how}!"
             )
         return tensor_split(input, how, dim)
 

@@ -51,8 +51,7 @@ def _place(view: Tensor, src: Tensor) -> None:
     if tuple(view.shape) != tuple(src.shape):
         raise RuntimeError(
             "expected src to have a size equal to the slice of self. src size = "
-            f"{list(src.shape)}, "
-            f"slice size = {list(view.shape)}"
+            f"{list(src.shape)}, slice size = {list(view.shape)}"
         )
     view.copy_(src)
 

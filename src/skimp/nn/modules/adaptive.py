@@ -45,8 +45,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         ):
             raise ValueError(
                 "cutoffs should be a sequence of unique, positive integers sorted in an increasing "
-                "order, where each "
-                "value is between 1 and n_classes-1"
+                "order, where each value is between 1 and n_classes-1"
             )
         place = {"device": device, "dtype": dtype}
         self.in_features = in_features

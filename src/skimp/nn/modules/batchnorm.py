@@ -189,8 +189,7 @@ class _InstanceNorm(_NormBase):
             if self.affine:
                 raise ValueError(
                     f"expected input's size at dim={feature_dim} to match num_features "
-                    f"({self.num_features}), but got: "
-                    f"{input.size(feature_dim)}."
+                    f"({self.num_features}), but got: {input.size(feature_dim)}."
                 )
             warnings.warn(
                 f"input's size at dim={feature_dim} does not match num_features. You can silence "

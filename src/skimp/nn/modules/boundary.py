@@ -65,8 +65,7 @@ class Boundary:
         if not isinstance(result, (Tensor, tuple)):
             warnings.warn(
                 "For backward hooks to be called, module output should be a Tensor or a tuple of "
-                "Tensors but received "
-                f"{type(result)}",
+                f"Tensors but received {type(result)}",
                 stacklevel=5,
             )
             return result
@@ -127,8 +126,7 @@ class Boundary:
             if len(current) != self._many:
                 raise RuntimeError(
                     "Backward pre hook returned an invalid number of grad_output, got "
-                    f"{len(current)}, but expected "
-                    f"{self._many}"
+                    f"{len(current)}, but expected {self._many}"
                 )
         self._arrived = current
         if self._inputs is None:

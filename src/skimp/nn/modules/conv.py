@@ -297,8 +297,7 @@ class _ConvTransposeNd(_ConvNd):
         if len(wanted) != dims:
             raise ValueError(
                 f"ConvTranspose{dims}D: for {input.dim()}D input, output_size must have {dims} or "
-                f"{before + dims} elements "
-                f"(got {len(output_size)})"
+                f"{before + dims} elements (got {len(output_size)})"
             )
         least = [
             (input.size(d + before) - 1) * self.stride[d]
@@ -311,8 +310,7 @@ class _ConvTransposeNd(_ConvNd):
             if not low <= size <= high:
                 raise ValueError(
                     f"requested an output size of {wanted}, but valid sizes range from {least} to "
-                    f"{most} (for an input of "
-                    f"{input.size()[2:]})"
+                    f"{most} (for an input of {input.size()[2:]})"
                 )
         return tuple(w - m for w, m in zip(wanted, least, strict=True))
 

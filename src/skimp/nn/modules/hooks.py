@@ -225,8 +225,7 @@ class _Call:
                 except Exception as e:
                     warnings.warn(
                         f"{who} forward hook with ``always_call=True`` raised an exception that "
-                        "was silenced as another "
-                        f"error was raised in forward: {e}",
+                        f"was silenced as another error was raised in forward: {e}",
                         stacklevel=4,
                     )
 

@@ -69,8 +69,7 @@ class _LazyConv(LazyModuleMixin):
         if input.dim() not in (self._dims + 1, self._dims + 2):
             raise RuntimeError(
                 f"Expected {self._dims + 1}D (unbatched) or {self._dims + 2}D (batched) input to "
-                f"{type(self).__name__}, "
-                f"but got input of size: {input.shape}"
+                f"{type(self).__name__}, but got input of size: {input.shape}"
             )
         self.in_channels = input.shape[-self._dims - 1]
         if self.in_channels % me.groups != 0:

@@ -113,8 +113,7 @@ class ParameterDict(Module):
         if not isinstance(key, str):
             raise TypeError(
                 "Index given to ParameterDict cannot be used as a key as it is not a string (type "
-                "is "
-                f"'{type(key).__name__}'). Open an issue on github if you need non-string keys."
+                f"is '{type(key).__name__}'). Open an issue on github if you need non-string keys."
             )
         return key
 

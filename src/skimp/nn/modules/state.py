@@ -101,8 +101,7 @@ class State(Tree):
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
                 "Cannot register the same function as the state dict post hook that was previously "
-                "registered via "
-                "register_state_dict_post_hook"
+                "registered via register_state_dict_post_hook"
             )
         return RemovableHandle.put(self._state_dict_hooks, hook)
 
@@ -260,8 +259,7 @@ def _load_one(
     if not lazy and source.shape != tensor.shape:
         errors.append(
             f"size mismatch for {key}: copying a param with shape {source.shape} from checkpoint, "
-            "the shape in current "
-            f"model is {tensor.shape}."
+            f"the shape in current model is {tensor.shape}."
         )
         return
     try:

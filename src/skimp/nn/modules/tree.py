@@ -63,9 +63,8 @@ class Tree:
         if param.grad_fn is not None:
             raise ValueError(
                 f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be "
-                "created explicitly. To "
-                f"express '{name}' as a function of another Tensor, compute the value in the "
-                "forward() method."
+                f"created explicitly. To express '{name}' as a function of another Tensor, compute "
+                "the value in the forward() method."
             )
         for hook in hooks.REGISTRATION["parameter"].values():
             param = _replaced(hook(self, name, param), param)

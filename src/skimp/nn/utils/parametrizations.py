@@ -240,8 +240,7 @@ class _Orthogonal(Module):
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
                 "It is not possible to assign to the matrix exponential or the Cayley "
-                "parametrizations when "
-                "use_trivialization=False."
+                "parametrizations when use_trivialization=False."
             )
         a, tau = _reflectors(q)
         diagonal = a.diagonal(dim1=-2, dim2=-1)

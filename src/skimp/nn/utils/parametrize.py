@@ -112,8 +112,7 @@ class ParametrizationList(ModuleList):
             if not isinstance(t, Tensor):
                 raise ValueError(
                     "'right_inverse' must return a Tensor or a Sequence of tensors (list, "
-                    "tuple...). "
-                    f"Got element {i} of the sequence with type {type(t).__name__}."
+                    f"tuple...). Got element {i} of the sequence with type {type(t).__name__}."
                 )
             if isinstance(original, Parameter):
                 t = Parameter(t, original.requires_grad)
@@ -142,8 +141,7 @@ class ParametrizationList(ModuleList):
             if len(value) != self.ntensors:
                 raise ValueError(
                     f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. "
-                    "Got a sequence of "
-                    f"length {len(value)}."
+                    f"Got a sequence of length {len(value)}."
                 )
             for i, t in enumerate(value):
                 text = (
@@ -285,9 +283,8 @@ def _check_another(module: Any, name: str, parametrization: Any) -> None:
         if getattr(back, what) != getattr(now, what):
             raise ValueError(
                 f"The tensor returned by parametrization.right_inverse must have the same {what} "
-                f"as module.{name}, "
-                f"{unless}\nmodule.{name}.{what}: {getattr(now, what)}\nreturned {what}: "
-                f"{getattr(back, what)}"
+                f"as module.{name}, {unless}\nmodule.{name}.{what}: {getattr(now, what)}\nreturned "
+                f"{what}: {getattr(back, what)}"
             )
 
 
@@ -323,8 +320,7 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
     else:
         raise ValueError(
             "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is "
-            "parametrized in terms of a "
-            "sequence of tensors."
+            "parametrized in terms of a sequence of tensors."
         )
     delattr(type(module), tensor_name)
     del module.parametrizations[tensor_name]

@@ -162,10 +162,8 @@ def _check_lengths(input: Tensor, counts: Any) -> None:
     if (np.diff(counts) > 0).any():
         raise RuntimeError(
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You "
-            "can pass "
-            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this "
-            "requirement if you do "
-            "not need ONNX exportability."
+            "can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to "
+            "sidestep this requirement if you do not need ONNX exportability."
         )
     if counts[0] > input.size(0):
         raise RuntimeError(
@@ -192,8 +190,7 @@ def pad_packed_sequence(
         if total_length < steps:
             raise ValueError(
                 "Expected total_length to be at least the length of the longest sequence in input, "
-                "but got "
-                f"total_length={total_length} and max sequence length being {steps}"
+                f"but got total_length={total_length} and max sequence length being {steps}"
             )
         steps = total_length
     counts = sizes.array()

@@ -79,8 +79,7 @@ class SpectralNorm:
         if is_lazy(weight):
             raise ValueError(
                 "The module passed to `SpectralNorm` can't have uninitialized parameters. Make "
-                "sure to run the dummy "
-                "forward before applying spectral normalization"
+                "sure to run the dummy forward before applying spectral normalization"
             )
         with no_grad():
             h, w = norms.as_matrix(weight, dim).size()

@@ -69,8 +69,7 @@ def _tied(module: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if len({id(tensors[name]) for name in given}) > 1:
             raise ValueError(
                 f"functional_call got multiple values for keys {sorted(given)}, which are tied. "
-                "Consider using "
-                "tie_weights=False"
+                "Consider using tie_weights=False"
             )
         for name in together if given else ():
             found[name] = tensors[given[0]]

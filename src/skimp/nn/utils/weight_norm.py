@@ -45,8 +45,7 @@ class WeightNorm:
         if is_lazy(weight):
             raise ValueError(
                 "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure "
-                "to run the dummy "
-                "forward before applying weight normalization"
+                "to run the dummy forward before applying weight normalization"
             )
         del module._parameters[name]
         module.register_parameter(

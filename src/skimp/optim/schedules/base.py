@@ -16,12 +16,10 @@ from skimp.optim.steps import number
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "
-    "possible. Please use "
-    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from "
-    "None, the closed form is "
-    "used instead of the new chainable form, where available. Please open an issue if you are "
-    "unable to replicate your "
-    "use case: https://github.com/pytorch/pytorch/issues/new/choose."
+    "possible. Please use `scheduler.step()` to step the scheduler. During the deprecation, if "
+    "epoch is different from None, the closed form is used instead of the new chainable form, "
+    "where available. Please open an issue if you are unable to replicate your use case: "
+    "https://github.com/pytorch/pytorch/issues/new/choose."
 )
 _ORDER = (
     "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
@@ -50,8 +48,7 @@ def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
     elif len(value) != count:
         raise ValueError(
             f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} "
-            "values, param_groups "
-            f"has {count}."
+            f"values, param_groups has {count}."
         )
     return [v.clone() if isinstance(v, Tensor) else v for v in value]
 
@@ -103,12 +100,10 @@ class LRScheduler:
             elif "initial_lr" not in group:
                 raise KeyError(
                     f"param 'initial_lr' is not specified in param_groups[{i}] when resuming "
-                    "scheduler with last_epoch >= "
-                    "0.\nThis typically happens when:\n1. You're trying to resume training from a "
-                    "checkpoint but haven't "
-                    "properly loaded the optimizer state\n2. You're using last_epoch >= 0 for a "
-                    "fresh training run (not "
-                    "recommended)"
+                    "scheduler with last_epoch >= 0.\nThis typically happens when:\n1. You're "
+                    "trying to resume training from a checkpoint but haven't properly loaded the "
+                    "optimizer state\n2. You're using last_epoch >= 0 for a fresh training run "
+                    "(not recommended)"
                 )
         self.base_lrs = values_of(optimizer, "initial_lr")
         self.last_epoch = last_epoch
@@ -169,11 +164,9 @@ class LRScheduler:
         elif not getattr(self.optimizer, "_opt_called", False):
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch "
-                "1.1.0 and later, you should "
-                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. "
-                " Failure to do this "
-                "will result in PyTorch skipping the first value of the learning rate schedule. "
-                f"{_ORDER}",
+                "1.1.0 and later, you should call them in the opposite order: `optimizer.step()` "
+                "before `lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping "
+                f"the first value of the learning rate schedule. {_ORDER}",
                 UserWarning,
                 stacklevel=3,
             )

@@ -23,17 +23,14 @@ class _Combined(LRScheduler):
             if isinstance(scheduler, ReduceLROnPlateau):
                 raise ValueError(
                     f"{name} does not support `ReduceLROnPlateau` scheduler as it requires "
-                    "additional kwargs to be "
-                    f"specified when calling `step`, but got one at index {i} in the given "
-                    "schedulers sequence."
+                    "additional kwargs to be specified when calling `step`, but got one at index "
+                    f"{i} in the given schedulers sequence."
                 )
             if optimizer != scheduler.optimizer:
                 raise ValueError(
                     f"{name} expects all schedulers to belong to the same optimizer, but got "
-                    "scheduler "
-                    f"{type(scheduler).__name__} at index {i} has {scheduler.optimizer}, which is "
-                    "different from "
-                    f"{type(optimizer).__name__}."
+                    f"scheduler {type(scheduler).__name__} at index {i} has {scheduler.optimizer}, "
+                    f"which is different from {type(optimizer).__name__}."
                 )
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,10 +63,8 @@ class SequentialLR(_Combined):
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than "
-                "the number of milestone "
-                f"points, but got number of schedulers {len(schedulers)} and the number of "
-                "milestones to be equal to "
-                f"{len(milestones)}"
+                f"the number of milestone points, but got number of schedulers {len(schedulers)} "
+                f"and the number of milestones to be equal to {len(milestones)}"
             )
         self._schedulers = schedulers
         self._milestones = milestones

@@ -129,9 +129,8 @@ class DataLoader(Generic[T_co]):
     def multiprocessing_context(self, given: Any) -> None:
         if given is not None and not self.num_workers:
             raise ValueError(
-                "multiprocessing_context can only be used with multi-process loading "
-                "(num_workers > 0), but got "
-                f"num_workers={self.num_workers}"
+                "multiprocessing_context can only be used with multi-process loading (num_workers "
+                f"> 0), but got num_workers={self.num_workers}"
             )
         if isinstance(given, str):
             if given not in multiprocessing.get_all_start_methods():
@@ -143,9 +142,8 @@ class DataLoader(Generic[T_co]):
             given = multiprocessing.get_context(given)
         elif given is not None and not isinstance(given, multiprocessing.context.BaseContext):
             raise TypeError(
-                "multiprocessing_context option should be a valid context object or a "
-                "string specifying the start "
-                f"method, but got multiprocessing_context={given}"
+                "multiprocessing_context option should be a valid context object or a string "
+                f"specifying the start method, but got multiprocessing_context={given}"
             )
         self._context = given
 
@@ -183,9 +181,8 @@ class _Iterator(Iterator[Any]):
     def __init__(self, loader: DataLoader[Any]) -> None:
         if loader.pin_memory:
             warnings.warn(
-                "'pin_memory' argument is set as true but no accelerator is found, then "
-                "device pinned memory won't be "
-                "used.",
+                "'pin_memory' argument is set as true but no accelerator is found, then device "
+                "pinned memory won't be used.",
                 stacklevel=3,
             )
         # not the loader itself, which may hold this object: workers end when the last name goes
@@ -206,9 +203,8 @@ class _Iterator(Iterator[Any]):
         said = self._said.get("length")
         if self._iterable and said is not None and self._yielded > said:
             warnings.warn(
-                f"Length of IterableDataset {self._dataset} was reported to be "
-                f"{said}(when accessing "
-                f"len(dataloader)), but {self._yielded} samples have been fetched. ",
+                f"Length of IterableDataset {self._dataset} was reported to be {said}(when "
+                f"accessing len(dataloader)), but {self._yielded} samples have been fetched. ",
                 stacklevel=2,
             )
         return data
@@ -356,12 +352,10 @@ def _warn_of_many(num_workers: int) -> None:
     )
     if num_workers > usable:
         warnings.warn(
-            f"This DataLoader will create {num_workers} worker processes in total. Our "
-            "suggested max number of worker in "
-            f"current system is {usable}, which is smaller than what this DataLoader is "
-            "going to create. Please be aware "
-            "that excessive worker creation might get DataLoader running slow or even "
-            "freeze, lower the worker number to "
-            "avoid potential slowness/freeze if necessary.",
+            f"This DataLoader will create {num_workers} worker processes in total. Our suggested "
+            f"max number of worker in current system is {usable}, which is smaller than what this "
+            "DataLoader is going to create. Please be aware that excessive worker creation might "
+            "get DataLoader running slow or even freeze, lower the worker number to avoid "
+            "potential slowness/freeze if necessary.",
             stacklevel=3,
         )
