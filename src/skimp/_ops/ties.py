@@ -23,8 +23,7 @@ from skimp._engine.tensor.tensor import fresh
     method=False,
     namespaces=(),
     rule=Rule(
-        "ZeroOfBackward0",
-        {"input": lambda g, input_shape: g.new_zeros(()).expand(tuple(input_shape))},
+        "ZeroOfBackward0", input=lambda g, input_shape: g.new_zeros(()).expand(tuple(input_shape))
     ),
 )
 def zero_of(input: Any) -> Any:
@@ -37,7 +36,7 @@ def zero_of(input: Any) -> Any:
     fast_view="a[...]",
     function=False,
     method=False,
-    rule=Rule("TiedBackward0", {"input": lambda g, zero: g + zero if modes.state.grad else g}),
+    rule=Rule("TiedBackward0", input=lambda g, zero: g + zero if modes.state.grad else g),
 )
 def _tied(layout: Layout, zero: Any) -> Layout:
     return layout

@@ -42,7 +42,7 @@ def declare_centre() -> None:
     @rowwise(
         inplace=True,
         out=True,
-        rule=Rule("CentreBackward0", {"input": lambda g, dim: g - g.mean(dim, True)}),
+        rule=Rule("CentreBackward0", input=lambda g, dim: g - g.mean(dim, True)),
         autocast="float32",
         samples=lambda tensor: [(tensor(ROW), 1), (tensor(ROW), -2)],
     )
@@ -55,7 +55,7 @@ def declare_leading() -> None:
     def back(g: Any, input_shape: Any, n: int) -> Any:
         return skimp.cat([g, g.new_zeros((input_shape[0] - n, *input_shape[1:]))])
 
-    rule = Rule("LeadingBackward0", {"input": back})
+    rule = Rule("LeadingBackward0", input=back)
     samples = lambda tensor: [(tensor(ROW), 1), (tensor(ROW)[0], 2)]  # noqa: E731
 
     @view(rule=rule, inplace=rule, copy=True, samples=samples)

@@ -152,7 +152,9 @@ class Choice:
 
 
 class Rule:
-    """The derivative of an op: a name, and a formula for each argument that has a gradient."""
+    """The derivative of an op: a name, and a formula for each argument that has a gradient, by its
+    name; one formula for several stands in a dict before these, by the tuple of their names.
+    """
 
     __slots__ = (
         "_class",
@@ -169,15 +171,18 @@ class Rule:
     def __init__(
         self,
         name: str,
-        formulas: Mapping[Any, Formula],
+        formulas: Mapping[Any, Formula] | None = None,
+        /,
+        *,
         rematerialize: Formula | None = None,
         releases_early: bool = False,
         numbers: Mapping[str, Rule] | None = None,
+        **named: Formula,
     ) -> None:
         self.name = name
         self.rematerialize = rematerialize
         self.releases_early = releases_early
-        self.formulas = dict(formulas)
+        self.formulas: dict[Any, Formula] = {**(formulas or {}), **named}
         self.names: tuple[str, ...] = tuple([n for key in self.formulas for n in _tuple(key)])
         self.numbers = numbers or {}
         # what records calls of its ops (`record.py`), by the names of their arguments

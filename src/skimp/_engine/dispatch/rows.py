@@ -40,7 +40,7 @@ def refused(name: str) -> Rule:
     def formula(g: Tensor) -> Tensor:
         raise RuntimeError(f"derivative for aten::{name} is not implemented")
 
-    return Rule("NotImplemented", {"input": formula, "other": formula, "values": formula})
+    return Rule("NotImplemented", input=formula, other=formula, values=formula)
 
 
 def unary_row(
@@ -57,7 +57,7 @@ def unary_row(
     **forms: Any,
 ) -> Callable[..., Any]:
     """Declare an op with one tensor argument by its kernels and the formula of its gradient."""
-    rule = Rule(node or node_name(name), {"input": formula}) if formula is not None else None
+    rule = Rule(node or node_name(name), input=formula) if formula is not None else None
     row = Pointwise(
         name, kernels, types, rule, title=title, opmath=opmath, also=also, overlap=overlap
     )

@@ -80,9 +80,7 @@ def _c2c_back(g: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
 
 
 @hidden(
-    "_fft_c2c",
-    rule=Rule("FftC2CBackward0", {"input": _c2c_back}),
-    batch=batching.dims.by_dims("dim"),
+    "_fft_c2c", rule=Rule("FftC2CBackward0", input=_c2c_back), batch=batching.dims.by_dims("dim")
 )
 def _c2c(input: Tensor, dim: Dims, norm: str, forward: bool) -> Tensor:
     if not dim:
@@ -102,9 +100,7 @@ def _r2c_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, onesided: bool)
 
 
 @hidden(
-    "_fft_r2c",
-    rule=Rule("FftR2CBackward0", {"input": _r2c_back}),
-    batch=batching.dims.by_dims("dim"),
+    "_fft_r2c", rule=Rule("FftR2CBackward0", input=_r2c_back), batch=batching.dims.by_dims("dim")
 )
 def _r2c(input: Tensor, dim: Dims, norm: str, onesided: bool) -> Tensor:
     d = input._dtype.to_complex()
@@ -138,9 +134,7 @@ def _c2r_back(g: Tensor, input_shape: Any, dim: Dims, norm: str, size: int) -> T
 
 
 @hidden(
-    "_fft_c2r",
-    rule=Rule("FftC2RBackward0", {"input": _c2r_back}),
-    batch=batching.dims.by_dims("dim"),
+    "_fft_c2r", rule=Rule("FftC2RBackward0", input=_c2r_back), batch=batching.dims.by_dims("dim")
 )
 def _c2r(input: Tensor, dim: Dims, norm: str, size: int) -> Tensor:
     if input._hollow:

@@ -137,7 +137,7 @@ def _check_stft(call: _Call, input: Tensor, n_fft: int, hop: int, length: int) -
     "_overlap_add",
     rule=Rule(
         "UnfoldBackwardBackward0",
-        {"input": lambda g, input_shape, hop: g.unfold(-1, input_shape[-1], hop)},
+        input=lambda g, input_shape, hop: g.unfold(-1, input_shape[-1], hop),
     ),
 )
 def _overlap_add(input: Tensor, hop: int) -> Tensor:

@@ -190,11 +190,9 @@ def _only_mask(indices: Any, ndim: int) -> Tensor | None:
 
 _RULE = Rule(
     "IndexBackward0",
-    {
-        "input": lambda g, input_shape, indices: index_put(
-            g.new_zeros(tuple(input_shape)), indices, g, True
-        )
-    },
+    input=lambda g, input_shape, indices: index_put(
+        g.new_zeros(tuple(input_shape)), indices, g, True
+    ),
 )
 
 
@@ -350,12 +348,10 @@ def _put_small(x: Array, arrays: tuple[Array, ...], source: Array, accumulate: b
     fast=_small_put,
     rule=Rule(
         "IndexPutBackward0",
-        {
-            "input": lambda g, indices, accumulate: (
-                g if accumulate else index_put(g, indices, g.new_zeros(()), False)
-            ),
-            "values": lambda g, indices, values_shape: _put_values_back(g, indices, values_shape),
-        },
+        input=lambda g, indices, accumulate: (
+            g if accumulate else index_put(g, indices, g.new_zeros(()), False)
+        ),
+        values=lambda g, indices, values_shape: _put_values_back(g, indices, values_shape),
     ),
 )
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> None:

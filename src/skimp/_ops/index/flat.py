@@ -38,11 +38,7 @@ def _flat_index(name: str, index: Tensor, n: int) -> Array:
     out="same",
     rule=Rule(
         "TakeBackward0",
-        {
-            "input": lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(
-                index, g, True
-            )
-        },
+        input=lambda g, input_shape, index: g.new_zeros(tuple(input_shape)).put(index, g, True),
     ),
     batch=batching.places.take,
 )
@@ -77,12 +73,10 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     out=False,
     rule=Rule(
         "PutBackward0",
-        {
-            "input": lambda g, index, source, accumulate: (
-                g if accumulate else g.put(index, source.new_zeros(source.shape))
-            ),
-            "source": lambda g, index, source_shape: g.take(index).reshape(tuple(source_shape)),
-        },
+        input=lambda g, index, source, accumulate: (
+            g if accumulate else g.put(index, source.new_zeros(source.shape))
+        ),
+        source=lambda g, index, source_shape: g.take(index).reshape(tuple(source_shape)),
     ),
 )
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> None:

@@ -44,7 +44,7 @@ _BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
 
 def _rule(name: str) -> Rule:
     return Rule(
-        name, {"input": lambda g, input_shape, index: scattered(g, input_shape, lambda z: z[index])}
+        name, input=lambda g, input_shape, index: scattered(g, input_shape, lambda z: z[index])
     )
 
 

@@ -50,10 +50,8 @@ def _branches(args: Sequence[Any]) -> tuple[dtypes.dtype, dtypes.dtype]:
 
 _WHERE_RULE = Rule(
     "WhereBackward0",
-    {
-        "input": lambda g, condition: g.where(condition, 0),
-        "other": lambda g, condition: _other_back(g, condition),
-    },
+    input=lambda g, condition: g.where(condition, 0),
+    other=lambda g, condition: _other_back(g, condition),
 )
 
 
@@ -186,13 +184,9 @@ def _fill_kernel(mask: Array, x: Array, value: Array, *, out: Array) -> None:
 
 FILL_RULE = Rule(
     "MaskedFillBackward1",
-    {
-        "input": lambda g, mask: g.masked_fill(mask, 0),
-        "value": lambda g, mask: g.where(mask, 0).sum(),
-    },
-    numbers={
-        "value": Rule("MaskedFillBackward0", {"input": lambda g, mask: g.masked_fill(mask, 0)})
-    },
+    input=lambda g, mask: g.masked_fill(mask, 0),
+    value=lambda g, mask: g.where(mask, 0).sum(),
+    numbers={"value": Rule("MaskedFillBackward0", input=lambda g, mask: g.masked_fill(mask, 0))},
 )
 FILL = Pointwise("masked_fill", Kernel("masked_fill", _fill_kernel), _filled, FILL_RULE,
                  ("mask", "input", "value"), opmath=False, masks=(0,))  # fmt: skip
@@ -302,8 +296,8 @@ def _masked_fill_in_place(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 # -- masked_select --------------------------------------------------------------------------------
 
 
-@general(out="same", rule=Rule("MaskedSelectBackward0", {
-    "input": lambda g, input_shape, mask: _select_back(g, input_shape, mask)}))  # fmt: skip
+@general(out="same", rule=Rule("MaskedSelectBackward0",
+    input=lambda g, input_shape, mask: _select_back(g, input_shape, mask)))  # fmt: skip
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask (broadcast against the input) holds, as a vector."""
     if mask._dtype is not dtypes.bool:
@@ -407,10 +401,9 @@ def selected(input: Tensor, mask: Tensor) -> Tensor:
 # -- masked_scatter -------------------------------------------------------------------------------
 
 
-@writer(out=False, rule=Rule("MaskedScatterBackward0", {
-    "input": lambda g, mask: masked_fill(g, mask, 0),
-    "source": lambda g, mask, source_shape: _scatter_back(g, mask, source_shape),
-}))  # fmt: skip
+@writer(out=False, rule=Rule("MaskedScatterBackward0",
+    input=lambda g, mask: masked_fill(g, mask, 0),
+    source=lambda g, mask, source_shape: _scatter_back(g, mask, source_shape)))  # fmt: skip
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> None:
     """The elements of `source`, in order, where the mask holds."""
     if input._dtype is not source._dtype:

@@ -152,11 +152,9 @@ def _small_gather(
     fast=_small_gather,
     rule=Rule(
         "GatherBackward0",
-        {
-            "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(
-                dim, index, g
-            )
-        },
+        input=lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).scatter_add(
+            dim, index, g
+        ),
     ),
     batch=batching.places.by_index,
 )
@@ -249,10 +247,9 @@ def _small_scatter(
     return True
 
 
-@writer(batch=batching.places.by_index, fast=_small_scatter, rule=Rule("ScatterBackward0", {
-    "input": lambda g, dim, index: _zeroed(g, dim, index),
-    "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
-}))  # fmt: skip
+@writer(batch=batching.places.by_index, fast=_small_scatter, rule=Rule("ScatterBackward0",
+    input=lambda g, dim, index: _zeroed(g, dim, index),
+    src=lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape)))  # fmt: skip
 def scatter(
     input: Tensor,
     dim: int,
@@ -316,10 +313,8 @@ def _small_scatter_add(x: Array, dim: int, index: Tensor, src: Tensor) -> bool:
     fast=_small_scatter_add,
     rule=Rule(
         "ScatterAddBackward0",
-        {
-            "input": lambda g: g,
-            "src": lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
-        },
+        input=lambda g: g,
+        src=lambda g, dim, index, src_shape: _src_back(g, dim, index, src_shape),
     ),
     batch=batching.places.by_index,
 )

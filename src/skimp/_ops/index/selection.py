@@ -55,11 +55,9 @@ def _along(a: Array, dim: int, index: Array, shape: tuple[int, ...]) -> Array:
     out="same",
     rule=Rule(
         "IndexSelectBackward0",
-        {
-            "input": lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).index_add(
-                dim, index, g
-            )
-        },
+        input=lambda g, input_shape, dim, index: g.new_zeros(tuple(input_shape)).index_add(
+            dim, index, g
+        ),
     ),
     batch=batching.places.select,
 )
@@ -134,12 +132,10 @@ def _add_back(g: Tensor, dim: int, index: Tensor, source_shape: Any, alpha: Any)
 @writer(
     rule=Rule(
         "IndexAddBackward0",
-        {
-            "input": lambda g: g,
-            "source": lambda g, dim, index, source_shape, alpha: _add_back(
-                g, dim, index, source_shape, alpha
-            ),
-        },
+        input=lambda g: g,
+        source=lambda g, dim, index, source_shape, alpha: _add_back(
+            g, dim, index, source_shape, alpha
+        ),
     ),
     batch=batching.places.write_slices,
 )
@@ -231,12 +227,10 @@ def _unselected(g: Tensor, dim: int, index: Tensor) -> Tensor:
     autocast="widest",
     rule=Rule(
         "IndexCopyBackward0",
-        {
-            "input": lambda g, dim, index: _unselected(g, dim, index),
-            "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(
-                tuple(source_shape)
-            ),
-        },
+        input=lambda g, dim, index: _unselected(g, dim, index),
+        source=lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(
+            tuple(source_shape)
+        ),
     ),
     batch=batching.places.write_slices,
 )
@@ -293,12 +287,12 @@ def _need_place(input: Tensor, dim: int, index: Tensor) -> tuple[int, Array]:
     return dim, where
 
 
-@writer(batch=batching.places.write_slices, out=False, rule=Rule("IndexFillBackward1", {
-    "input": lambda g, dim, index: _unselected(g, dim, index),
-    "value": lambda g, dim, index: g.index_select(dim, _front(g, dim, index).unique()).sum(),
-}, numbers={"value": Rule("IndexFillBackward0", {
-    "input": lambda g, dim, index: _unselected(g, dim, index),
-})}))  # fmt: skip
+@writer(batch=batching.places.write_slices, out=False, rule=Rule("IndexFillBackward1",
+    input=lambda g, dim, index: _unselected(g, dim, index),
+    value=lambda g, dim, index: g.index_select(dim, _front(g, dim, index).unique()).sum(),
+    numbers={"value": Rule("IndexFillBackward0",
+        input=lambda g, dim, index: _unselected(g, dim, index))},
+))  # fmt: skip
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> None:
     """Write one value over the slices at the positions in a vector."""
     if isinstance(value, Tensor):

@@ -141,10 +141,9 @@ def _cross(input: Tensor, other: Tensor, dim: int) -> Tensor:
     return linalg_cross(input, other, dim=dim)
 
 
-CROSS = Rule("LinalgCrossBackward0", {
-    "input": lambda g, other, dim: _cross(*_spread(conj(other), g), dim),
-    "other": lambda g, input, dim: _cross(*_spread(g, conj(input)), dim),
-})  # fmt: skip
+CROSS = Rule("LinalgCrossBackward0",
+    input=lambda g, other, dim: _cross(*_spread(conj(other), g), dim),
+    other=lambda g, input, dim: _cross(*_spread(g, conj(input)), dim))  # fmt: skip
 
 
 def _spread(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -67,7 +67,7 @@ def _qr_back(
 
 @hidden(
     "_linalg_qr",
-    rule=Rule("LinalgQrBackward0", {"input": _qr_back}),
+    rule=Rule("LinalgQrBackward0", input=_qr_back),
     batch=batching.dims.MATRICES,
     meta=shapes.qr,
 )
@@ -145,7 +145,7 @@ def _cholesky_back(g0: Tensor, result0: Tensor, upper: bool) -> Tensor:
 @hidden(
     "_cholesky_ex",
     nondiff=(1,),
-    rule=Rule("LinalgCholeskyExBackward0", {"input": _cholesky_back}),
+    rule=Rule("LinalgCholeskyExBackward0", input=_cholesky_back),
     batch=batching.dims.MATRICES,
     meta=shapes.factor,
 )
@@ -316,7 +316,7 @@ def _exp_back(g: Tensor, input: Tensor) -> Tensor:
 
 @hidden(
     "_matrix_exp",
-    rule=Rule("LinalgMatrixExpBackward0", {"input": _exp_back}),
+    rule=Rule("LinalgMatrixExpBackward0", input=_exp_back),
     batch=batching.dims.MATRICES,
     meta=shapes.square_rows,
 )

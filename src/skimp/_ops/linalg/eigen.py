@@ -105,7 +105,7 @@ def _check_finite(a: Array) -> None:
 
 @hidden(
     "_linalg_svd",
-    rule=Rule("LinalgSvdBackward0", {"input": _svd_back}),
+    rule=Rule("LinalgSvdBackward0", input=_svd_back),
     batch=batching.dims.MATRICES,
     meta=shapes.svd,
 )
@@ -176,7 +176,7 @@ Half = Literal["L", "U"]  # of a Hermitian matrix
 
 @hidden(
     "_linalg_eigh",
-    rule=Rule("LinalgEighBackward0", {"input": _eigh_back}),
+    rule=Rule("LinalgEighBackward0", input=_eigh_back),
     batch=batching.dims.MATRICES,
     meta=shapes.eigh,
 )
@@ -235,7 +235,7 @@ def _eig_back(g0: Any, g1: Any, input: Tensor, result0: Tensor, result1: Tensor)
 
 @hidden(
     "_linalg_eig",
-    rule=Rule("LinalgEigBackward0", {"input": _eig_back}),
+    rule=Rule("LinalgEigBackward0", input=_eig_back),
     batch=batching.dims.MATRICES,
     meta=shapes.eig,
 )
@@ -331,7 +331,7 @@ def _pinv_back(g: Tensor, input: Tensor, result: Tensor) -> Tensor:
 
 @hidden(
     "_linalg_pinv",
-    rule=Rule("LinalgPinvBackward0", {"input": _pinv_back}),
+    rule=Rule("LinalgPinvBackward0", input=_pinv_back),
     batch=batching.dims.pseudo_inverse,
     meta=shapes.pinv,
 )

@@ -128,7 +128,7 @@ def _lu_back(g1: Any, g2: Any, result0: Tensor, result1: Tensor, result2: Tensor
 @hidden(
     "_linalg_lu",
     nondiff=(0, 3),
-    rule=Rule("LinalgLuBackward0", {"input": _lu_back}),
+    rule=Rule("LinalgLuBackward0", input=_lu_back),
     batch=batching.dims.MATRICES,
     meta=shapes.lu,
 )

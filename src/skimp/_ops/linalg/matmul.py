@@ -157,7 +157,7 @@ def _small_mm(input: Tensor, mat2: Tensor) -> Tensor | None:
     return None
 
 
-MM = Rule("MmBackward0", {"input": mm_first_back, "mat2": mm_second_back}, releases_early=True)
+MM = Rule("MmBackward0", input=mm_first_back, mat2=mm_second_back, releases_early=True)
 _recording = recording(MM, ("input", "mat2"))
 
 
@@ -235,7 +235,7 @@ def _small_batched(input: Tensor, other: Tensor) -> Tensor | None:
 
 @general(
     fast=_small_bmm,
-    rule=Rule("BmmBackward0", {"input": _bmm_first_back, "mat2": _bmm_second_back}),
+    rule=Rule("BmmBackward0", input=_bmm_first_back, mat2=_bmm_second_back),
     autocast="lower",
     batch=batching.products.product_rule,
 )
@@ -267,9 +267,9 @@ def _summed(a: Tensor, b: Tensor) -> Tensor:
 
 @general("_batched", batch=batching.products.product_rule,
          method=False, namespaces=(), fast=_small_batched,
-         rule=Rule("UnsafeViewBackward0", {
-    "input": lambda g, other, input_shape: _first_back(g, other, input_shape),
-    "other": lambda g, input, other_shape: _second_back(g, input, other_shape)}))  # fmt: skip
+         rule=Rule("UnsafeViewBackward0",
+    input=lambda g, other, input_shape: _first_back(g, other, input_shape),
+    other=lambda g, input, other_shape: _second_back(g, input, other_shape)))  # fmt: skip
 def _batched(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of matrices whose batch dims broadcast: nothing is expanded in memory."""
     batch = layouts.broadcast_shapes(tuple(input.shape[:-2]), tuple(other.shape[:-2]))

@@ -151,12 +151,12 @@ def _add_in_blocks(
 # -- rules ----------------------------------------------------------------------------------------
 
 
-ADDMM = Rule("AddmmBackward0", {
-    "input": lambda g, beta: scaled(g, beta),
-    "mat1": lambda g, mat2, mat1_shape, mat1_strides, alpha: scaled(
+ADDMM = Rule("AddmmBackward0",
+    input=lambda g, beta: scaled(g, beta),
+    mat1=lambda g, mat2, mat1_shape, mat1_strides, alpha: scaled(
         mm_first_back(g, mat2, mat1_shape, mat1_strides), alpha),
-    "mat2": lambda g, mat1, mat2_shape, mat2_strides, alpha: scaled(
-        mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha)},
+    mat2=lambda g, mat1, mat2_shape, mat2_strides, alpha: scaled(
+        mm_second_back(g, mat1, mat2_shape, mat2_strides), alpha),
     releases_early=True)  # fmt: skip
 ADDING = recording(ADDMM, ("input", "mat1", "mat2", "beta", "alpha"))
 
@@ -207,10 +207,10 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
 
 
 @general(batch=batching.products.plus_product, inplace=True, overlap=("input",),
-         rule=Rule("AddmvBackward0", {
-    "input": lambda g, beta: scaled(g, beta),
-    "mat": lambda g, vec, alpha: scaled(g.unsqueeze(1) * conj(vec).unsqueeze(0), alpha),
-    "vec": lambda g, mat, alpha: scaled(mv(conj(mat).t(), g), alpha)}))  # fmt: skip
+         rule=Rule("AddmvBackward0",
+    input=lambda g, beta: scaled(g, beta),
+    mat=lambda g, vec, alpha: scaled(g.unsqueeze(1) * conj(vec).unsqueeze(0), alpha),
+    vec=lambda g, mat, alpha: scaled(mv(conj(mat).t(), g), alpha)))  # fmt: skip
 def addmv(
     input: Tensor,
     mat: Tensor,
@@ -255,10 +255,10 @@ def _check_batches(name: str, input: Tensor, batch1: Tensor, batch2: Tensor) -> 
 
 
 @general(batch=batching.products.plus_product,
-         inplace=True, overlap=("input",), autocast="lower", rule=Rule("BaddbmmBackward0", {
-    "input": lambda g, beta: scaled(g, beta),
-    "batch1": lambda g, batch2, alpha: scaled(bmm(g, adjoint(batch2)), alpha),
-    "batch2": lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)}))  # fmt: skip
+         inplace=True, overlap=("input",), autocast="lower", rule=Rule("BaddbmmBackward0",
+    input=lambda g, beta: scaled(g, beta),
+    batch1=lambda g, batch2, alpha: scaled(bmm(g, adjoint(batch2)), alpha),
+    batch2=lambda g, batch1, alpha: scaled(bmm(adjoint(batch1), g), alpha)))  # fmt: skip
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
             out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta * input + alpha * (the products of the batches' matrices); the input broadcasts."""
@@ -271,13 +271,13 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 _SCRATCH = 1 << 20
 
 
-ADDBMM = Rule("AddbmmBackward0", {
-    "input": lambda g, beta: scaled(g, beta),
-    "batch1": lambda g, batch1_shape, batch2, alpha: scaled(
+ADDBMM = Rule("AddbmmBackward0",
+    input=lambda g, beta: scaled(g, beta),
+    batch1=lambda g, batch1_shape, batch2, alpha: scaled(
         bmm(g.unsqueeze(0).expand(batch1_shape[0], *g.shape), adjoint(batch2)), alpha),
-    "batch2": lambda g, batch2_shape, batch1, alpha: scaled(
+    batch2=lambda g, batch2_shape, batch1, alpha: scaled(
         bmm(adjoint(batch1), g.unsqueeze(0).expand(batch2_shape[0], *g.shape)),
-        alpha)})  # fmt: skip
+        alpha))  # fmt: skip
 
 
 @general(rule=ADDBMM, autocast="lower", batch=batching.products.plus_product, overlap=("input",))
@@ -351,10 +351,10 @@ def _finished(total: Tensor, input: Tensor, beta: Any, alpha: Any, dtype: dtypes
 
 
 @general(batch=batching.products.plus_product, inplace=True, out=True, overlap="aligned",
-         rule=Rule("AddrBackward0", {
-    "input": lambda g, beta: scaled(g, beta),
-    "vec1": lambda g, vec2, alpha: scaled(mv(g, conj(vec2)), alpha),
-    "vec2": lambda g, vec1, alpha: scaled(mv(g.t(), conj(vec1)), alpha)}))  # fmt: skip
+         rule=Rule("AddrBackward0",
+    input=lambda g, beta: scaled(g, beta),
+    vec1=lambda g, vec2, alpha: scaled(mv(g, conj(vec2)), alpha),
+    vec2=lambda g, vec1, alpha: scaled(mv(g.t(), conj(vec1)), alpha)))  # fmt: skip
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (the outer product of two vectors); the input broadcasts."""
     for word, v in (("vec1", vec1), ("vec2", vec2)):

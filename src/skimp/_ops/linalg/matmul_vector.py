@@ -94,17 +94,17 @@ def _vectors_product(input: Tensor, tensor: Tensor, **_: Any) -> Tensor:
     return meta.empty((), input._dtype)
 
 
-@general(batch=batching.products.product_rule, rule=Rule("DotBackward0", {
-    "input": lambda g, tensor: g * conj(tensor),
-    "tensor": lambda g, input: g * conj(input)}), meta=_vectors_product)  # fmt: skip
+@general(batch=batching.products.product_rule, rule=Rule("DotBackward0",
+    input=lambda g, tensor: g * conj(tensor),
+    tensor=lambda g, input: g * conj(input)), meta=_vectors_product)  # fmt: skip
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of the products of two vectors' elements."""
     _check_vectors("dot", input, tensor)
     return _scalar(products.dot(input.array(), tensor.array()), input._dtype, out)
 
 
-@general(batch=batching.products.vdot, rule=Rule("VdotBackward0", {
-    "input": lambda g, other: conj(g) * other, "other": lambda g, input: g * input}),
+@general(batch=batching.products.vdot, rule=Rule("VdotBackward0",
+    input=lambda g, other: conj(g) * other, other=lambda g, input: g * input),
     meta=_vectors_product)  # fmt: skip
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`dot` with the conjugate of the first vector."""
@@ -150,9 +150,9 @@ def _small_mv(input: Tensor, vec: Tensor) -> Tensor | None:
     return fresh(made.reshape(-1), dtype)
 
 
-@general(batch=batching.products.product_rule, fast=_small_mv, rule=Rule("MvBackward0", {
-    "input": lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
-    "vec": _mv_vector_back}), sparse=sparse.product,)  # fmt: skip
+@general(batch=batching.products.product_rule, fast=_small_mv, rule=Rule("MvBackward0",
+    input=lambda g, vec: g.unsqueeze(1) * conj(vec).unsqueeze(0),
+    vec=_mv_vector_back), sparse=sparse.product,)  # fmt: skip
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A matrix times a vector."""
     if input.ndim != 2 or vec.ndim != 1:

@@ -56,9 +56,7 @@ def _inverse(a: Array) -> tuple[Array, Array]:
 @hidden(
     "_inv_ex",
     nondiff=(1,),
-    rule=Rule(
-        "LinalgInvExBackward0", {"input": lambda g0, result0: -(result0.mH @ g0 @ result0.mH)}
-    ),
+    rule=Rule("LinalgInvExBackward0", input=lambda g0, result0: -(result0.mH @ g0 @ result0.mH)),
     batch=batching.dims.MATRICES,
     meta=shapes.inverse,
 )
@@ -305,7 +303,7 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
     "_cholesky_inverse",
     rule=Rule(
         "CholeskyInverseBackward0",
-        {"input": lambda g, input, result, upper: _factor_back(result @ g @ result, input, upper)},
+        input=lambda g, input, result, upper: _factor_back(result @ g @ result, input, upper),
     ),
     batch=batching.dims.MATRICES,
     meta=shapes.square,
@@ -354,7 +352,7 @@ def _cofactors(a: Tensor) -> Tensor:
 
 @hidden(
     "_linalg_det",
-    rule=Rule("LinalgDetBackward0", {"input": _det_back}),
+    rule=Rule("LinalgDetBackward0", input=_det_back),
     batch=batching.dims.MATRICES,
     meta=shapes.determinant,
 )
@@ -388,7 +386,7 @@ def _slogdet_back(g0: Any, g1: Any, input: Tensor, result0: Tensor) -> Tensor:
 
 @hidden(
     "_linalg_slogdet",
-    rule=Rule("LinalgSlogdetBackward0", {"input": _slogdet_back}),
+    rule=Rule("LinalgSlogdetBackward0", input=_slogdet_back),
     batch=batching.dims.MATRICES,
     meta=shapes.slogdet,
 )

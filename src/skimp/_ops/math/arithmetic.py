@@ -44,7 +44,7 @@ ADD = Pointwise(
     "add",
     np.add,
     same,
-    Rule("AddBackward0", {"input": lambda g: g, "other": lambda g: g}),
+    Rule("AddBackward0", input=lambda g: g, other=lambda g: g),
     PAIR,
     title="add_stub",
     bare=True,
@@ -57,7 +57,7 @@ SUB = Pointwise(
     "sub",
     {BOOL: Refused(RuntimeError, TWO_BOOLS), **dict.fromkeys((INT, FLOAT, COMPLEX), np.subtract)},
     same,
-    Rule("SubBackward0", {"input": lambda g: g, "other": lambda g: -g}),
+    Rule("SubBackward0", input=lambda g: g, other=lambda g: -g),
     PAIR,
     title="add_stub",
     bare=True,
@@ -68,8 +68,9 @@ RSUB = Pointwise(
     same,
     Rule(
         "RsubBackward0",
-        {"other": lambda g: -g, "input": lambda g: g},  # its first argument is what is subtracted
-        numbers={"input": Rule("RsubBackward1", {"other": lambda g: -g})},
+        other=lambda g: -g,
+        input=lambda g: g,  # its first argument is what is subtracted
+        numbers={"input": Rule("RsubBackward1", other=lambda g: -g)},
     ),
     PAIR,
     title="add_stub",
@@ -98,12 +99,10 @@ SCALED = {
         _without_factor,
         Rule(
             f"{row.name.title()}Backward0",
-            {
-                "input": lambda g: g,
-                "other": (lambda g, alpha: g * conj(alpha))
-                if row is ADD
-                else (lambda g, alpha: g * -conj(alpha)),
-            },
+            input=lambda g: g,
+            other=(lambda g, alpha: g * conj(alpha))
+            if row is ADD
+            else (lambda g, alpha: g * -conj(alpha)),
         ),
         (*PAIR, "alpha"),
     )
@@ -258,7 +257,8 @@ MUL: Pointwise = Pointwise(
     same,
     Rule(
         "MulBackward0",
-        {"input": lambda g, other: g * conj(other), "other": lambda g, input: g * conj(input)},
+        input=lambda g, other: g * conj(other),
+        other=lambda g, input: g * conj(input),
         rematerialize=lambda input, other: call(MUL, (input, other)),
     ),
     PAIR,
@@ -272,10 +272,8 @@ DIV = Pointwise(
     floating,
     Rule(
         "DivBackward0",
-        {
-            "input": lambda g, other: g / conj(other),
-            "other": lambda g, input, other: -g * conj((input / other) / other),
-        },
+        input=lambda g, other: g / conj(other),
+        other=lambda g, input, other: -g * conj((input / other) / other),
     ),
     PAIR,
     bare=True,
@@ -286,7 +284,7 @@ ROUNDED = {
         f"div_{mode}",
         kernels,
         same,
-        Rule("DivBackward2", {"input": lambda g: zeros(g), "other": lambda g: zeros(g)}),
+        Rule("DivBackward2", input=lambda g: zeros(g), other=lambda g: zeros(g)),
         PAIR,
         bare=True,
         check=no_zero,
@@ -357,7 +355,7 @@ neg = unary(
             COMPLEX: np.negative,
         },
         same,
-        Rule("NegBackward0", {"input": lambda g: -g}),
+        Rule("NegBackward0", input=lambda g: -g),
     ),
     aliases=("negative",),
     doc="-input.",
@@ -382,8 +380,9 @@ def _flat(node: str) -> Rule:
     """The rule of a comparison in place: the 0 and 1 that it writes don't depend on anything."""
     return Rule(
         f"{node}1",
-        {"input": lambda g: zeros(g), "other": lambda g: zeros(g)},
-        numbers={"other": Rule(f"{node}0", {"input": lambda g: zeros(g)})},
+        input=lambda g: zeros(g),
+        other=lambda g: zeros(g),
+        numbers={"other": Rule(f"{node}0", input=lambda g: zeros(g))},
     )
 
 

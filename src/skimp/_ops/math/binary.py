@@ -42,11 +42,9 @@ REMAINDER = Pointwise(
     same,
     Rule(
         "RemainderBackward1",
-        {
-            "input": lambda g: g,
-            "other": lambda g, input, other: -g * div(input, other, rounding_mode="floor"),
-        },
-        numbers={"other": Rule("RemainderBackward0", {"input": lambda g: g})},
+        input=lambda g: g,
+        other=lambda g, input, other: -g * div(input, other, rounding_mode="floor"),
+        numbers={"other": Rule("RemainderBackward0", input=lambda g: g)},
     ),
     PAIR,
     check=no_zero,
@@ -57,11 +55,9 @@ FMOD = Pointwise(
     same,
     Rule(
         "FmodBackward1",
-        {
-            "input": lambda g: g,
-            "other": lambda g, input, other: -g * div(input, other, rounding_mode="trunc"),
-        },
-        numbers={"other": Rule("FmodBackward0", {"input": lambda g: g})},
+        input=lambda g: g,
+        other=lambda g, input, other: -g * div(input, other, rounding_mode="trunc"),
+        numbers={"other": Rule("FmodBackward0", input=lambda g: g)},
     ),
     PAIR,
     check=no_zero,
@@ -133,10 +129,8 @@ binary(
         floating,
         Rule(
             "Atan2Backward0",
-            {
-                "input": lambda g, input, other: _atan2_back(g, other, input, other),
-                "other": lambda g, input, other: _atan2_back(g, -input, input, other),
-            },
+            input=lambda g, input, other: _atan2_back(g, other, input, other),
+            other=lambda g, input, other: _atan2_back(g, -input, input, other),
         ),
         PAIR,
         numbers=(),
@@ -151,10 +145,8 @@ binary(
         same,
         Rule(
             "HypotBackward0",
-            {
-                "input": lambda g, input, result: g * (input / result),
-                "other": lambda g, other, result: g * (other / result),
-            },
+            input=lambda g, input, result: g * (input / result),
+            other=lambda g, other, result: g * (other / result),
         ),
         PAIR,
         numbers=(),
@@ -168,14 +160,12 @@ binary(
         floating,
         Rule(
             "CopysignBackward0",
-            {
-                "input": lambda g, input, result: where(input == 0, 0, g * (result / input)),
-                "other": lambda g: zeros(g),
-            },
+            input=lambda g, input, result: where(input == 0, 0, g * (result / input)),
+            other=lambda g: zeros(g),
             numbers={
                 "other": Rule(
                     "CopysignBackward1",
-                    {"input": lambda g, input, result: where(input == 0, 0, g * (result / input))},
+                    input=lambda g, input, result: where(input == 0, 0, g * (result / input)),
                 )
             },
         ),
@@ -195,10 +185,8 @@ binary(
         same,
         Rule(
             "NextafterBackward0",
-            {
-                "input": lambda g, input, other: where(input == other, 0, g),
-                "other": lambda g: zeros(g),
-            },
+            input=lambda g, input, other: where(input == other, 0, g),
+            other=lambda g: zeros(g),
         ),
         PAIR,
         numbers=(),
@@ -242,10 +230,8 @@ LDEXP = Pointwise(
     _ldexp_types,
     Rule(
         "LdexpBackward0",
-        {
-            "input": lambda g, other: g * conj(pow(2.0, other)),
-            "other": lambda g, result: g * conj(result * log(2)),
-        },
+        input=lambda g, other: g * conj(pow(2.0, other)),
+        other=lambda g, result: g * conj(result * log(2)),
     ),
     PAIR,
     numbers=(),
@@ -259,10 +245,8 @@ binary(
         same,
         Rule(
             "LogaddexpBackward0",
-            {
-                "input": lambda g, input, other: g / conj(1 + (other - input).exp()),
-                "other": lambda g, input, other: g / conj(1 + (input - other).exp()),
-            },
+            input=lambda g, input, other: g / conj(1 + (other - input).exp()),
+            other=lambda g, input, other: g / conj(1 + (input - other).exp()),
         ),
         PAIR,
         numbers=(),
@@ -277,10 +261,8 @@ binary(
         same,
         Rule(
             "Logaddexp2Backward0",
-            {
-                "input": lambda g, input, other: g / (1 + pow(2, other - input)),
-                "other": lambda g, input, other: g / (1 + pow(2, input - other)),
-            },
+            input=lambda g, input, other: g / (1 + pow(2, other - input)),
+            other=lambda g, input, other: g / (1 + pow(2, input - other)),
         ),
         PAIR,
         numbers=(),
@@ -313,7 +295,7 @@ COMPLEX_OF_PARTS = Pointwise(
     "complex",
     {FLOAT: K.complex, **NO_HALVES},
     _complex_types,
-    Rule("ComplexBackward0", {"real": lambda g: real(g), "imag": lambda g: imag(g)}),
+    Rule("ComplexBackward0", real=lambda g: real(g), imag=lambda g: imag(g)),
     ("real", "imag"),
     numbers=(),
 )
@@ -323,10 +305,8 @@ POLAR = Pointwise(
     _complex_types,
     Rule(
         "PolarBackward0",
-        {
-            "abs": lambda g, result: real(conj(g) * result.sgn()),
-            "angle": lambda g, result: real(conj(g) * (result * 1j)),
-        },
+        abs=lambda g, result: real(conj(g) * result.sgn()),
+        angle=lambda g, result: real(conj(g) * (result * 1j)),
     ),
     ("abs", "angle"),
     numbers=(),

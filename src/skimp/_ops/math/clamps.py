@@ -202,10 +202,8 @@ LERP_NUMBER = Pointwise(
     _end_type,
     Rule(
         "LerpBackward0",
-        {
-            "input": lambda g, weight: g * (1 - conj(weight)),
-            "end": lambda g, weight: g * conj(weight),
-        },
+        input=lambda g, weight: g * (1 - conj(weight)),
+        end=lambda g, weight: g * conj(weight),
     ),
     ("input", "end", "weight"),
     title="lerp_kernel_scalar",
@@ -217,11 +215,9 @@ LERP = Pointwise(
     _end_type,
     Rule(
         "LerpBackward1",
-        {
-            "input": lambda g, weight: g * conj(1 - weight),
-            "end": lambda g, weight: g * conj(weight),
-            "weight": lambda g, input, end: g * conj(end - input),
-        },
+        input=lambda g, weight: g * conj(1 - weight),
+        end=lambda g, weight: g * conj(weight),
+        weight=lambda g, input, end: g * conj(end - input),
     ),
     ("input", "end", "weight"),
     title="lerp_kernel_tensor",
@@ -288,11 +284,9 @@ ADDCMUL = Pointwise(
     _without_value,
     Rule(
         "AddcmulBackward0",
-        {
-            "input": lambda g: g,
-            "tensor1": lambda g, tensor2, value: g * conj(tensor2 * value),
-            "tensor2": lambda g, tensor1, value: g * conj(tensor1 * value),
-        },
+        input=lambda g: g,
+        tensor1=lambda g, tensor2, value: g * conj(tensor2 * value),
+        tensor2=lambda g, tensor1, value: g * conj(tensor1 * value),
     ),
     THREE,
     title="addcmul_cpu_out",
@@ -304,13 +298,9 @@ ADDCDIV = Pointwise(
     _without_value,
     Rule(
         "AddcdivBackward0",
-        {
-            "input": lambda g: g,
-            "tensor1": lambda g, tensor2, value: g * conj(value / tensor2),
-            "tensor2": lambda g, tensor1, tensor2, value: (
-                -g * conj(value * tensor1 / (tensor2 * tensor2))
-            ),
-        },
+        input=lambda g: g,
+        tensor1=lambda g, tensor2, value: g * conj(value / tensor2),
+        tensor2=lambda g, tensor1, tensor2, value: -g * conj(value * tensor1 / (tensor2 * tensor2)),
     ),
     THREE,
     title="addcdiv_cpu_out",

@@ -57,7 +57,7 @@ POW_NUMBER = Pointwise(
     "pow",
     {**POW_KINDS, BOOL: _truth},
     same,
-    Rule("PowBackward0", {"input": _to_number_back}),
+    Rule("PowBackward0", input=_to_number_back),
     params=("exponent",),
     title="pow",
 )
@@ -65,7 +65,7 @@ POW_MIXED = Pointwise(
     "pow",
     POW_KINDS,
     same,
-    Rule("PowBackward0", {"input": _to_number_back}),
+    Rule("PowBackward0", input=_to_number_back),
     ("input", "exponent"),
     title="pow",
 )
@@ -73,7 +73,7 @@ POW = Pointwise(
     "pow",
     POW_KINDS,
     same,
-    Rule("PowBackward1", {"input": _base_back, "exponent": _exponent_back}),
+    Rule("PowBackward1", input=_base_back, exponent=_exponent_back),
     ("input", "exponent"),
     title="pow",
 )
@@ -81,7 +81,7 @@ POW_OF_NUMBER = Pointwise(
     "pow",
     POW_KINDS,
     same,
-    Rule("PowBackward2", {"exponent": _of_number_back}),
+    Rule("PowBackward2", exponent=_of_number_back),
     ("input", "exponent"),
     title="pow",
 )

@@ -107,7 +107,7 @@ LOGIT = Pointwise(
     "logit",
     {FLOAT: S.logit},
     floating,
-    Rule("LogitBackward0", {"input": lambda g, input, eps: _logit_back(g, input, eps)}),
+    Rule("LogitBackward0", input=lambda g, input, eps: _logit_back(g, input, eps)),
     params=("eps",),
 )
 
@@ -135,7 +135,7 @@ POLYGAMMA = Pointwise(
     "polygamma",
     {FLOAT: S.polygamma},
     floating,
-    Rule("PolygammaBackward0", {"input": lambda g, input, n: g * polygamma(n + 1, input)}),
+    Rule("PolygammaBackward0", input=lambda g, input, n: g * polygamma(n + 1, input)),
     params=("n",),
 )
 
@@ -174,7 +174,7 @@ MVLGAMMA = Pointwise(
     "mvlgamma",
     {FLOAT: S.mvlgamma},
     floating,
-    Rule("MvlgammaBackward0", {"input": _mvlgamma_back}),
+    Rule("MvlgammaBackward0", input=_mvlgamma_back),
     params=("p",),
     title="mvlgamma",
     overlap=(),
@@ -219,12 +219,11 @@ xlogy: Any = binary(
         floating,
         Rule(
             "XlogyBackward0",
-            {"input": _xlogy_input_back, "other": lambda g, input, other: g * (input / other)},
+            input=_xlogy_input_back,
+            other=lambda g, input, other: g * (input / other),
             numbers={
-                "input": Rule(
-                    "XlogyBackward1", {"other": lambda g, input, other: g * (input / other)}
-                ),
-                "other": Rule("XlogyBackward2", {"input": _xlogy_input_back}),
+                "input": Rule("XlogyBackward1", other=lambda g, input, other: g * (input / other)),
+                "other": Rule("XlogyBackward2", input=_xlogy_input_back),
             },
         ),
         PAIR,
@@ -239,12 +238,8 @@ binary(
         floating,
         Rule(
             "SpecialXlog1PyBackward0",
-            {
-                "input": lambda g, input, other: where(
-                    (input == 0) & (other <= -1), 0, g * other.log1p()
-                ),
-                "other": lambda g, input, other: g * (input / (other + 1)),
-            },
+            input=lambda g, input, other: where((input == 0) & (other <= -1), 0, g * other.log1p()),
+            other=lambda g, input, other: g * (input / (other + 1)),
         ),
         PAIR,
     ),
@@ -274,12 +269,8 @@ for _name, _kernel, _sign in (("igamma", S.gammainc, 1), ("igammac", S.gammaincc
             same,
             Rule(
                 node_name(_name),
-                {
-                    "input": _no_derivative(f"{_name}: input"),
-                    "other": lambda g, input, other, sign=_sign: (
-                        g * (sign * _gamma_density(input, other))
-                    ),
-                },
+                input=_no_derivative(f"{_name}: input"),
+                other=lambda g, input, other, sign=_sign: g * (sign * _gamma_density(input, other)),
             ),
             PAIR,
             numbers=(),
@@ -295,10 +286,8 @@ zeta: Any = binary(
         floating,
         Rule(
             "SpecialZetaBackward0",
-            {
-                "input": _no_derivative("zeta"),
-                "other": lambda g, input, other: g * (-input * zeta(input + 1, other)),
-            },
+            input=_no_derivative("zeta"),
+            other=lambda g, input, other: g * (-input * zeta(input + 1, other)),
         ),
         PAIR,
     ),

@@ -161,10 +161,8 @@ TANH_BACK = Pointwise(
     same,
     Rule(
         "TanhBackwardBackward0",
-        {
-            "grad": lambda g, output: tanh_backward(g, conj(output)),
-            "output": lambda g, grad, output: conj(g) * grad * (-2 * conj(output)),
-        },
+        grad=lambda g, output: tanh_backward(g, conj(output)),
+        output=lambda g, grad, output: conj(g) * grad * (-2 * conj(output)),
     ),
     ("grad", "output"),
 )
@@ -174,10 +172,8 @@ SIGMOID_BACK = Pointwise(
     same,
     Rule(
         "SigmoidBackwardBackward0",
-        {
-            "grad": lambda g, output: sigmoid_backward(g, conj(output)),
-            "output": lambda g, grad, output: conj(g) * grad * (1 - 2 * conj(output)),
-        },
+        grad=lambda g, output: sigmoid_backward(g, conj(output)),
+        output=lambda g, grad, output: conj(g) * grad * (1 - 2 * conj(output)),
     ),
     ("grad", "output"),
 )
@@ -236,7 +232,7 @@ ROUND = Pointwise(
     "round",
     {INT: np.positive, FLOAT: np.rint},
     same,
-    Rule("RoundBackward0", {"input": lambda g: zeros(g)}),
+    Rule("RoundBackward0", input=lambda g: zeros(g)),
     title="round_vml_cpu",
     also=dtypes.UNSIGNED,
 )
@@ -245,7 +241,7 @@ ROUND_AT = Pointwise(
     "round",
     {FLOAT: K.round},
     same,
-    Rule("RoundBackward1", {"input": lambda g: zeros(g)}),
+    Rule("RoundBackward1", input=lambda g: zeros(g)),
     params=("decimals",),
     title="round_cpu",
 )
@@ -289,7 +285,7 @@ ABS = Pointwise(
     "abs",
     {INT: np.absolute, FLOAT: np.absolute, COMPLEX: np.absolute},
     real_valued,
-    Rule("AbsBackward0", {"input": lambda g, input: g * input.sgn()}),
+    Rule("AbsBackward0", input=lambda g, input: g * input.sgn()),
     also=dtypes.FLOAT8[:4],
 )
 abs = unary(
@@ -367,7 +363,7 @@ CONJ = Pointwise(
     "conj_physical",
     {BOOL: COPY, INT: COPY, FLOAT: COPY, COMPLEX: np.conjugate},
     same,
-    Rule("ConjPhysicalBackward0", {"input": lambda g: conj(g)}),
+    Rule("ConjPhysicalBackward0", input=lambda g: conj(g)),
 )
 
 
@@ -393,7 +389,7 @@ NAN_TO_NUM = Pointwise(
     "nan_to_num",
     {BOOL: K.nan_to_num, INT: K.nan_to_num, FLOAT: K.nan_to_num, COMPLEX: K.nan_to_num},
     same,
-    Rule("NanToNumBackward0", {"input": lambda g, input: g * input.isfinite()}),
+    Rule("NanToNumBackward0", input=lambda g, input: g * input.isfinite()),
     params=("nan", "posinf", "neginf"),
     also=dtypes.UNSIGNED,
 )
@@ -444,7 +440,7 @@ EXPONENT = Pointwise("frexp", {FLOAT: K.frexp_exponent}, _exponents)
     "frexp",
     out="same",
     nondiff=(1,),
-    rule=Rule("FrexpBackward0", {"input": lambda g0, result1: g0 / result1.exp2()}),
+    rule=Rule("FrexpBackward0", input=lambda g0, result1: g0 / result1.exp2()),
     batch=batching.dims.ELEMENTWISE,
     meta=shapes.frexp,
 )

@@ -77,7 +77,7 @@ def row(
         name,
         kernels if isinstance(kernels, dict) else {FLOAT: kernels},
         same,
-        Rule(node, {"input": formula}, rematerialize=rematerialize),
+        Rule(node, input=formula, rematerialize=rematerialize),
         params=params,
         title=title,
         overlap=overlap,

@@ -108,15 +108,13 @@ def _to_several(g: Any, input: Any, weight: Any, needs: Any, *steps: Any) -> tup
 
 _APART = Rule(
     "ConvolutionBackward0",
-    {
-        "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _to_input(
-            g, weight, input_shape, stride, padding, dilation, groups
-        ),
-        "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
-            g, conj(input), weight_shape, stride, padding, dilation, groups
-        ),
-        "bias": lambda g: _summed(g),
-    },
+    input=lambda g, input_shape, weight, stride, padding, dilation, groups: _to_input(
+        g, weight, input_shape, stride, padding, dilation, groups
+    ),
+    weight=lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+        g, conj(input), weight_shape, stride, padding, dilation, groups
+    ),
+    bias=lambda g: _summed(g),
 )
 _TOGETHER = Rule(
     "ConvolutionBackward0",
@@ -180,14 +178,12 @@ def _conv(
     namespaces=(),
     rule=Rule(
         "ConvolutionBackward0",
-        {
-            "input": lambda g, input_shape, weight, stride, padding, dilation, groups: _to_places(
-                g, weight, input_shape, stride, padding, dilation, groups
-            ),
-            "weight": lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
-                conj(input), g, weight_shape, stride, padding, dilation, groups
-            ),
-        },
+        input=lambda g, input_shape, weight, stride, padding, dilation, groups: _to_places(
+            g, weight, input_shape, stride, padding, dilation, groups
+        ),
+        weight=lambda g, input, weight_shape, stride, padding, dilation, groups: _to_weight(
+            conj(input), g, weight_shape, stride, padding, dilation, groups
+        ),
     ),
     batch=batching.layers.conv,
 )
@@ -212,14 +208,12 @@ def _conv_adjoint(
     namespaces=(),
     rule=Rule(
         "ConvolutionBackward0",
-        {
-            "grad": lambda g, grad_shape, input, stride, padding, dilation, groups: _to_places(
-                conj(input), conj(g), grad_shape, stride, padding, dilation, groups
-            ),
-            "input": lambda g, grad, input_shape, stride, padding, dilation, groups: _to_input(
-                conj(grad), conj(g), input_shape, stride, padding, dilation, groups
-            ),
-        },
+        grad=lambda g, grad_shape, input, stride, padding, dilation, groups: _to_places(
+            conj(input), conj(g), grad_shape, stride, padding, dilation, groups
+        ),
+        input=lambda g, grad, input_shape, stride, padding, dilation, groups: _to_input(
+            conj(grad), conj(g), input_shape, stride, padding, dilation, groups
+        ),
     ),
     batch=batching.layers.conv_weights,
 )

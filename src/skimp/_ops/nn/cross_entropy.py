@@ -273,7 +273,7 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     return fresh(d, input._dtype)
 
 
-_SMALL = Rule("NllLossBackward0", {"input": _small_back})
+_SMALL = Rule("NllLossBackward0", input=_small_back)
 
 
 @rowwise(
@@ -282,7 +282,7 @@ _SMALL = Rule("NllLossBackward0", {"input": _small_back})
     method=False,
     namespaces=(),
     nondiff=(1,),
-    rule=Rule("NllLossBackward0", {"input": _rule}),
+    rule=Rule("NllLossBackward0", input=_rule),
     batch=batching.layers.class_losses,
 )
 def _cross_entropy(

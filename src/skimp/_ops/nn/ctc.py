@@ -185,13 +185,12 @@ def _no_second_derivative() -> Any:
     method=False,
     namespaces=(),
     nondiff=(1,),
-    rule=Rule("CtcLossBackward0", {
-        "log_probs": lambda g, log_probs, targets, input_lengths, target_lengths, result0, result1,
+    rule=Rule("CtcLossBackward0",
+        log_probs=lambda g, log_probs, targets, input_lengths, target_lengths, result0, result1,
         blank, zero_infinity: _gradient(
             g, log_probs, targets, input_lengths, target_lengths, result0, result1, blank,
             zero_infinity,
-        ),
-    }),
+        )),
 )  # fmt: skip
 def _ctc_loss(
     log_probs: Any,

@@ -80,9 +80,9 @@ def _rows_back(g: Tensor, x: Tensor, y: Tensor, distances: Tensor, p: float) -> 
 
 
 @general("_cdist", batch=batching.dims.MATRICES,
-         method=False, namespaces=(), rule=Rule("CdistBackward0", {
-    "x1": lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
-    "x2": lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p)}),
+         method=False, namespaces=(), rule=Rule("CdistBackward0",
+    x1=lambda g, x1, x2, p, result: _rows_back(g, x1, x2, result, p),
+    x2=lambda g, x1, x2, p, result: _rows_back(g.mT, x2, x1, result.mT, p)),
     meta=shapes.cdist)  # fmt: skip
 def _cdist(x1: Tensor, x2: Tensor, p: float) -> Tensor:
     batch = layouts.broadcast_shapes(tuple(x1.shape[:-2]), tuple(x2.shape[:-2]))
@@ -158,7 +158,7 @@ def _pdist_back(g: Tensor, input: Tensor, result: Tensor, p: float) -> Any:
     "_pdist",
     method=False,
     namespaces=(),
-    rule=Rule("PdistBackward0", {"input": _pdist_back}),
+    rule=Rule("PdistBackward0", input=_pdist_back),
     meta=shapes.pdist,
 )
 def _pdist(input: Tensor, p: float) -> Tensor:

@@ -64,7 +64,7 @@ def _noise(mask: Any, scale: float, dtype: Any) -> Any:
     return mask.to(dtype) * scale
 
 
-DROPPED = Rule("MulBackward0", {"input": lambda g, mask, scale: g * _noise(mask, scale, g._dtype)})
+DROPPED = Rule("MulBackward0", input=lambda g, mask, scale: g * _noise(mask, scale, g._dtype))
 
 
 @general("_dropped", method=False, namespaces=(), rule=DROPPED)

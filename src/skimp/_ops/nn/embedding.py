@@ -87,11 +87,9 @@ def _table_back(g: Any, indices: Any, rows: int, padding_idx: int, by_freq: bool
     method=False,
     rule=Rule(
         "EmbeddingDenseBackwardBackward0",
-        {
-            "grad_output": lambda g, indices, padding_idx, scale_grad_by_freq: _rows_back(
-                g, indices, padding_idx, scale_grad_by_freq
-            )
-        },
+        grad_output=lambda g, indices, padding_idx, scale_grad_by_freq: _rows_back(
+            g, indices, padding_idx, scale_grad_by_freq
+        ),
     ),
     batch=batching.places.embedding_back,
     meta=shapes.table,
@@ -157,11 +155,9 @@ def _small_lookup(weight: Any, indices: Any, padding_idx: int, scale_grad_by_fre
     fast=_small_lookup,
     rule=Rule(
         "EmbeddingBackward0",
-        {
-            "weight": lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: _table_back(
-                g, indices, weight_shape[0], padding_idx, scale_grad_by_freq
-            )
-        },
+        weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: _table_back(
+            g, indices, weight_shape[0], padding_idx, scale_grad_by_freq
+        ),
     ),
     batch=batching.places.embedding,
 )
@@ -201,11 +197,9 @@ def _sparse_back(g: Any, indices: Any, shape: Any, padding_idx: int, by_freq: bo
     namespaces=(),
     rule=Rule(
         "EmbeddingBackward0",
-        {
-            "weight": lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: (
-                _sparse_back(g, indices, weight_shape, padding_idx, scale_grad_by_freq)
-            )
-        },
+        weight=lambda g, weight_shape, indices, padding_idx, scale_grad_by_freq: _sparse_back(
+            g, indices, weight_shape, padding_idx, scale_grad_by_freq
+        ),
     ),
 )
 def _lookup_sparse(weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
@@ -452,7 +446,7 @@ def _bagged(
     "_bag_sum",
     method=False,
     namespaces=(),
-    rule=Rule("EmbeddingBagBackward0", {"rows": lambda g, bag: _lookup(g, bag, -1, False)}),
+    rule=Rule("EmbeddingBagBackward0", rows=lambda g, bag: _lookup(g, bag, -1, False)),
 )
 def _summed(rows: Any, bag: Any, bags: int) -> Any:
     """The sum of the rows of each bag."""

@@ -48,7 +48,7 @@ def _back(g: Any, pool: Pool) -> Any:
     "_unfold",
     method=False,
     namespaces=(),
-    rule=Rule("Im2ColBackward0", {"input": lambda g, pool: _back(g, pool)}),
+    rule=Rule("Im2ColBackward0", input=lambda g, pool: _back(g, pool)),
     batch=batching.layers.by_images("input"),
     meta=shapes.unfold,
 )
@@ -64,7 +64,7 @@ def _unfold(input: Any, pool: Pool) -> Any:
     "_fold",
     method=False,
     namespaces=(),
-    rule=Rule("Col2ImBackward0", {"input": lambda g, pool: _unfold(g, pool)}),
+    rule=Rule("Col2ImBackward0", input=lambda g, pool: _unfold(g, pool)),
     batch=batching.layers.by_images("input"),
     meta=shapes.fold,
 )

@@ -32,11 +32,9 @@ PRELU_BACK: Pointwise = Pointwise(
     same,
     Rule(
         "PreluKernelBackwardBackward0",
-        {
-            "grad": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
-            "input": lambda g: zeros(g),
-            "weight": lambda g, grad, input: where(input > 0, 0, g * grad),
-        },
+        grad=lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
+        input=lambda g: zeros(g),
+        weight=lambda g, grad, input: where(input > 0, 0, g * grad),
     ),
     ("grad", "input", "weight"),
 )
@@ -46,10 +44,8 @@ PRELU_WEIGHT: Pointwise = Pointwise(
     same,
     Rule(
         "PreluKernelBackwardBackward0",
-        {
-            "grad": lambda g, input: call(PRELU_WEIGHT, (g, input)),
-            "input": lambda g, grad, input: where(input > 0, 0, g * grad),
-        },
+        grad=lambda g, input: call(PRELU_WEIGHT, (g, input)),
+        input=lambda g, grad, input: where(input > 0, 0, g * grad),
     ),
     ("grad", "input"),
 )
@@ -59,10 +55,8 @@ PRELU = Pointwise(
     same,
     Rule(
         "PreluKernelBackward0",
-        {
-            "input": lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
-            "weight": lambda g, input: call(PRELU_WEIGHT, (g, input)),
-        },
+        input=lambda g, input, weight: call(PRELU_BACK, (g, input, weight)),
+        weight=lambda g, input: call(PRELU_WEIGHT, (g, input)),
     ),
     ("input", "weight"),
     numbers=(),
@@ -116,10 +110,8 @@ NOISE_BACK: Pointwise = Pointwise(
     same,
     Rule(
         "RreluWithNoiseBackwardBackward0",
-        {
-            "grad": lambda g, input, noise: call(NOISE_BACK, (g, input, noise)),
-            "input": lambda g: zeros(g),
-        },
+        grad=lambda g, input, noise: call(NOISE_BACK, (g, input, noise)),
+        input=lambda g: zeros(g),
     ),
     ("grad", "input", "noise"),
 )
@@ -128,7 +120,7 @@ RRELU = {
         "rrelu",
         {FLOAT: np.multiply},
         same,
-        Rule(node, {"input": lambda g, input, noise: call(NOISE_BACK, (g, input, noise))}),
+        Rule(node, input=lambda g, input, noise: call(NOISE_BACK, (g, input, noise))),
         ("input", "noise"),
         title="rrelu_with_noise_cpu",
     )
@@ -254,7 +246,7 @@ def _halves(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     method=False,
     namespaces=("nn.functional",),
     out=True,
-    rule=Rule("GluBackward0", {"input": lambda g, input, dim: _glu_back(g, input, dim)}),
+    rule=Rule("GluBackward0", input=lambda g, input, dim: _glu_back(g, input, dim)),
     batch=batching.dims.by_dims("dim"),
 )
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -296,8 +288,7 @@ def _second(g: Tensor, grad: Tensor, input: Tensor, dim: int) -> Any:
     method=False,
     namespaces=(),
     rule=Rule(
-        "GluBackwardBackward0",
-        {"grad": lambda g, input, dim: _grad_back(g, input, dim), "input": _second},
+        "GluBackwardBackward0", grad=lambda g, input, dim: _grad_back(g, input, dim), input=_second
     ),
     batch=batching.dims.glu_backward,
     meta=shapes.as_second,

@@ -83,10 +83,8 @@ SMOOTH = Pointwise(
     same,
     Rule(
         "SmoothL1LossBackward0",
-        {
-            "input": lambda g, input, target, beta: g * ((input - target) / beta).clamp(-1, 1),
-            "target": lambda g, input, target, beta: -g * ((input - target) / beta).clamp(-1, 1),
-        },
+        input=lambda g, input, target, beta: g * ((input - target) / beta).clamp(-1, 1),
+        target=lambda g, input, target, beta: -g * ((input - target) / beta).clamp(-1, 1),
     ),
     PAIR,
     ("beta",),
@@ -97,10 +95,8 @@ HUBER = Pointwise(
     same,
     Rule(
         "HuberLossBackward0",
-        {
-            "input": lambda g, input, target, delta: g * (input - target).clamp(-delta, delta),
-            "target": lambda g, input, target, delta: -g * (input - target).clamp(-delta, delta),
-        },
+        input=lambda g, input, target, delta: g * (input - target).clamp(-delta, delta),
+        target=lambda g, input, target, delta: -g * (input - target).clamp(-delta, delta),
     ),
     PAIR,
     ("delta",),
@@ -276,14 +272,12 @@ BCE = Pointwise(
     same,
     Rule(
         "BinaryCrossEntropyBackward0",
-        {
-            "input": lambda g, input, target: (
-                g * (input - target) / ((1 - input) * input).clamp_min(1e-12)
-            ),
-            "target": lambda g, input: (
-                g * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))
-            ),
-        },
+        input=lambda g, input, target: (
+            g * (input - target) / ((1 - input) * input).clamp_min(1e-12)
+        ),
+        target=lambda g, input: (
+            g * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))
+        ),
     ),
     PAIR,
 )
@@ -345,10 +339,8 @@ BCE_LOGITS = Pointwise(
     same,
     Rule(
         "BinaryCrossEntropyWithLogitsBackward0",
-        {
-            "input": lambda g, input, target: g * (input.sigmoid() - target),
-            "target": lambda g, input: -g * input,
-        },
+        input=lambda g, input, target: g * (input.sigmoid() - target),
+        target=lambda g, input: -g * input,
     ),
     PAIR,
 )

@@ -91,7 +91,7 @@ SOFT_MARGIN = Pointwise(
     same,
     Rule(
         "SoftMarginLossBackward0",
-        {"input": lambda g, input, target: -g * target * (-input * target).sigmoid()},
+        input=lambda g, input, target: -g * target * (-input * target).sigmoid(),
     ),
     ("input", "target"),
 )

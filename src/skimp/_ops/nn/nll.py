@@ -26,11 +26,9 @@ from skimp._ops.ties import tied
     namespaces=(),
     rule=Rule(
         "NllLossBackward0",
-        {
-            "input": lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(
-                1, target, -(g * shares)
-            )
-        },
+        input=lambda g, input_shape, target, shares: g.new_zeros(tuple(input_shape)).scatter(
+            1, target, -(g * shares)
+        ),
     ),
 )
 def _nll(input: Any, target: Any, shares: Any) -> Any:

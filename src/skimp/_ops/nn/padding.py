@@ -44,7 +44,7 @@ def _cut(g: Any, pad: Any) -> Any:
 @general(
     "constant_pad_nd",
     method=False,
-    rule=Rule("ConstantPadNdBackward0", {"input": lambda g, pad: _cut(g, pad)}),
+    rule=Rule("ConstantPadNdBackward0", input=lambda g, pad: _cut(g, pad)),
     batch=batching.layers.pad,
 )
 def constant_pad(input: Any, pad: Any, value: Any = 0) -> Any:

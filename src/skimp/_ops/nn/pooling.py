@@ -161,7 +161,7 @@ def _picked_back(g: Any, taps: Any, pool: Pool) -> Any:
     nondiff=(1,),
     rule=Rule(
         "MaxPool2DWithIndicesBackward0",
-        {"input": lambda g, result1, pool: _spread_back(g, result1, pool)},
+        input=lambda g, result1, pool: _spread_back(g, result1, pool),
     ),
     batch=batching.dims.leading(0),
     meta=shapes.pooled_with_taps,
@@ -197,7 +197,7 @@ def _maxima(input: Any, target: Array, at: Array | None, pool: Pool) -> None:
     namespaces=(),
     rule=Rule(
         "MaxPool2DWithIndicesBackwardBackward0",
-        {"grad": lambda g, taps, pool: _picked_back(g, taps, pool)},
+        grad=lambda g, taps, pool: _picked_back(g, taps, pool),
     ),
     batch=batching.dims.leading(0),
     meta=shapes.spread,
@@ -212,7 +212,7 @@ def _spread(grad: Any, taps: Any, pool: Pool) -> Any:
     "_max_pool_picked",
     method=False,
     namespaces=(),
-    rule=Rule("GatherBackward0", {"input": lambda g, taps, pool: _spread_back(g, taps, pool)}),
+    rule=Rule("GatherBackward0", input=lambda g, taps, pool: _spread_back(g, taps, pool)),
     batch=batching.dims.leading(0),
     meta=shapes.picked,
 )
@@ -290,7 +290,7 @@ def _avg_back(g: Any, pool: Pool, include: bool, override: int | None) -> Any:
     namespaces=(),
     rule=Rule(
         "AvgPool2DBackward0",
-        {"input": lambda g, pool, include, override: _avg_back(g, pool, include, override)},
+        input=lambda g, pool, include, override: _avg_back(g, pool, include, override),
     ),
     batch=batching.dims.leading(0),
     meta=shapes.pooled,
@@ -308,7 +308,7 @@ def _avg_pool(input: Any, pool: Pool, include: bool, override: int | None) -> An
     namespaces=(),
     rule=Rule(
         "AvgPool2DBackwardBackward0",
-        {"input": lambda g, pool, include, override: _avg_pool(g, pool, include, override)},
+        input=lambda g, pool, include, override: _avg_pool(g, pool, include, override),
     ),
     batch=batching.dims.leading(0),
     meta=shapes.unpooled,

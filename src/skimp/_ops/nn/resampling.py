@@ -43,11 +43,9 @@ def _back(g: Any, dim: int, places: Array, weights: Array, size: int) -> Any:
     namespaces=(),
     rule=Rule(
         "UpsampleBackward0",
-        {
-            "input": lambda g, input_shape, dim, places, weights: _back(
-                g, dim, places, weights, input_shape[dim]
-            )
-        },
+        input=lambda g, input_shape, dim, places, weights: _back(
+            g, dim, places, weights, input_shape[dim]
+        ),
     ),
     batch=batching.dims.by_dims("dim"),
     meta=shapes.resample,
@@ -73,7 +71,7 @@ def _resample(input: Any, dim: int, places: Array, weights: Array) -> Any:
     namespaces=(),
     rule=Rule(
         "UpsampleBackwardBackward0",
-        {"input": lambda g, dim, places, weights: _resample(g, dim, places, weights)},
+        input=lambda g, dim, places, weights: _resample(g, dim, places, weights),
     ),
     batch=batching.dims.by_dims("dim"),
     meta=shapes.resample_back,

@@ -47,10 +47,8 @@ _LARGE = 1 << 26  # numbers whose range is drawn from 32-bit words, in any case
 _LISTED = 256  # elements up to which swapping in a list is faster
 NORMAL = Rule(
     "NormalBackward3",
-    {
-        "mean": lambda g, mean_shape: g.new_zeros(tuple(mean_shape)),
-        "std": lambda g, std_shape: g.new_zeros(tuple(std_shape)),
-    },
+    mean=lambda g, mean_shape: g.new_zeros(tuple(mean_shape)),
+    std=lambda g, std_shape: g.new_zeros(tuple(std_shape)),
 )
 
 

@@ -250,7 +250,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     return self
 
 
-BERNOULLI = Rule("BernoulliBackward0", {"input": lambda g: g.new_zeros(g.shape)})
+BERNOULLI = Rule("BernoulliBackward0", input=lambda g: g.new_zeros(g.shape))
 
 
 def bernoulli(

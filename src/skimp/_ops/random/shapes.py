@@ -46,8 +46,7 @@ def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
 
 
 GAMMA = Rule(
-    "StandardGammaBackward0",
-    {"input": lambda g, input, result: g * _standard_gamma_grad(input, result)},
+    "StandardGammaBackward0", input=lambda g, input, result: g * _standard_gamma_grad(input, result)
 )
 
 
@@ -70,9 +69,7 @@ def _dirichlet_backward(g: Any, input: Any, result: Any) -> Any:
 
 
 @general(
-    method=False,
-    rule=Rule("_DirichletBackward", {"input": _dirichlet_backward}),
-    meta=shapes.as_first,
+    method=False, rule=Rule("_DirichletBackward", input=_dirichlet_backward), meta=shapes.as_first
 )
 def _sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
     """Vectors of chances, along the last dim, of the concentrations that `input` holds."""
@@ -91,10 +88,8 @@ def _nothing(g: Any, shape: Any) -> Any:
 
 BINOMIAL = Rule(
     "BinomialBackward0",
-    {
-        "count": lambda g, count_shape: _nothing(g, count_shape),
-        "prob": lambda g, prob_shape: _nothing(g, prob_shape),
-    },
+    count=lambda g, count_shape: _nothing(g, count_shape),
+    prob=lambda g, prob_shape: _nothing(g, prob_shape),
 )
 
 

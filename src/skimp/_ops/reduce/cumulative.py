@@ -137,8 +137,8 @@ def _small_cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor | Non
 
 
 @rowwise(batch=batching.dims.by_dims("dim"),
-         inplace=True, fast=_small_cumsum, overlap="aligned", rule=Rule("CumsumBackward0", {
-    "input": lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)}))  # fmt: skip
+         inplace=True, fast=_small_cumsum, overlap="aligned", rule=Rule("CumsumBackward0",
+    input=lambda g, dim, input_dtype: _reversed_cumsum(g.to(input_dtype), dim)))  # fmt: skip
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The sums of the elements so far along a dim; integers are summed as int64."""
     return _cumulate_into("cumsum", input, dim, dtype, np.add, out)
@@ -177,7 +177,7 @@ def _cat(tensors: Any, dim: int) -> Any:
 @rowwise(
     inplace=True,
     overlap="aligned",
-    rule=Rule("CumprodBackward0", {"input": _cumprod_back}),
+    rule=Rule("CumprodBackward0", input=_cumprod_back),
     batch=batching.dims.by_dims("dim"),
 )
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
@@ -199,11 +199,9 @@ def _extremes(name: str, compare: Any, doc: str) -> None:
         batch=batching.dims.by_dims("dim"),
         rule=Rule(
             f"{name.capitalize()}Backward0",
-            {
-                "input": lambda g, input_shape, dim, result1: g.new_zeros(
-                    tuple(input_shape)
-                ).scatter_add(dim, result1, g)
-            },
+            input=lambda g, input_shape, dim, result1: g.new_zeros(tuple(input_shape)).scatter_add(
+                dim, result1, g
+            ),
         ),
     )
     def f(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -309,7 +307,7 @@ def _log_back(g: Any, input: Any, dim: int, result: Any) -> Any:
 @rowwise(
     out="same",
     overlap="aligned",
-    rule=Rule("LogcumsumexpBackward0", {"input": _log_back}),
+    rule=Rule("LogcumsumexpBackward0", input=_log_back),
     batch=batching.dims.by_dims("dim"),
 )
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:

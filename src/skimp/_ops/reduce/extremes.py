@@ -55,7 +55,7 @@ def _extreme(name: str, how: R.Reducer) -> Any:
         name,
         out=True,
         fast=small.extreme(np.maximum if how is R.AMAX else np.minimum),
-        rule=Rule(f"{name.capitalize()}Backward0", {"input": _extreme_back}),
+        rule=Rule(f"{name.capitalize()}Backward0", input=_extreme_back),
         batch=batching.dims.reduces,
     )
     def f(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
@@ -118,7 +118,7 @@ def _at_back(g: Tensor, input_shape: Any, dim: Any, keepdim: bool, result1: Tens
 def _with_places(name: str, best: Any, how: R.Reducer, pair: Any, **known: Any) -> Any:
     """max and min: of everything, along a dim with positions, or of two tensors."""
 
-    rule = Rule(f"{name.capitalize()}Backward0", {"input": _at_back})
+    rule = Rule(f"{name.capitalize()}Backward0", input=_at_back)
     highest = small.extreme(np.maximum if name == "max" else np.minimum)
 
     @reduction(

@@ -68,7 +68,7 @@ def sort(
 
 SORT = Rule(
     "SortBackward0",
-    {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
+    input=lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1),
 )
 
 
@@ -167,7 +167,7 @@ def _small_topk(
     fast=_small_topk,
     rule=Rule(
         "TopkBackward0",
-        {"input": lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1)},
+        input=lambda g, input_shape, dim, result1: _placed(g, input_shape, dim, result1),
     ),
     batch=batching.dims.by_dims("dim"),
 )
@@ -297,7 +297,7 @@ def _medians(name: str, label: str, at: Any, doc: str) -> None:
         f"_{name}_all",
         method=False,
         namespaces=(),
-        rule=Rule(f"{label}0", {"input": _shared}),
+        rule=Rule(f"{label}0", input=_shared),
         batch=batching.dims.middle,
     )
     def of_all(input: Tensor) -> Tensor:

@@ -259,7 +259,7 @@ def _spread_args(name: str, input: Tensor, dim: Any, unbiased: Any) -> tuple[Any
 
 VAR = Rule(
     "VarBackward0",
-    {"input": lambda g, input, dim, keepdim, degrees: _var_back(g, input, dim, keepdim, degrees)},
+    input=lambda g, input, dim, keepdim, degrees: _var_back(g, input, dim, keepdim, degrees),
 )
 
 
@@ -274,11 +274,9 @@ def _var(input: Tensor, dim: Any, keepdim: bool, degrees: float) -> Tensor:
 
 STD = Rule(
     "StdBackward0",
-    {
-        "input": lambda g, input, result, dim, keepdim, degrees: _var_back(
-            (g / (result * 2)).masked_fill(result == 0, 0), input, dim, keepdim, degrees
-        )
-    },
+    input=lambda g, input, result, dim, keepdim, degrees: _var_back(
+        (g / (result * 2)).masked_fill(result == 0, 0), input, dim, keepdim, degrees
+    ),
 )
 
 

@@ -315,9 +315,9 @@ def _log_softmax_back(g: Any, y: Any, dim: int) -> Any:
     return _mapped(g, dim, _log_softmax_back_block, contiguous_array(y)) if made is None else made
 
 
-SOFTMAX = Rule("SoftmaxBackward0", {"input": lambda g, result, dim: _softmax_back(g, result, dim)})
+SOFTMAX = Rule("SoftmaxBackward0", input=lambda g, result, dim: _softmax_back(g, result, dim))
 LOG_SOFTMAX = Rule(
-    "LogSoftmaxBackward0", {"input": lambda g, result, dim: _log_softmax_back(g, result, dim)}
+    "LogSoftmaxBackward0", input=lambda g, result, dim: _log_softmax_back(g, result, dim)
 )
 _quick_softmax = _recorded(SOFTMAX, _small_softmax)
 _quick_log_softmax = _recorded(LOG_SOFTMAX, _small_log_softmax)
@@ -373,14 +373,12 @@ def log_softmax(input: Any, dim: int, dtype: Any = None) -> Any:
     out=True,
     rule=Rule(
         "SoftmaxBackwardDataBackward0",
-        {
-            "grad_output": lambda g, output, dim: _softmax_back(g, output, dim),
-            "output": lambda g, grad_output, output, dim: (
-                g * grad_output
-                - (g * output).sum(dim, True) * grad_output
-                - (grad_output * output).sum(dim, True) * g
-            ),
-        },
+        grad_output=lambda g, output, dim: _softmax_back(g, output, dim),
+        output=lambda g, grad_output, output, dim: (
+            g * grad_output
+            - (g * output).sum(dim, True) * grad_output
+            - (grad_output * output).sum(dim, True) * g
+        ),
     ),
 )
 def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:

@@ -50,7 +50,7 @@ def _refusing(node: str, name: str) -> Rule:
     def refuse_gradient(g: Tensor) -> Tensor:
         raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
 
-    return Rule(node, {"input": refuse_gradient})
+    return Rule(node, input=refuse_gradient)
 
 
 _RULES = {

@@ -25,12 +25,10 @@ from skimp._ops.reduce.reductions import opened, wide
 
 LOGSUMEXP = Rule(
     "LogsumexpBackward0",
-    {
-        "input": lambda g, input, result, dim, keepdim: (
-            opened(g, tuple(input.shape), dim, keepdim)
-            * conj((input - opened(result, tuple(input.shape), dim, keepdim)).exp())
-        )
-    },
+    input=lambda g, input, result, dim, keepdim: (
+        opened(g, tuple(input.shape), dim, keepdim)
+        * conj((input - opened(result, tuple(input.shape), dim, keepdim)).exp())
+    ),
 )
 
 
@@ -73,7 +71,7 @@ def _norm_back(
     return (input * size.pow(p - 2) * (g / result.pow(p - 1))).masked_fill(result == 0, 0)
 
 
-VECTOR_NORM = Rule("LinalgVectorNormBackward0", {"input": _norm_back})
+VECTOR_NORM = Rule("LinalgVectorNormBackward0", input=_norm_back)
 
 
 def _small_vector_norm(

@@ -45,12 +45,12 @@ def _asked(f: F) -> F:
     return export(f.__name__, f, composite=False, batch=rule, looks=True)  # type: ignore[return-value]
 
 
-REAL = Rule("ViewAsRealBackward0", {"input": lambda g: view_as_complex(g.contiguous())})
-COMPLEX = Rule("ViewAsComplexBackward0", {"input": lambda g: view_as_real(resolve_conj(g))})
-CONJ = Rule("ConjBackward0", {"input": lambda g: g.conj()})
+REAL = Rule("ViewAsRealBackward0", input=lambda g: view_as_complex(g.contiguous()))
+COMPLEX = Rule("ViewAsComplexBackward0", input=lambda g: view_as_real(resolve_conj(g)))
+CONJ = Rule("ConjBackward0", input=lambda g: g.conj())
 # PyTorch selects from the view as real numbers, and names the node after that.
-RE = Rule("SelectBackward0", {"input": lambda g: g})
-IM = Rule("SelectBackward0", {"input": lambda g: g * 1j})
+RE = Rule("SelectBackward0", input=lambda g: g)
+IM = Rule("SelectBackward0", input=lambda g: g * 1j)
 
 
 @_both

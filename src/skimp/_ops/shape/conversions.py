@@ -19,7 +19,7 @@ from skimp._engine.tensor.tensor import Tensor, fresh
 from skimp._ops import batching
 from skimp._ops.shape.copies import clone, copied, describe
 
-TO_COPY = Rule("ToCopyBackward0", {"input": lambda g, input_dtype: g.to(input_dtype)})
+TO_COPY = Rule("ToCopyBackward0", input=lambda g, input_dtype: g.to(input_dtype))
 
 
 @general("_to_copy", method=False, namespaces=(), rule=TO_COPY, batch=batching.dims.ELEMENTWISE)

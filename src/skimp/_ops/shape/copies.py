@@ -38,7 +38,7 @@ from skimp._engine.tensor.tensor import Tensor, as_it_lies, empty, fresh, wrap
 from skimp._ops import batching
 from skimp.config import config
 
-IDENTITY = Rule("CloneBackward0", {"input": lambda g: g})
+IDENTITY = Rule("CloneBackward0", input=lambda g: g)
 
 
 def copied(

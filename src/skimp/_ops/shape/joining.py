@@ -99,7 +99,7 @@ def _small_cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | None:
 @general(
     method=False,
     aliases=("concat", "concatenate"),
-    rule=Rule("CatBackward0", {"tensors": _cat_back}),
+    rule=Rule("CatBackward0", tensors=_cat_back),
     autocast="widest",
     fast=_small_cat,
     batch=batching.places.join,
@@ -216,7 +216,7 @@ def _small_stack(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor | Non
 
 @general(
     method=False,
-    rule=Rule("StackBackward0", {"tensors": _stack_back}),
+    rule=Rule("StackBackward0", tensors=_stack_back),
     autocast="widest",
     fast=_small_stack,
     batch=batching.places.join,
@@ -353,7 +353,7 @@ def _block_diag_back(g: Tensor, tensors_shape: Any) -> list[Tensor]:
     "_block_diag",
     method=False,
     namespaces=(),
-    rule=Rule("BlockDiagBackward0", {"tensors": _block_diag_back}),
+    rule=Rule("BlockDiagBackward0", tensors=_block_diag_back),
 )
 def _block_diag(tensors: Any) -> Tensor:
     sizes = [(1,) * (2 - t.ndim) + tuple(t.shape) for t in tensors]

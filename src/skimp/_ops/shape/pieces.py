@@ -26,7 +26,7 @@ def _stacked(grads: Any, dim: int) -> Tensor:
 
 
 _PIECES, _SECTIONS, _UNSAFE = (
-    Rule(f"{name}Backward0", {"input": lambda grads, dim: _joined(grads, dim)})
+    Rule(f"{name}Backward0", input=lambda grads, dim: _joined(grads, dim))
     for name in ("Split", "SplitWithSizes", "UnsafeSplit")
 )
 
@@ -205,7 +205,7 @@ _stacked_pieces("vsplit", 2, lambda t: 0, "Pieces along the rows.")
 _stacked_pieces("dsplit", 3, lambda t: 2, "Pieces along the third dimension.")
 
 
-_UNBOUND = Rule("UnbindBackward0", {"input": lambda grads, dim: _stacked(grads, dim)})
+_UNBOUND = Rule("UnbindBackward0", input=lambda grads, dim: _stacked(grads, dim))
 
 
 def _small_unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...] | None:

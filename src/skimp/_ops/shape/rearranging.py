@@ -42,7 +42,7 @@ def _roll_back(g: Tensor, shifts: Any, dims: Any) -> Tensor:
     return roll(g, back, dims)
 
 
-@general(rule=Rule("RollBackward0", {"input": _roll_back}), batch=batching.dims.roll)
+@general(rule=Rule("RollBackward0", input=_roll_back), batch=batching.dims.roll)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """The elements shifted around along dimensions; without dims, along the flattened tensor."""
     steps = as_tuple(shifts)
@@ -105,7 +105,7 @@ def _flip_back(g: Tensor, order: Any, dims: Any) -> Tensor:
     return flip(g, _chosen(order, dims))
 
 
-@general(rule=Rule("FlipBackward0", {"input": _flip_back}), batch=batching.dims.ordered)
+@general(rule=Rule("FlipBackward0", input=_flip_back), batch=batching.dims.ordered)
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """The elements in reverse order along dimensions; the strides are kept."""
     along = layouts.normalize_dims(_chosen(order, dims), input.ndim)
@@ -138,7 +138,7 @@ def _rot90_back(g: Tensor, k: int, dims: Any) -> Tensor:
     return rot90(g, -k, dims)
 
 
-@general(rule=Rule("Rot90Backward0", {"input": _rot90_back}), batch=batching.dims.rot90)
+@general(rule=Rule("Rot90Backward0", input=_rot90_back), batch=batching.dims.rot90)
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Rotated by k quarter turns in a plane, from its first dimension towards the second."""
     if input.ndim < 2:
@@ -174,7 +174,7 @@ def _repeat_back(g: Tensor, input_shape: Any, sizes: Any, repeats: Any) -> Tenso
 
 
 @general(
-    namespaces=(), rule=Rule("RepeatBackward0", {"input": _repeat_back}), batch=batching.dims.repeat
+    namespaces=(), rule=Rule("RepeatBackward0", input=_repeat_back), batch=batching.dims.repeat
 )
 def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor beside each other, so many along each dimension."""

@@ -65,7 +65,7 @@ def _kept(rows: int, columns: int, diagonal: int, lower: bool) -> Array:
 
 
 def _triangle(name: str, lower: bool, node: str, doc: str) -> None:
-    rule = Rule(node, {"input": lambda g, diagonal: getattr(g, name)(diagonal)})
+    rule = Rule(node, input=lambda g, diagonal: getattr(g, name)(diagonal))
 
     def f(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
         _check(name, input)
@@ -134,8 +134,7 @@ _triangle(
 
 @general(
     rule=Rule(
-        "DiagEmbedBackward0",
-        {"input": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)},
+        "DiagEmbedBackward0", input=lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2)
     ),
     batch=batching.dims.by_dims("dim1", "dim2", more=1),
 )
@@ -173,7 +172,7 @@ def _diagonal_back(g: Tensor, input_shape: Any, diagonal: int) -> Tensor:
     "_diagonal_copy",
     method=False,
     namespaces=(),
-    rule=Rule("DiagonalBackward0_copy", {"input": _diagonal_back}),
+    rule=Rule("DiagonalBackward0_copy", input=_diagonal_back),
     batch=batching.dims.diagonal_copy,
 )
 def _diagonal_copy(input: Tensor, diagonal: int) -> Tensor:
@@ -219,9 +218,7 @@ def _trace_back(g: Tensor, input_shape: Any) -> Tensor:
 
 
 @general(
-    rule=Rule("TraceBackward0", {"input": _trace_back}),
-    autocast="float32",
-    batch=batching.dims.trace,
+    rule=Rule("TraceBackward0", input=_trace_back), autocast="float32", batch=batching.dims.trace
 )
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
@@ -242,7 +239,7 @@ def _shuffle_back(g: Tensor, input_shape: Any, groups: int) -> Tensor:
 @general(
     method=False,
     namespaces=("", "nn.functional"),
-    rule=Rule("ChannelShuffleBackward0", {"input": _shuffle_back}),
+    rule=Rule("ChannelShuffleBackward0", input=_shuffle_back),
     batch=batching.layers.by_images("input"),
 )
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:

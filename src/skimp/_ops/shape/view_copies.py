@@ -63,7 +63,7 @@ def _scatters(name: str, label: str, view: Any, words: tuple[str, ...]) -> Rule:
     head = f"def formula(g, {names}):"
     own = function_of("input", [head, f"    return cleared(g, {names})"], space)
     src = function_of("src", [head, f"    return view(g, {names}).clone()"], space)
-    return Rule(label, {"input": own, "src": src})
+    return Rule(label, input=own, src=src)
 
 
 def _cleared(g: Tensor, view: Any, args: Any) -> Tensor:
@@ -132,12 +132,10 @@ def _strided_cleared(g: Any, size: Any, stride: Any, storage_offset: Any, src_sh
     out="same",
     rule=Rule(
         "AsStridedScatterBackward0",
-        {
-            "input": _strided_cleared,
-            "src": lambda g, size, stride, storage_offset: (
-                g.contiguous().as_strided(size, stride, storage_offset).clone()
-            ),
-        },
+        input=_strided_cleared,
+        src=lambda g, size, stride, storage_offset: (
+            g.contiguous().as_strided(size, stride, storage_offset).clone()
+        ),
     ),
     batch=batching.places.as_strided_scatter,
 )

@@ -72,10 +72,8 @@ def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
 
 
 @view(
-    rule=Rule("TransposeBackward0", {"input": lambda g, axis0, axis1: g.transpose(axis0, axis1)}),
-    inplace=Rule(
-        "TransposeBackward1", {"input": lambda g, axis0, axis1: g.transpose(axis0, axis1)}
-    ),
+    rule=Rule("TransposeBackward0", input=lambda g, axis0, axis1: g.transpose(axis0, axis1)),
+    inplace=Rule("TransposeBackward1", input=lambda g, axis0, axis1: g.transpose(axis0, axis1)),
     fast_view="a.swapaxes(axis0, axis1)",
 )
 def swapaxes(layout: Layout, axis0: int, axis1: int) -> Layout:
@@ -104,7 +102,7 @@ def _unpermuted(g: Tensor, dims: Any) -> Tensor:
 @view(
     rule=Rule(
         "PermuteBackward0",
-        {"input": lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,)))},
+        input=lambda g, order, dims: _unpermuted(g, ints(order if dims is None else (dims,))),
     ),
     fast_view="a.transpose(*order) if order and dims is None else None",
     batch=batching.dims.ordered,
@@ -121,7 +119,7 @@ def _dims(value: Any) -> tuple[int, ...]:
 
 @view(
     rule=Rule(
-        "PermuteBackward0", {"input": lambda g, source, destination: g.movedim(destination, source)}
+        "PermuteBackward0", input=lambda g, source, destination: g.movedim(destination, source)
     ),
     aliases=("moveaxis",),
     batch=batching.dims.by_dims("source", "destination"),
@@ -300,7 +298,7 @@ def unsqueeze(layout: Layout, dim: int) -> Layout:
 
 @view(
     function=False,
-    rule=Rule("ExpandBackward0", {"input": lambda g: g}),
+    rule=Rule("ExpandBackward0", input=lambda g: g),
     # of one element without dimensions to a plain tuple of sizes: the backward of a sum
     fast_view="np.ndarray(sizes[0], a.dtype, a, 0, (0,) * len(sizes[0])) "
     "if not a.ndim and len(sizes) == 1 and type(sizes[0]) is tuple and 0 not in sizes[0] else None",
@@ -327,11 +325,9 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 @view(
     rule=Rule(
         "SelectBackward0",
-        {
-            "input": lambda g, input_shape, dim, index: scattered(
-                g, input_shape, lambda z: z.select(dim, index)
-            )
-        },
+        input=lambda g, input_shape, dim, index: scattered(
+            g, input_shape, lambda z: z.select(dim, index)
+        ),
     ),
     batch=batching.dims.by_dims("dim"),
     copy=True,
@@ -344,11 +340,9 @@ def select(layout: Layout, dim: int, index: int) -> Layout:
 @view(
     rule=Rule(
         "SliceBackward0",
-        {
-            "input": lambda g, input_shape, dim, start, length: scattered(
-                g, input_shape, lambda z: z.narrow(dim, start, length)
-            )
-        },
+        input=lambda g, input_shape, dim, start, length: scattered(
+            g, input_shape, lambda z: z.narrow(dim, start, length)
+        ),
     ),
     fast_view="a[(*(slice(None),) * (dim % a.ndim), slice(start, start + length))] "
     "if type(dim) is int and -a.ndim <= dim < a.ndim and type(start) is int and "
@@ -365,11 +359,9 @@ def narrow(layout: Layout, dim: int, start: Any, length: int) -> Layout:
 @view(
     rule=Rule(
         "DiagonalBackward0",
-        {
-            "input": lambda g, input_shape, offset, dim1, dim2: scattered(
-                g, input_shape, lambda z: z.diagonal(offset, dim1, dim2)
-            )
-        },
+        input=lambda g, input_shape, offset, dim1, dim2: scattered(
+            g, input_shape, lambda z: z.diagonal(offset, dim1, dim2)
+        ),
     ),
     batch=batching.dims.diagonal,
     copy=True,
@@ -391,11 +383,9 @@ def _strided_back(g: Tensor, input_layout: Layout, found: Layout) -> Tensor:
     function=False,
     rule=Rule(
         "UnfoldBackward0",
-        {
-            "input": lambda g, input_shape, dimension, size, step: _unfold_back(
-                g, input_shape, dimension, size, step
-            )
-        },
+        input=lambda g, input_shape, dimension, size, step: _unfold_back(
+            g, input_shape, dimension, size, step
+        ),
     ),
     batch=batching.dims.by_dims("dimension"),
     copy=True,
@@ -473,14 +463,14 @@ def _matrix(name: str, f: Any, rule: Rule | None, doc: str, batch: Any) -> Any:
 _matrix(
     "T",
     lambda layout: V.reverse_dims(layout),
-    Rule("PermuteBackward0", {"input": lambda g: g.permute(tuple(range(g.ndim))[::-1])}),
+    Rule("PermuteBackward0", input=lambda g: g.permute(tuple(range(g.ndim))[::-1])),
     "The dimensions reversed.",
     batching.dims.reversed,
 )
 _matrix(
     "mT",
     lambda layout: V.matrix_transpose(layout),
-    Rule("TransposeBackward0", {"input": lambda g: g.transpose(-2, -1)}),
+    Rule("TransposeBackward0", input=lambda g: g.transpose(-2, -1)),
     "The last two dimensions exchanged.",
     batching.dims.MATRICES,
 )

@@ -42,10 +42,10 @@ def _paired(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Any:
     return _both["sddmm"](left, right, to, of)
 
 
-@hidden("_spmm", rule=Rule("SpmmBackward0", {
-    "values": lambda g, x, to, of: _paired(g, conj(x), to, of),
-    "x": lambda g, values, x_shape, to, of: _weighted(conj(values), g, of, to, x_shape[0]),
-}))  # fmt: skip
+@hidden("_spmm", rule=Rule("SpmmBackward0",
+    values=lambda g, x, to, of: _paired(g, conj(x), to, of),
+    x=lambda g, values, x_shape, to, of: _weighted(conj(values), g, of, to, x_shape[0]),
+))  # fmt: skip
 def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     """(n, columns): row to[e] is the sum over entries e of values[e] * x[of[e]]."""
     v, rows, where, source = values.array(), x.array(), to.array(), of.array()
@@ -62,10 +62,10 @@ def _spmm(values: Tensor, x: Tensor, to: Tensor, of: Tensor, n: int) -> Tensor:
     return made
 
 
-@hidden("_sddmm", rule=Rule("SddmmBackward0", {
-    "left": lambda g, right, to, of, left_shape: _weighted(g, conj(right), to, of, left_shape[0]),
-    "right": lambda g, left, to, of, right_shape: _weighted(g, conj(left), of, to, right_shape[0]),
-}))  # fmt: skip
+@hidden("_sddmm", rule=Rule("SddmmBackward0",
+    left=lambda g, right, to, of, left_shape: _weighted(g, conj(right), to, of, left_shape[0]),
+    right=lambda g, left, to, of, right_shape: _weighted(g, conj(left), of, to, right_shape[0]),
+))  # fmt: skip
 def _sddmm(left: Tensor, right: Tensor, to: Tensor, of: Tensor) -> Tensor:
     """For every entry e the sum of the products of the rows left[to[e]] and right[of[e]]."""
     a, b, rows, others = left.array(), right.array(), to.array(), of.array()
