@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys as _sys
 import warnings as _warnings
-from typing import Any as _Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import numpy as _np
 
@@ -21,7 +21,6 @@ from skimp import (
     backends,
     cuda,
     distributed,
-    distributions,
     fft,
     func,
     jit,
@@ -37,13 +36,12 @@ from skimp import (
     signal,
     sparse,
     special,
-    testing,
     types,
     utils,
     version,
 )
 from skimp._compat.compiler import compile
-from skimp._compat.modules import lookup as _lookup, serve as _serve
+from skimp._compat.modules import listed as _listed, lookup as _lookup, serve as _serve
 from skimp._compat.settings import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -88,6 +86,7 @@ from skimp._engine.autograd.modes import (
 )
 from skimp._engine.dispatch.forms import NAMESPACES as _NAMESPACES
 from skimp._engine.dispatch.unbound import beside as _beside
+from skimp._engine.generated import keep as _keep
 from skimp._engine.tensor.devices import device, get_default_device, set_default_device
 from skimp._engine.tensor.dtypes import (
     bfloat16,
@@ -213,6 +212,9 @@ from skimp.random import fork_rng, thread_safe_generator
 from skimp.serialization import load, save
 from skimp.version import __version__
 
+if _TYPE_CHECKING:  # rows of names.txt: loaded when a program names them
+    from skimp import distributions, library, profiler, testing
+
 short, int, long, half, float, double, cfloat, cdouble = (
     int16, int32, int64, float16, float32, float64, complex64, complex128,
 )  # fmt: skip
@@ -237,4 +239,9 @@ def load_ipython_extension(shell: _Any) -> None:
 let_idle_threads_sleep()
 del let_idle_threads_sleep
 _serve()
+_keep()
 __getattr__ = _lookup(__name__)
+
+
+def __dir__() -> list[str]:
+    return _listed(__name__, globals())

@@ -14,6 +14,7 @@ from skimp import distributions as distributions
 from skimp import fft as fft
 from skimp import func as func
 from skimp import jit as jit
+from skimp import library as library
 from skimp import linalg as linalg
 from skimp import masked as masked
 from skimp import memory as memory
@@ -21,6 +22,7 @@ from skimp import multiprocessing as multiprocessing
 from skimp import nn as nn
 from skimp import optim as optim
 from skimp import overrides as overrides
+from skimp import profiler as profiler
 from skimp import random as random
 from skimp import serialization as serialization
 from skimp import signal as signal

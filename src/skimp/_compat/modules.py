@@ -42,6 +42,12 @@ def public(module: str) -> list[str]:
     return [name for name in _section(module).rows if not name.startswith("_")]
 
 
+def listed(module: str, space: dict[str, Any]) -> list[str]:
+    """What `dir` shows of a module with code of its own: its rows too, but for what they refuse."""
+    rows = _section(module).rows
+    return sorted({*space, *[n for n, row in rows.items() if row.verb not in ("refuse", "raise")]})
+
+
 def _section(module: str) -> Module:
     return MODULES.get(module) or Module("", {})
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -82,6 +81,9 @@ def _point_to_library() -> None:
 
 def wheel_file(package: str, name: str) -> Path | None:
     """Where an installed package has a file of this name."""
+    # it loads the email package, which a program of one process has no use for
+    import importlib.metadata
+
     try:
         files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
