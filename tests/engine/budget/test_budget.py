@@ -120,6 +120,28 @@ def test_what_numpy_holds_is_pinned() -> None:
         assert any(map(is_away, made))
 
 
+@pytest.mark.parametrize("spill", [True, False])
+def test_small_storages_go(spill: bool) -> None:
+    """They are no tensor's ndarray while a budget is obeyed, nor is what a view of a part reads."""
+    first = torch.arange(2048.0)
+    with torch.memory.budget(held() + (MIB >> 2), spill=spill):
+        made = [first + i for i in range(80)]
+        rows = [t.view(32, 64)[3] for t in made]
+        seen = host.allocated
+        assert sum(map(is_away, made)) > 40
+        assert all([r[5] == 3 * 64 + 5 + i for i, r in enumerate(rows)])
+        assert max(seen, host.allocated) <= host.bound  # type: ignore[operator]
+    for i, t in enumerate(made):
+        assert np.array_equal(t.numpy(), np.arange(2048, dtype=np.float32) + np.float32(i))
+
+
+def test_tensors_of_before_lend_no_arrays() -> None:
+    made = [torch.arange(2048.0) + i for i in range(80)]
+    with torch.memory.budget(held() - (MIB >> 2)):
+        assert sum(map(is_away, made)) >= 30
+        assert all([t[7] == 7 + i for i, t in enumerate(made)])
+
+
 def test_an_address_pins_for_ever() -> None:
     with torch.memory.budget(held() + 3 * MIB):
         a = numbers(0)

@@ -113,6 +113,22 @@ def test_linear_cross_entropy() -> None:
     both("linear_cross_entropy", x, w, torch.randint(0, 5, (6,)), linear_bias=b)
 
 
+def test_cross_entropy_is_the_same_to_the_bit_however_it_runs() -> None:
+    """The short way of small matrices, and the general one that all others take."""
+    for seed in range(40):
+        skimp.manual_seed(seed)
+        rows, classes = skimp.randint(1, 90, (2,)).tolist()
+        x, y = skimp.randn(rows, classes) * 10.0 ** (seed % 3), skimp.randint(0, classes, (rows,))
+        found = []
+        for mode in ("never", "always"):
+            with skimp.config.using(defer=mode):
+                a = x.clone().requires_grad_()
+                loss = skimp.nn.functional.cross_entropy(a, y)
+                (loss * 0.3).backward()
+                found.append((loss.item(), a.grad.numpy().tobytes()))  # type: ignore[union-attr]
+        assert found[0] == found[1]
+
+
 def test_large_losses_are_reduced_without_being_written() -> None:
     x, y = skimp.randn(1 << 20), skimp.randn(1 << 20)
     before = skimp.cuda.memory_allocated()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import weakref
+from bisect import insort
 from collections.abc import Collection
 from time import perf_counter
 from typing import Final
@@ -20,47 +21,68 @@ from skimp._engine.budget.spill import rates
 from skimp._engine.budget.statistics import counts
 
 SAMPLE: Final = 64  # candidates that a search looks at
+BATCH: Final = 8  # of them that may go before there is another search
 RECENT: Final = 32  # evictions for which the price of a recipe is taken to be the same
+CALL: Final = 4e-5  # seconds for which going and coming back keep Python, whatever the size
 
 Known = dict[int, weakref.ref[Evictable]]
 _random = random.Random(0)  # of its own: programs seed the other
 
 
-def choose(known: Known, tried: Collection[int], can_spill: bool) -> Evictable | None:
-    """The storage to evict next among those that are `known` and not `tried`; None: there is none.
+def choose(known: Known, tried: Collection[int], can_spill: bool) -> list[Evictable]:
+    """The storages to evict next, the first one last, among those that are `known` and not `tried`;
+    none: there is none.
 
-    What has died is forgotten on the way.
+    What has died is forgotten on the way. What a storage costs at least is looked up, what it costs
+    with all beneath it only as long as it may be one of the cheapest.
     """
     now = perf_counter()
-    best, lowest = None, float("inf")
+    lowest = []
     for s in _candidates(known, tried):
+        least = _least(s, can_spill)
+        if least is not None:
+            gain = s.nbytes * (now - s.used + 1e-6)
+            lowest.append(((least + CALL) / gain, id(s), gain, s))
+    lowest.sort()
+    best: list[tuple[float, int, Evictable]] = []
+    for low, key, gain, s in lowest:
+        if len(best) == BATCH and low >= best[-1][0]:
+            break
         cost = cost_of(s, can_spill)
-        if cost is None:
-            continue
-        score = cost / (s.nbytes * (now - s.used + 1e-6))
-        if score < lowest:
-            best, lowest = s, score
-    return best
+        if cost is not None:
+            insort(best, ((cost + CALL) / gain, key, s))
+            del best[BATCH:]
+    return [s for _, _, s in reversed(best)]
+
+
+def _least(s: Evictable, can_spill: bool) -> float | None:
+    """Seconds that having the bytes back takes at least; None: they would be lost."""
+    makes = s.recipe is not None and not s.held and not s.exported
+    if can_spill or s.place is not None:
+        spilling = spilling_of(s)
+        return min(spilling, s.recipe[0].seconds) if makes else spilling
+    return s.recipe[0].seconds if makes else None
 
 
 def _candidates(known: Known, tried: Collection[int]) -> list[Evictable]:
     """Those whose bytes are here; a sample where they are many."""
-    keys = [key for key in list(known) if key not in tried]
-    if len(keys) > 2 * SAMPLE:
-        sampled = _resident(known, _random.sample(keys, SAMPLE))
+    keys = list(known)
+    step = len(keys) // SAMPLE
+    if step > 1:
+        sampled = _resident(known, tried, keys[_random.randrange(step) :: step])
         if sampled:
             return sampled
-    return _resident(known, keys)
+    return _resident(known, tried, keys)
 
 
-def _resident(known: Known, keys: list[int]) -> list[Evictable]:
+def _resident(known: Known, tried: Collection[int], keys: list[int]) -> list[Evictable]:
     found = []
     for key in keys:
         ref = known.get(key)
         s = None if ref is None else ref()
         if s is None:
             known.pop(key, None)
-        elif s.block is not None and s.nbytes > 0 and not s.handed_out:
+        elif s.block is not None and s.nbytes > 0 and not s.handed_out and key not in tried:
             found.append(s)
     return found
 

@@ -23,11 +23,11 @@ from skimp._engine.budget.evictable import Evictable
 from skimp._engine.eval import run
 from skimp._engine.eval.expr import Expr, Leaf, walk
 from skimp._engine.memory import storage as storages
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 
 Array = np.ndarray[Any, Any]
 
-SMALL: Final = 1 << 16  # bytes of a source that a recipe holds itself
 _RATE: Final = 4e9  # bytes a second that a kernel is taken to write until it was measured
 MOST: Final = 64  # recipes that may be followed for one storage's bytes
 DEEPEST: Final = 256  # recipes above each other, of which the lower ones are forgotten
@@ -42,7 +42,7 @@ class Source:
         if s.deferred is not None and s.recipe is None:
             of_expression(s, s.deferred)  # it may never be materialized
         self.ref: Final = weakref.ref(s)
-        self.kept: Final = s if len(s) <= SMALL else None
+        self.kept: Final = s if len(s) < host.kept_below else None  # as it can't go
         self.writes: Final = s.writes
         origin = s.recipe
         known = origin is not None and origin[0].depth < DEEPEST and not s.exported

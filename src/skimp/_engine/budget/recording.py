@@ -22,6 +22,7 @@ from skimp._engine.dispatch.row import ORDINARY, Form
 from skimp._engine.dispatch.transforms import BUDGET, NOTED, TRANSFORMS, Call, active, straight
 from skimp._engine.memory import storage as storages
 from skimp._engine.memory.layout import Layout
+from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage
 from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, wrap
@@ -277,7 +278,7 @@ def _before_write(
     s = target._storage
     if type(s) is not Evictable or s.recipe is None or s.deferred is not None or s.exported:
         return None
-    if s.writes >= _WRITES or len(s) <= recipes.SMALL:
+    if s.writes >= _WRITES or len(s) < host.kept_below:
         return None
     read = _read(call)
     if s not in read:

@@ -135,6 +135,8 @@ def _key(source: recipes.Source) -> tuple[int, int]:
 
 def adopt(s: Evictable, new: Storage) -> None:
     """Give `s` the block of a storage that nobody else has."""
+    if host.budget is not None:
+        host.budget.regain(s)
     flat = new.flat()  # materializes
     if flat.nbytes != len(s):
         raise RuntimeError(f"{flat.nbytes} bytes were made again where there were {len(s)}")

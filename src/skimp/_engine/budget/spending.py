@@ -29,10 +29,13 @@ from skimp._engine.memory.ledger import host
 from skimp._engine.memory.pending import LOCK, pending
 from skimp._engine.memory.sizes import parse_size
 from skimp._engine.memory.storage import Storage
+from skimp._engine.tensor.tensor import Tensor
 
 VARIABLE: Final = "SKIMP_BUDGET"
 ALWAYS: Final = "always"  # instead of a size: evict all that may go at each allocation, for tests
 UNBOUNDED: Final = 1 << 60
+LEAST: Final = 4 << 10  # bytes of a storage, or more in large budgets: what has less stays
+_MANY: Final = 1 << 10
 FEW: Final = 3  # tensors that any op may read at once
 SHARE: Final = 8  # of the budget that a deferred expression of more may read
 
@@ -51,9 +54,11 @@ class Spending:
         self.spills = spills
         self.directory: Final = directory
         self.always: Final = always
-        self.least = 1 if always else POOLED
-        self.known: Final[choice.Known] = {}
+        self.least = 1 if always else min(max(nbytes >> 12, LEAST), POOLED)
+        self.known: Final[choice.Known] = {}  # whose bytes are here, or were
+        self.gone: Final = weakref.WeakValueDictionary[int, Evictable]()
         self.clock: Final = telling.Clock()
+        self._many = _MANY  # known ones, from which the dead among them are looked for
         self.error: OSError | None = None  # why nothing is spilled any more
 
     def receive(self, nbytes: int, owner: Any) -> object:
@@ -75,22 +80,43 @@ class Spending:
             computing.recipe = owner.recipe
         return computing
 
+    def regain(self, owner: Any) -> None:
+        """Know an owner that has bytes again, which somebody else had allocated."""
+        if len(owner) >= self.least:
+            self._know(owner)
+
     def enrol_all(self) -> None:
         """Know the storages that were there before."""
         for s in pending():
             evictable.enrol(s)
-        for s in gc.get_objects():
+        objects = gc.get_objects()
+        for s in objects:
             # by its type: what has a `__class__` of its own may do anything when asked for it
             if issubclass(type(s), Storage) and s.nbytes >= self.least and self._know(s):
                 s.settled = True
+        for t in objects:
+            if issubclass(type(t), Tensor) and t._np is not None and t._storage.loose:
+                t.layout_of()
+                t._np = None
 
     def _know(self, s: Any) -> bool:
         known = evictable.enrol(s)
         if known:
-            self.known[id(s)] = weakref.ref(s)
+            key = id(s)
+            if len(self.known) > self._many:
+                self._forget_dead()
+            self.known[key] = weakref.ref(s)
+            self.gone.pop(key, None)
+            s.loose = True
             if s.made_at is None:
                 s.made_at = call_site.find()
         return known
+
+    def _forget_dead(self) -> None:
+        for key, ref in list(self.known.items()):
+            if ref() is None:
+                self.known.pop(key, None)
+        self._many = max(_MANY, 2 * len(self.known))
 
     def deferring(self, owner: Any) -> bool:
         """Know a new expression; whether it reads so much that it had better materialize now."""
@@ -115,20 +141,24 @@ class Spending:
                 return self._make_room(nbytes)
         finally:
             counts.seconds = before + perf_counter() - began
-            self.clock.look(self.known)
+            self.clock.look(self.gone)
 
     def _make_room(self, nbytes: int) -> bool:
         tried: set[int] = set()
         while not host.fits(nbytes):
             began = perf_counter()
-            s = choice.choose(self.known, tried, self.spills)
+            found = choice.choose(self.known, tried, self.spills)
             counts.search_seconds += perf_counter() - began
-            if s is None:
+            if not found:
                 return False
+            self._evict_some(found, nbytes, tried)
+        return True
+
+    def _evict_some(self, found: list[Evictable], nbytes: int, tried: set[int]) -> None:
+        while found and not host.fits(nbytes):
+            s = found.pop()
             if not self._evict(s):
                 tried.add(id(s))
-            del s
-        return True
 
     def _evict_all(self) -> None:
         with LOCK():
@@ -142,17 +172,22 @@ class Spending:
         if s.block is None or s.nbytes < 0:
             return False
         needs = self._needs(s)
-        if needs is not None:
-            evictable.depends(s, needs)  # first: an interrupt may come
-            return evictable.evict(s, None, needs)
-        if s.place is None and not self.spills:
-            return False
         try:
-            return evictable.evict(s, partial(self._write, s), None)
+            if needs is not None:
+                evictable.depends(s, needs)  # first: an interrupt may come
+                gone = evictable.evict(s, None, needs)
+            elif s.place is not None or self.spills:
+                gone = evictable.evict(s, partial(self._write, s), None)
+            else:
+                return False
         except OSError as error:
             self.error = error
             self.spills = False
             return False
+        if gone:
+            self.gone[id(s)] = s
+            self.known.pop(id(s), None)
+        return gone
 
     def _needs(self, s: Evictable) -> list[Evictable] | None:
         """What is to be held where the bytes are better made again than read; None: they aren't."""

@@ -60,7 +60,7 @@ class Clock:
         self._spent = counts.seconds
         self._told = False
 
-    def look(self, known: Any) -> None:
+    def look(self, gone: Any) -> None:
         """Warn, once, where more time goes into bringing back than into work."""
         if self._told:
             return
@@ -69,18 +69,16 @@ class Clock:
         if elapsed < _PATIENCE or spent < elapsed - spent:
             return
         self._told = True
-        wanted = host.allocated + away(known)
+        wanted = host.allocated + away(gone)
         call_site.warn(
             f"more time goes into having bytes back ({spent:.1f} s of {elapsed:.1f} s) than into "
             f"work: a budget of {readable(wanted)} would hold all that the program has now"
         )
 
 
-def away(known: Any) -> int:
+def away(gone: Any) -> int:
     """Bytes that are not there and may come back."""
-    found = [ref() for ref in list(known.values())]
-    gone = [s for s in found if s is not None and s.block is None and s.deferred is None]
-    return sum([len(s) for s in gone if s.size is not None])
+    return sum([len(s) for s in list(gone.values()) if s.block is None])
 
 
 def outcome(budget: int | None) -> Outcome:

@@ -89,7 +89,8 @@ def small_array(t: Tensor) -> Any:
     if t._np is not None:
         return t._np
     layout = t._layout
-    if layout is None or t._storage.deferred is not None or t._conj or t._neg:
+    s = t._storage
+    if layout is None or s.deferred is not None or s.loose or t._conj or t._neg:
         return None
     return t.array() if layouts.numel(layout.shape) < config.small_below else None
 

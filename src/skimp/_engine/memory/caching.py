@@ -27,11 +27,11 @@ from typing import Any, Final
 import numpy as np
 
 from skimp._engine.memory import allocator
-from skimp._engine.memory.ledger import Ledger, host
+from skimp._engine.memory.ledger import SMALL, Ledger, host
 from skimp._engine.memory.segments import Claim, Range, Segment
 from skimp._engine.memory.tally import Tally
 
-POOLED = 1 << 18  # bytes from which a storage's block comes from the pool; smaller ones are NumPy's
+POOLED: Final = SMALL  # bytes from which a storage's block comes from the pool
 
 Buffer = Any  # writable bytes that are not an ndarray: memoryview, bytearray, mmap
 Array = np.ndarray[Any, Any]

@@ -45,6 +45,7 @@ from skimp._engine.memory.refusal import out_of_memory
 from skimp.errors import Live, OutOfMemoryError
 
 NO_LIMIT: Final = sys.maxsize
+SMALL: Final = 1 << 18  # bytes below which memory is NumPy's: no pool repays itself
 LISTENING: Final = -1  # the ceiling that every allocation is above
 
 
@@ -82,9 +83,14 @@ class Backing(Protocol):
 class Budget(Protocol):
     """Who takes bytes away from storages that can have them back (_engine/budget)."""
 
+    least: int  # bytes from which a storage's may be taken
+
     @property
     def nbytes(self) -> int:
         """That may be reserved at once."""
+
+    def regain(self, owner: Any) -> None:
+        """Know an owner that has bytes again, which somebody else had allocated."""
 
     def receive(self, nbytes: int, owner: Any) -> object:
         """Know an owner whose bytes are about to be charged. What is returned is to be kept until
@@ -127,8 +133,8 @@ class Ledger:
     __slots__ = (
         "_bound", "_gauges", "_high", "_limit", "_lock", "_observers", "_overall", "_overhead",
         "_relieving", "_unfolded", "adviser", "backing", "budget", "ceiling", "copied", "copies",
-        "device", "dropped", "freed", "live_by_line", "made", "most_made", "ooms", "relievers",
-        "total", "unwritten", "watched",
+        "device", "dropped", "freed", "kept_below", "live_by_line", "made", "most_made", "ooms",
+        "relievers", "total", "unwritten", "watched",
     )  # fmt: skip
 
     def __init__(self, device: str) -> None:
@@ -154,6 +160,7 @@ class Ledger:
         # Who knows what would free so many bytes, for the same message.
         self.adviser: Callable[[int], str] | None = None
         self.budget: Budget | None = None  # set by `spend`
+        self.kept_below = SMALL  # bytes of a result whose tensor keeps the ndarray, which pins them
         self._limit = NO_LIMIT
         self._bound = NO_LIMIT  # the lower one of limit and budget
         self._overhead = 0  # of the backing, when somebody looked
@@ -347,6 +354,7 @@ class Ledger:
     def spend(self, budget: Budget | None) -> None:
         """Obey a budget from now on, or none."""
         self.budget = budget
+        self.kept_below = SMALL if budget is None else min(budget.least, SMALL)
         self._bind()
 
     def _bind(self) -> None:

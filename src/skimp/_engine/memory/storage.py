@@ -74,6 +74,7 @@ class Storage:
     )
     written: Any = None  # that line
     runs: int = 0  # how often the expression was computed inside a larger one
+    loose: bool = False  # a budget may take the bytes: no tensor keeps an ndarray over them
     spare: bool = False  # it waits for its reader alone (_engine/memory/rematerialize.py)
     _flat: Array | None = None
 

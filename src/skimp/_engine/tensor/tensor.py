@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skimp._engine.memory import storage as storages
-from skimp._engine.memory.caching import POOLED
 from skimp._engine.memory.layout import Layout, contiguous_strides, numel
 from skimp._engine.memory.ledger import host
 from skimp._engine.memory.storage import Storage, sequence
@@ -143,7 +142,11 @@ class Tensor:
             a = np.conjugate(a)
         if self._neg:
             a = np.negative(a)
-        if a.size < config.small_below and self._on_fast_path and not (self._conj or self._neg):
+        if (
+            a.size < config.small_below
+            and self._on_fast_path
+            and not (self._conj or self._neg or self._storage.loose)
+        ):
             self._np = a
             self._turned = not a.flags.c_contiguous and a.ndim > 1
         return a
@@ -221,7 +224,7 @@ def fresh(array: Any, dtype: dtypes.dtype) -> Tensor:
     if type(array) is not _ndarray:
         array = np.asarray(array)
     n = array.nbytes
-    if n >= POOLED or not config.small_below:
+    if n >= host.kept_below or not config.small_below:
         return adopt(array, dtype)
     s = _new(Storage)
     s.block = array

@@ -248,11 +248,14 @@ def _small(input: Any, target: Any, ignore: int) -> Any:
         or np.maximum.reduce(t.view(np.uint64)) >= x.shape[1]
     ):
         return None
-    top = row_tops(x)
-    z = x - top
-    own = z[_counted(len(t)), t]
-    np.exp(z, out=z)
-    log = np.log(np.add.reduce(z, axis=1, keepdims=True))
+    if not x.flags.c_contiguous:
+        x = np.ascontiguousarray(x)
+    top, z = row_tops(x), np.empty_like(x)
+    taken = exp_of(x, top, z)  # as in `_forward`: the same bits
+    log = np.log(row_sums(z))
+    if taken is None:
+        log -= top
+    own = x[_counted(len(t)), t] - top[:, 0]
     loss = fresh(np.add.reduce(log[:, 0] - own) / x.dtype.type(len(t)), input._dtype)
     if input._rg and modes.state.grad:
         top += log
@@ -268,8 +271,9 @@ def _small_back(g: Any, input: Any, target: Any, lse: Any) -> Any:
     d = input.array() - lse.array()
     np.exp(d, out=d)
     t = target.array()
-    d[_counted(len(t)), t] -= 1
-    d *= g.array() / len(t)
+    share = g.array() / d.dtype.type(len(t))
+    d *= share
+    d[_counted(len(t)), t] -= share  # in this order, as above: the same bits
     return fresh(d, input._dtype)
 
 
