@@ -15,14 +15,19 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from skimp.config import config
 
+Array = np.ndarray[Any, Any]
+
 _lock = threading.Lock()
 _inside = 0
 _before = 0
+_SHARED: Final = 1 << 19  # multiplications from which BLAS shares a product
+_WORTH: Final = 1 << 22  # and from which that pays, where its threads have to be woken
 _PATIENCE = "OPENBLAS_THREAD_TIMEOUT"  # the logarithm to base 2 of cycles
 
 
@@ -70,24 +75,51 @@ def let_idle_threads_sleep(cycles: int = 16) -> bool:
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Inside, a product runs on the thread that asks for it."""
-    global _inside, _before
     functions = _functions()
     if functions is None:
         yield
         return
-    get, put = functions
+    _enter(*functions)
+    try:
+        yield
+    finally:
+        _leave(functions[1])
+
+
+def _enter(get: Callable[[], int], put: Callable[[int], None]) -> None:
+    global _inside, _before
     with _lock:
         if _inside == 0:
             _before = get()
             put(1)
         _inside += 1
+
+
+def _leave(put: Callable[[int], None]) -> None:
+    global _inside
+    with _lock:
+        _inside -= 1
+        if _inside == 0:
+            put(_before)
+
+
+def multiply(a: Array, b: Array, out: Array) -> None:
+    """out = a @ b for (..., m, k) and (..., k, n) of a type that BLAS has.
+
+    BLAS wakes its threads for matrices of half a million multiplications and more; where they
+    sleep, that takes longer than it saves up to eight times as many.
+    """
+    functions = None
+    if _SHARED < a.shape[-2] * a.shape[-1] * b.shape[-1] < _WORTH and not _inside:
+        functions = _functions()
+    if functions is None:
+        np.matmul(a, b, out=out)
+        return
+    _enter(*functions)
     try:
-        yield
+        np.matmul(a, b, out=out)
     finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                put(_before)
+        _leave(functions[1])
 
 
 def get_num_threads() -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from skimp._kernels.blas import one_thread
+from skimp._kernels.blas import multiply, one_thread
 from skimp._kernels.im2col import (
     LANES,
     SCRATCH,
@@ -131,10 +131,10 @@ def _multiply_rows(patches: Patches, rows: Array, matrix: Array, target: Array) 
     last = channels_inner(target)
     shape = (len(rows), matrix.shape[1])
     if target.dtype == patches.dtype and last.flags.c_contiguous:
-        np.matmul(rows, matrix, out=last.reshape(shape))
+        multiply(rows, matrix, last.reshape(shape))
         return
     into = patches.take(math.prod(shape)).reshape(shape)
-    np.matmul(rows, matrix, out=into)
+    multiply(rows, matrix, into)
     last[...] = into.reshape(last.shape)
 
 
@@ -142,11 +142,11 @@ def _multiply_columns(patches: Patches, matrix: Array, columns: Array, target: A
     """target (images, groups, co, *lines) = matrix (groups, co, depth) @ columns (images, groups,
     depth, places), in place where BLAS can write it."""
     if target.dtype == patches.dtype and rows_flat(target):
-        np.matmul(matrix, columns, out=as_matrices(target))
+        multiply(matrix, columns, as_matrices(target))
         return
     shape = (*target.shape[:3], columns.shape[-1])
     into = patches.take(math.prod(shape)).reshape(shape)
-    np.matmul(matrix, columns, out=into)
+    multiply(matrix, columns, into)
     target[...] = into.reshape(target.shape)
 
 
@@ -259,11 +259,11 @@ def _weigh(patches: Patches, g: Array, columns: Array, into: Array | None = None
         if part is None:
             part = patches.take(g.shape[2] * columns.shape[1]).reshape(1, g.shape[2], -1)
         room = patches.take(g.shape[2] * len(columns)).reshape(g.shape[2], len(columns))
-        np.matmul(gathered(g[:, 0], patches.dtype, room), columns, out=part[0])
+        multiply(gathered(g[:, 0], patches.dtype, room), columns, part[0])
         return part
     flat = g if g.dtype == patches.dtype and rows_flat(g) else g.astype(patches.dtype, order="C")
     shape = (*g.shape[:3], columns.shape[-2])
     parts = patches.take(math.prod(shape)).reshape(shape)
-    np.matmul(as_matrices(flat), np.swapaxes(columns, -1, -2), out=parts)
+    multiply(as_matrices(flat), np.swapaxes(columns, -1, -2), parts)
     total: Array = np.add.reduce(parts, axis=0, out=into)
     return total

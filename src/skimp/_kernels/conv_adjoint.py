@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from skimp._kernels.blas import multiply
 from skimp._kernels.conv import Array, forward, forward_and_weights, spread, weights
 from skimp._kernels.im2col import Block, Window, blocks, gathered, working
 from skimp._kernels.scratch import Scratch
@@ -159,7 +160,7 @@ def _scatter_images(g: Array, matrix: Array, out: Array, w: Window, each: list[B
                 Scratch((g.shape[1], places), matrix.dtype) as room,
                 Scratch((len(matrix), places), matrix.dtype) as columns,
             ):
-                np.matmul(matrix, gathered(seen, matrix.dtype, room), out=columns)
+                multiply(matrix, gathered(seen, matrix.dtype, room), columns)
                 for tap, part in zip(np.ndindex(*w.kernel), columns.reshape(shape), strict=True):
                     total[_places(tap, block, w)] += part
         out[each[0].images] = np.swapaxes(total[(slice(None), slice(None), *inner)], 0, 1)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from skimp._kernels.blas import multiply
+
 Array = np.ndarray[Any, Any]
 Finish = Callable[
     [Array, Any], None
@@ -36,7 +38,7 @@ def product(a: Array, b: Array, out: Array, finish: Finish | None = None) -> Non
         return
     if out.dtype.char in _BLAS:
         if finish is None and all([has_unit_stride(x) for x in (a, b, out)]):
-            np.matmul(a, b, out=out)
+            multiply(a, b, out)
             return
         _blocks(a, b, out, out.dtype, finish)
     elif out.dtype.kind in "iu":
@@ -123,7 +125,7 @@ def _block_matrix(
         x, y = (a, b[band]) if isinstance(band, tuple) else (a[band], b)
         x, y = _ready(x, work), _ready(y, work)
         if direct:
-            np.matmul(x, y, out=target[band])
+            multiply(x, y, target[band])
         else:
             place = (*where, *band) if isinstance(band, tuple) else (*where, band)
             _finish(np.matmul(x, y), place, out, finish)
