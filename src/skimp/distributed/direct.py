@@ -202,18 +202,35 @@ def _combine(op: ReduceOp, dtype: dtypes.dtype) -> Callable[[Array, Array], None
     return lambda a, b: how.Reduce_local(mpi.buffer(a, dtype), mpi.buffer(b, dtype))
 
 
+def _scale(array: Array, factor: float | None) -> None:
+    """Multiply in place; what has less than 32 bits in float32, rounded once."""
+    if factor is not None:
+        wide = array.dtype.type if array.dtype.kind in "fc" and array.itemsize > 2 else np.float32
+        np.multiply(array, wide(factor), out=array, casting="unsafe")
+
+
 def _reduced(
-    meeting: _Meeting, piece: int, target: Array, start: int, dtype: dtypes.dtype, op: ReduceOp
+    meeting: _Meeting,
+    piece: int,
+    target: Array,
+    start: int,
+    dtype: dtypes.dtype,
+    op: ReduceOp,
+    factor: float | None = None,
 ) -> Iterator[Any]:
-    """The others' elements of a piece, from the `start`-th on, combined into ours."""
+    """The others' elements of a piece, from the `start`-th on, combined into ours; all are
+    multiplied before.
+    """
     width, combine = target.itemsize, _combine(op, dtype)
     step = max(BLOCK // width, 1)
     scratch = np.empty(min(step, target.size), target.dtype)
     for at in range(0, target.size, step):
         ours = target[at : at + step]
         theirs = scratch[: ours.size]
+        _scale(ours, factor)
         for rank in meeting.others:
             yield from meeting.read(rank, piece, (start + at) * width, theirs)
+            _scale(theirs, factor)
             combine(theirs, ours)
 
 
@@ -238,7 +255,13 @@ def _bounds(counts: Sequence[int]) -> list[int]:
     return [0, *np.cumsum(counts).tolist()]
 
 
-def all_reduce(group: Any, arrays: Sequence[Array], dtype: dtypes.dtype, op: ReduceOp) -> Stepwise:
+def all_reduce(
+    group: Any,
+    arrays: Sequence[Array],
+    dtype: dtypes.dtype,
+    op: ReduceOp,
+    factor: float | None = None,
+) -> Stepwise:
     """Each rank combines a part of all ranks' elements, and reads the other parts."""
     n, pieces = group.size(), [array.reshape(-1) for array in arrays]
     total = sum([piece.size for piece in pieces])
@@ -249,7 +272,7 @@ def all_reduce(group: Any, arrays: Sequence[Array], dtype: dtypes.dtype, op: Red
         r = meeting.rank
         yield from meeting.begin()
         for piece, start, ours in _share(pieces, at[r], at[r + 1]):
-            yield from _reduced(meeting, piece, ours, start, dtype, op)
+            yield from _reduced(meeting, piece, ours, start, dtype, op, factor)
         yield from meeting.done(1)
         for i in _from(r, meeting.others):
             for piece, start, target in _share(pieces, at[i], at[i + 1]):

@@ -20,7 +20,7 @@ from skimp._engine.tensor import dtypes
 from skimp._engine.tensor.tensor import Tensor, alias, empty
 from skimp._ops.create.creation import tensor
 from skimp.distributed.groups import ProcessGroup
-from skimp.distributed.reduce_ops import ReduceOp
+from skimp.distributed.reduce_ops import PremulSum, ReduceOp
 from skimp.distributed.reductions import all_reduce, all_reduce_coalesced
 from skimp.distributed.transfers import sends_apart
 from skimp.distributed.work import progress
@@ -46,7 +46,9 @@ class GradBucket:
         self.nbytes = sum([p.nbytes for p in parameters])
         self._shapes = [tuple(p.shape) for p in parameters]
         self._buffer: Callable[[], Tensor | None] = lambda: None
-        self.waiting: set[int] = set(range(len(self._parameters)))
+        self.places = range(len(self._parameters))
+        self.waiting = set(self.places)
+        self.apart = False  # whether its gradients are sent from where they lie
         self.work: Any = None
 
     def index(self) -> int:
@@ -94,27 +96,28 @@ class GradBucket:
         dense = is_non_overlapping_and_dense(whole)
         return whole.strides if dense else contiguous_strides(self._shapes[i])
 
-    def place(self, i: int) -> None:
+    def place(self, i: int) -> Tensor:
         """The parameter's gradient, zeros if there is none, as one that is sent from where it lies:
-        as its parameter does, so that all ranks agree.
+        as its parameter does, so that all ranks agree. It is returned in the order of its memory.
         """
         p = self._parameters[i]
-        grad, strides = p._grad, self._strides(i)
-        if grad is not None and grad._dtype is p._dtype and grad.layout_of().strides == strides:
-            return
-        with no_grad():
+        grad = p._grad
+        if (
+            grad is not None
+            and grad._np is not None
+            and p._np is not None
+            and grad._dtype is p._dtype
+            and grad._np.flags.c_contiguous
+            and p._np.flags.c_contiguous
+        ):
+            return grad
+        strides = self._strides(i)
+        if grad is None or grad._dtype is not p._dtype or grad.layout_of().strides != strides:
             flat = empty((self._sizes[i],), p._dtype)
             made = alias(flat, Layout(self._shapes[i], strides, 0))
             made.zero_() if grad is None else made.copy_(grad)
-        p._grad = made
-
-    def flat(self) -> list[Tensor]:
-        """The gradients in the order of their memory, each of one dim."""
-        grads: list[Any] = [p._grad for p in self._parameters]
-        return [
-            alias(g, Layout((n,), (1,), g.layout_of().offset))
-            for g, n in zip(grads, self._sizes, strict=True)
-        ]
+            p._grad = grad = made
+        return alias(grad, Layout((self._sizes[i],), (1,), grad.layout_of().offset))
 
     def holds(self, i: int) -> bool:
         """Whether the parameter's gradient is the view of this bucket's buffer."""
@@ -171,6 +174,8 @@ class Reducer:
         for p in self._unused or ():
             bucket, i = self._place[id(p)]
             self._before[id(p)] = p._grad
+            if bucket.apart and p._grad is not None:
+                p._grad = p._grad.clone()  # what is sent is averaged where it lies
             self._fill(bucket, i)
             bucket.waiting.discard(i)
         if self._unused and len(self._unused) == len(self.parameters):
@@ -180,7 +185,8 @@ class Reducer:
         self._next, self._running, self._touched = 0, True, False
         self._before = {}
         for bucket in self.buckets:
-            bucket.waiting = set(range(len(bucket._parameters)))
+            bucket.waiting.update(bucket.places)
+            bucket.apart = self.hook is None and sends_apart(self.group, bucket.nbytes)
             bucket.work = None
 
     def _missing(self) -> str:
@@ -202,18 +208,17 @@ class Reducer:
             self._start()  # a backward without a forward of ours
         self._touched = True
         bucket, i = self._place[id(p)]
-        self._fill(bucket, i)
+        if not bucket.apart:
+            self._fill(bucket, i)
         bucket.waiting.discard(i)
-        progress.poll()
+        if self._next:
+            progress.poll()
         if not bucket.waiting:
             self._launch()
 
     def _fill(self, bucket: GradBucket, i: int) -> None:
         """The gradient becomes what is sent: a view of the bucket, with its values."""
-        if self._sends_apart(bucket):
-            bucket.place(i)
-            return
-        if bucket.holds(i):
+        if bucket.apart or bucket.holds(i):
             return
         p = bucket._parameters[i]
         with no_grad():
@@ -223,9 +228,6 @@ class Reducer:
             else:
                 view.zero_()
             p._grad = view
-
-    def _sends_apart(self, bucket: GradBucket) -> bool:
-        return self.hook is None and sends_apart(self.group, bucket.nbytes)
 
     def _launch(self) -> None:
         while self._next < len(self.buckets) and not self.buckets[self._next].waiting:
@@ -239,11 +241,10 @@ class Reducer:
             if self.hook is not None:
                 bucket.work = self.hook(self.state, bucket)
                 return
-            if self._sends_apart(bucket):
-                grads = bucket.flat()
-                for grad in grads:
-                    grad.mul_(1.0 / self.divisor)
-                bucket.work = all_reduce_coalesced(grads, group=self.group, async_op=True)
+            if bucket.apart:
+                grads = [bucket.place(i) for i in bucket.places]
+                average = PremulSum(1.0 / self.divisor)
+                bucket.work = all_reduce_coalesced(grads, average, self.group, async_op=True)
                 return
             buffer = bucket.buffer()
             buffer.mul_(1.0 / self.divisor)

@@ -47,11 +47,14 @@ def _divided(array: Array, op: ReduceOp, group: ProcessGroup) -> Finish:
     return divide
 
 
+def _number(factor: Any) -> Any:
+    return factor.item() if isinstance(factor, Tensor) else factor
+
+
 def _multiplied(array: Array, factor: Any) -> Array:
     if factor is None:
         return array
-    number = factor.item() if isinstance(factor, Tensor) else factor
-    scaled: Array = (array * number).astype(array.dtype)
+    scaled: Array = (array * _number(factor)).astype(array.dtype)
     return scaled
 
 
@@ -104,15 +107,13 @@ def _apart(
     tensors: list[Tensor], factor: Any, op: ReduceOp, group: ProcessGroup
 ) -> tuple[Callable[[Any], Any], Finish]:
     """How tensors are combined from where they lie, and what is done afterwards."""
-    arrays, steps = [], []
+    arrays, steps, number = [], [], _number(factor)
     for t in tensors:
         array, copied = incoming(t)
-        if factor is not None:
-            array[...] = _multiplied(array, factor)
         arrays.append(array)
         steps += [_divided(array, op, group), copied]
     kind = tensors[0]._dtype
-    return lambda _: transfers.all_reduce_apart(group, arrays, kind, op), _chain(*steps)
+    return lambda _: transfers.all_reduce_apart(group, arrays, kind, op, number), _chain(*steps)
 
 
 def reduce(

@@ -12,6 +12,8 @@ from skimp.distributed import direct, mpi
 from skimp.distributed.reduce_ops import ReduceOp
 
 Array = np.ndarray[Any, Any]
+# bytes that MPICH takes from a sender at once: it holds them until their receiver comes
+CELL = 12 << 10
 
 
 def _directly(group: Any, array: Array) -> bool:
@@ -23,9 +25,11 @@ def sends_apart(group: Any, nbytes: int) -> bool:
     return nbytes >= direct.LARGE and group.processes is not None
 
 
-def all_reduce_apart(group: Any, arrays: Sequence[Array], dtype: dtypes.dtype, op: ReduceOp) -> Any:
-    """Combine the ranks' arrays, each in place, where `sends_apart`."""
-    return direct.all_reduce(group, arrays, dtype, op)
+def all_reduce_apart(
+    group: Any, arrays: Sequence[Array], dtype: dtypes.dtype, op: ReduceOp, factor: float | None
+) -> Any:
+    """Combine the ranks' arrays, multiplied by a factor, each in place, where `sends_apart`."""
+    return direct.all_reduce(group, arrays, dtype, op, factor)
 
 
 def all_reduce(group: Any, array: Array, dtype: dtypes.dtype, op: ReduceOp) -> Any:
@@ -40,7 +44,11 @@ def broadcast(group: Any, array: Array, dtype: dtypes.dtype, source: int) -> Any
     """The array of one rank goes to all."""
     if _directly(group, array):
         return direct.broadcast(group, array.reshape(-1), source)
-    return group.comm.Ibcast(mpi.buffer(array, dtype), source)
+    if not CELL < array.nbytes < direct.LARGE:
+        return group.comm.Ibcast(mpi.buffer(array, dtype), source)
+    flat, step = array.reshape(-1), CELL // array.itemsize
+    parts = [mpi.buffer(flat[i : i + step], dtype) for i in range(0, flat.size, step)]
+    return direct.Stepwise(iter([group.comm.Ibcast(part, source) for part in parts]))
 
 
 def all_gather(

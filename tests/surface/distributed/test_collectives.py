@@ -142,10 +142,17 @@ def _large() -> list[str]:
         if kind != "bool":  # gloo sums none
             zeros = "x=torch.zeros_like(y[:70000])"
             made.append(f"y={values}[1:]; {zeros}; dist.reduce_scatter_single(x,y); {seen}")
-    return made
+    return made + [AVERAGED.format(kind) for kind in ("float32", "float64", "bfloat16", "float16")]
 
 
+# gradients that DDP averages from where they lie
+AVERAGED = (
+    "m=torch.nn.PReLU(140001).to(torch.{0}); x=(torch.arange(140001)%501*-1.3*(r+1.7))"
+    ".to(torch.{0}); torch.nn.parallel.DistributedDataParallel(m)(x.view(1,-1)).sum().backward(); "
+    "out=m.weight.grad[::997]"
+)
 LARGE = """
+x=torch.arange(20001.)*(r+1); dist.broadcast(x,1); y=x.to(torch.float16)*(r+1); w=dist.broadcast(y[:9999],0,async_op=True); w.wait(); out=[x[::97],y[::97]]
 xs=[torch.ones(50000+i)*r for i in range(5)]; ws=[dist.all_reduce(x,async_op=True) for x in xs]; [w.wait() for w in ws[::-1]]; out=[x[-2:] for x in xs]
 x=torch.ones(300,300)*r; dist.all_reduce(x.t()); out=x[:3,8:12]
 x=torch.ones(80000)*r; l=[torch.empty(80000) for _ in range(2)]; dist.all_gather(l,x); out=[t[-2:] for t in l]
